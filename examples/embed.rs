@@ -14,6 +14,7 @@ use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
+use contract::ids::RunId;
 use contract::scope::Scope;
 use contract::tool::{ToolId, ToolSpec};
 use executor::run::{Host, PreparedRun, RunRequest, prepare};
@@ -65,7 +66,7 @@ fn main() -> Result<()> {
     runtime.block_on(async {
         match arguments.as_slice() {
             ["start", folder] => start(Path::new(folder)).await,
-            ["finish", folder, run_id] => finish(Path::new(folder), run_id).await,
+            ["finish", folder, run_id] => finish(Path::new(folder), &RunId::from(*run_id)).await,
             _ => Err("embed start FOLDER | embed finish FOLDER RUN".into()),
         }
     })
@@ -80,7 +81,7 @@ async fn start(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn finish(folder: &Path, run_id: &str) -> Result<()> {
+async fn finish(folder: &Path, run_id: &RunId) -> Result<()> {
     let (code_mode, run) = (open(folder).await?, this_run()?);
     for approval in code_mode.store().pending_approvals().await? {
         println!("approving the call of {} with {}", approval.tool_id, approval.input);

@@ -13,6 +13,7 @@ use codemode::pool::{Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::cell::CellResult;
 use contract::config;
+use contract::ids::{CallId, RunId};
 use contract::limits::Limits;
 use contract::scope::Scope;
 use contract::tool::{Repeat, ToolId, ToolSpec};
@@ -179,7 +180,7 @@ fn resume_waiting(location: &Location, rounds: usize) -> Result<Samples> {
         for run in runs {
             let from = Instant::now();
             let outcome = Outcome::Returned(Returned::json(json!({"n": 7})));
-            setup.code_mode.settle(&CallToken { run: run.clone(), call: 1 }, &outcome).await?;
+            setup.code_mode.settle(&CallToken { run: run.clone(), call: CallId(1) }, &outcome).await?;
             finished(&setup, &run).await?;
             samples.push(us_since(from));
         }
@@ -239,7 +240,7 @@ fn warm_up(node: &Node) -> Result<()> {
     })
 }
 
-async fn suspended(setup: Setup, tool: &'static str, count: usize) -> Result<Vec<String>> {
+async fn suspended(setup: Setup, tool: &'static str, count: usize) -> Result<Vec<RunId>> {
     let mut runs = Vec::new();
     for number in 0..count {
         let source = CELL.replace("SEED", &number.to_string()).replace("TOOL", tool);
@@ -253,7 +254,7 @@ async fn suspended(setup: Setup, tool: &'static str, count: usize) -> Result<Vec
     Ok(runs)
 }
 
-async fn finished(setup: &Setup, run: &str) -> Result<()> {
+async fn finished(setup: &Setup, run: &RunId) -> Result<()> {
     match setup.code_mode.wait(&setup.executor, &setup.config, "bench", run).await {
         CellResult::Completed { value, .. } if value.get() == "[7,true]" => Ok(()),
         other => Err(format!("a resumed run ended with {other:?}").into()),

@@ -4,6 +4,7 @@
 use contract::cell::Language;
 use contract::error::ErrorCode;
 use contract::frame::Failure;
+use contract::ids::RunId;
 use serde_json::Value;
 
 use crate::failure::failure;
@@ -50,10 +51,11 @@ impl ExecInput {
 }
 
 /// Reads `{ runId }`; `run_id` is accepted too.
-pub(crate) fn wait_input(input: &Value) -> Result<&str, Failure> {
+pub(crate) fn wait_input(input: &Value) -> Result<RunId, Failure> {
     let given = input.get("runId").or_else(|| input.get("run_id")).and_then(Value::as_str).map(str::trim);
     given
         .filter(|run_id| !run_id.is_empty())
+        .map(RunId::from)
         .ok_or_else(|| invalid("`runId` is missing; pass the one that `exec` returned".to_owned()))
 }
 

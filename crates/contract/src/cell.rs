@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::ErrorCode;
+use crate::ids::RunId;
 
 /// The language of a cell's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +62,7 @@ pub enum CellResult {
         telemetry: Telemetry,
     },
     Waiting {
-        run_id: String,
+        run_id: RunId,
         reason: WaitingReason,
         pending_tool_calls: Vec<PendingToolCall>,
         output: Vec<OutputItem>,

@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 pub struct CellId(pub u64);
 
 /// The number of a host call within its cell, counting from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct CallId(pub u32);
 
 /// Declares an id that is text: it has the text's traits and coerces to `&str`, but is no other text.
@@ -120,6 +121,12 @@ impl CatalogHash {
 impl fmt::Display for CellId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cell {}", self.0)
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

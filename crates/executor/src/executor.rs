@@ -6,6 +6,7 @@ use std::time::Duration;
 use catalog::Catalog;
 use contract::cell::Language;
 use contract::config::pattern::Pattern;
+use contract::ids::{CallId, RunId};
 use contract::scope::Scope;
 use serde_json::Value;
 use store::{Approval, CallRow, Store, StoreError};
@@ -103,7 +104,7 @@ impl Executor {
     }
 
     /// Returns the decisions on the last requests of a call, expired ones included. `None` while any of them is open.
-    pub async fn decisions_for(&self, journal: &Journal, call: u32) -> Result<Option<Vec<Approval>>, StoreError> {
+    pub async fn decisions_for(&self, journal: &Journal, call: CallId) -> Result<Option<Vec<Approval>>, StoreError> {
         approval::decisions_for(journal, call).await
     }
 
@@ -123,7 +124,7 @@ impl Executor {
     }
 
     /// Asks the sources of these calls to cancel them, in the background. Calls without a ticket are skipped.
-    pub fn cancel(&self, run_id: &str, calls: &[CallRow]) {
+    pub fn cancel(&self, run_id: &RunId, calls: &[CallRow]) {
         parked::cancel(&self.context, run_id, calls);
     }
 
@@ -165,7 +166,7 @@ impl Executor {
 
     /// Resumes a parked direct call, possibly in another process, with a decision or an outcome that was stored since.
     /// If there is neither, the call stays parked.
-    pub async fn resume_direct_call(&self, store: &Store, run_id: &str, updates: ProgressSink) -> DirectCall {
+    pub async fn resume_direct_call(&self, store: &Store, run_id: &RunId, updates: ProgressSink) -> DirectCall {
         direct::resume(&self.context, store, run_id, updates).await
     }
 }

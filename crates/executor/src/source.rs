@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use contract::ids::{CallId, RunId};
 use contract::scope::Scope;
 use contract::tool::{ToolHash, ToolId, ToolSpec};
 use serde_json::Value;
@@ -70,14 +71,14 @@ pub struct AuthorizedCall {
 /// Identifies a call for as long as its run is stored. A source that parks a call keeps it to settle the call later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallToken {
-    pub run: String,
-    pub call: u32,
+    pub run: RunId,
+    pub call: CallId,
 }
 
 /// A tool's progress update, with the call that it belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolUpdate {
-    pub run_id: String,
+    pub run_id: RunId,
     pub tool_call_id: String,
     pub tool_id: String,
     pub update: Value,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use contract::config::Quotas;
+use contract::ids::RunId;
 use parking_lot::Mutex;
 
 /// A limit on what one principal may store.
@@ -22,7 +23,7 @@ pub struct Exceeded {
     pub quota: Quota,
     pub limit: u64,
     /// Some of the principal's suspended runs, oldest first.
-    pub oldest: Vec<String>,
+    pub oldest: Vec<RunId>,
 }
 
 impl std::error::Error for Exceeded {}

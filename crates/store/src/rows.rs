@@ -1,6 +1,7 @@
 //! The stored form of runs, legs and calls.
 
 use contract::frame::{Method, ReplyValue};
+use contract::ids::{CallId, RunId};
 use contract::limits::JOURNAL_ROW_BYTES;
 use contract::scope::Scope;
 use contract::tool::InputHash;
@@ -105,7 +106,7 @@ impl CallState {
 /// A stored run.
 #[derive(Clone, Debug)]
 pub struct RunRow {
-    pub run_id: String,
+    pub run_id: RunId,
     pub scope: Scope,
     pub tool_call_id: String,
     pub state: RunState,
@@ -126,7 +127,7 @@ pub struct RunRow {
 /// A summary that identifies a run in a list for the model.
 #[derive(Clone, Debug)]
 pub struct RunSummary {
-    pub run_id: String,
+    pub run_id: RunId,
     pub state: RunState,
     pub created_at: Millis,
     pub updated_at: Millis,
@@ -136,7 +137,7 @@ pub struct RunSummary {
 /// A run in the operator's list of all runs.
 #[derive(Clone, Debug)]
 pub struct RunListEntry {
-    pub run_id: String,
+    pub run_id: RunId,
     pub scope: Scope,
     pub state: RunState,
     pub created_at: Millis,
@@ -153,14 +154,14 @@ pub struct LegRow {
     /// The time that the guest saw, in microseconds since 1970.
     pub clock_us: u64,
     /// The calls whose replies the leg received, in order.
-    pub replies: Vec<u32>,
+    pub replies: Vec<CallId>,
     /// `None` while the leg runs, or if its end was never stored.
     pub ended: Option<LegEnded>,
 }
 
 impl LegRow {
     /// Returns the row of a leg that is about to run.
-    pub fn begun(leg: i64, clock_us: u64, replies: Vec<u32>) -> Self {
+    pub fn begun(leg: i64, clock_us: u64, replies: Vec<CallId>) -> Self {
         Self { leg, clock_us, replies, ended: None }
     }
 }
@@ -203,7 +204,7 @@ impl LegEndKind {
 /// A stored call of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRow {
-    pub call: u32,
+    pub call: CallId,
     /// The leg that made the call.
     pub leg: i64,
     pub method: String,
@@ -233,7 +234,7 @@ pub struct CallRow {
 
 impl CallRow {
     /// Returns the row of a new call of the first leg.
-    pub fn requested(call: u32, method: &str, target: &str, payload: String, parent: &str, since: Millis) -> Self {
+    pub fn requested(call: CallId, method: &str, target: &str, payload: String, parent: &str, since: Millis) -> Self {
         Self {
             call,
             leg: 0,
@@ -287,7 +288,7 @@ pub struct JournalTotals {
     pub calls: usize,
     pub bytes: usize,
     /// The highest call id; 0 if there are no calls.
-    pub last_call: u32,
+    pub last_call: CallId,
     pub settle_order: i64,
     /// Whether any tool was called.
     pub had_effects: bool,

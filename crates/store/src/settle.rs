@@ -1,6 +1,7 @@
 //! Stores the outcome of a parked call: [`settle`] from any process, [`settle_held`] only from the process that holds
 //! the run.
 
+use contract::ids::{CallId, RunId};
 use sqlx::AnyConnection;
 
 use crate::backend::{Backend, Durability};
@@ -35,12 +36,17 @@ impl From<sqlx::Error> for SettleError {
 }
 
 /// Stores the outcome of a parked call, from any process, and notifies the other processes.
-pub(crate) async fn settle(backend: &Backend, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleError> {
+pub(crate) async fn settle(
+    backend: &Backend,
+    run_id: &RunId,
+    call: CallId,
+    outcome: &str,
+) -> Result<Settled, SettleError> {
     let mut transaction = backend.writer(Durability::Synced).begin().await?;
     // Every transaction updates the run before its calls: the same lock order everywhere prevents deadlocks.
     sqlx::query("UPDATE runs SET journal_bytes = journal_bytes + $1 WHERE run_id = $2")
         .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
-        .bind(run_id.to_owned())
+        .bind(run_id.to_string())
         .execute(&mut *transaction)
         .await?;
     if !set_outcome(&mut transaction, run_id, call, outcome).await? {
@@ -65,7 +71,7 @@ pub(crate) async fn settle(backend: &Backend, run_id: &str, call: u32, outcome: 
 pub(crate) async fn settle_held(
     backend: &Backend,
     held: &FencedRun,
-    call: u32,
+    call: CallId,
     outcome: &str,
 ) -> Result<bool, CommitError> {
     let mut transaction = backend.writer(Durability::Synced).begin().await?;
@@ -75,7 +81,7 @@ pub(crate) async fn settle_held(
          WHERE run_id = $2 AND fence = $3 AND state IN ('running', 'waiting')",
     )
     .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
-    .bind(held.run_id.clone())
+    .bind(held.run_id.to_string())
     .bind(held.fence)
     .execute(&mut *transaction)
     .await?;
@@ -96,7 +102,7 @@ pub(crate) async fn settle_held(
 }
 
 /// Returns whether this outcome is stored: after a failed commit, it may have been stored nevertheless.
-async fn has_outcome(backend: &Backend, run_id: &str, call: u32, outcome: &str) -> Result<bool, StoreError> {
+async fn has_outcome(backend: &Backend, run_id: &RunId, call: CallId, outcome: &str) -> Result<bool, StoreError> {
     let row = read_call(backend, run_id, call).await?;
     Ok(row.is_some_and(|row| row.outcome.as_deref() == Some(outcome)))
 }
@@ -105,8 +111,8 @@ async fn has_outcome(backend: &Backend, run_id: &str, call: u32, outcome: &str) 
 /// outcome.
 async fn set_outcome(
     connection: &mut AnyConnection,
-    run_id: &str,
-    call: u32,
+    run_id: &RunId,
+    call: CallId,
     outcome: &str,
 ) -> Result<bool, sqlx::Error> {
     let written = sqlx::query(
@@ -115,8 +121,8 @@ async fn set_outcome(
          WHERE run_id = $2 AND call = $3 AND state IN ('parked', 'away', 'dispatched') AND outcome IS NULL",
     )
     .bind(outcome.to_owned())
-    .bind(run_id.to_owned())
-    .bind(i64::from(call))
+    .bind(run_id.to_string())
+    .bind(i64::from(call.0))
     .execute(connection)
     .await?;
     Ok(written.rows_affected() == 1)

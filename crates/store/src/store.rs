@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 
 use contract::config::{Quotas, Retention};
+use contract::ids::{ApprovalId, CallId, RunId};
 use contract::scope::Scope;
 
 use crate::approvals::{Approval, Decision, DecisionError, RuleSubject, StandingRule, requests, rules};
@@ -68,7 +69,7 @@ impl Store {
 /// Runs and leases.
 impl Store {
     /// Returns a run with its snapshot still sealed. The caller must check who may see it.
-    pub async fn run(&self, run_id: &str) -> Result<Option<RunRow>, StoreError> {
+    pub async fn run(&self, run_id: &RunId) -> Result<Option<RunRow>, StoreError> {
         read::run(&self.backend, run_id).await
     }
 
@@ -83,7 +84,7 @@ impl Store {
     }
 
     /// Returns the ids of a session's live runs.
-    pub async fn runs_of_session(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
+    pub async fn runs_of_session(&self, session_id: &str) -> Result<Vec<RunId>, StoreError> {
         read::runs_of_session(&self.backend, session_id).await
     }
 
@@ -96,7 +97,7 @@ impl Store {
     /// the run.
     pub async fn take(
         &self,
-        run_id: &str,
+        run_id: &RunId,
         holder: &str,
         now: Millis,
         lease_until: Millis,
@@ -107,7 +108,7 @@ impl Store {
     /// Takes over a run even if another process has a valid lease; used to abort a run at once.
     pub async fn take_forcibly(
         &self,
-        run_id: &str,
+        run_id: &RunId,
         holder: &str,
         lease_until: Millis,
     ) -> Result<FencedRun, LeaseError> {
@@ -122,13 +123,13 @@ impl Store {
 
     /// Renews the leases of a holder's runs and returns how many were renewed. Runs that it has released or lost are
     /// not renewed.
-    pub async fn renew(&self, holder: &str, runs: &[String], lease_until: Millis) -> Result<u64, StoreError> {
+    pub async fn renew(&self, holder: &str, runs: &[RunId], lease_until: Millis) -> Result<u64, StoreError> {
         lease::renew(&self.backend, holder, runs, lease_until).await
     }
 
     /// Returns which of these runs another process has taken over, or have ended. Runs that are not in the store yet
     /// are not returned.
-    pub async fn lost(&self, holder: &str, runs: &[String]) -> Result<Vec<String>, StoreError> {
+    pub async fn lost(&self, holder: &str, runs: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         lease::lost(&self.backend, holder, runs).await
     }
 
@@ -143,7 +144,7 @@ impl Store {
     }
 
     /// Postpones a run's expiry, for example because an outcome arrived for it. Never moves it earlier.
-    pub async fn prolong(&self, run_id: &str, expires_at: Millis) -> Result<(), StoreError> {
+    pub async fn prolong(&self, run_id: &RunId, expires_at: Millis) -> Result<(), StoreError> {
         lease::prolong(&self.backend, run_id, expires_at).await
     }
 }
@@ -164,27 +165,27 @@ impl Store {
     }
 
     /// Returns the legs of a run in order.
-    pub async fn legs(&self, run_id: &str) -> Result<Vec<LegRow>, StoreError> {
+    pub async fn legs(&self, run_id: &RunId) -> Result<Vec<LegRow>, StoreError> {
         read::legs(&self.backend, run_id).await
     }
 
     /// Returns all calls of a run in order.
-    pub async fn calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+    pub async fn calls(&self, run_id: &RunId) -> Result<Vec<CallRow>, StoreError> {
         read::calls(&self.backend, run_id).await
     }
 
     /// Returns one call of a run.
-    pub async fn call(&self, run_id: &str, call: u32) -> Result<Option<CallRow>, StoreError> {
+    pub async fn call(&self, run_id: &RunId, call: CallId) -> Result<Option<CallRow>, StoreError> {
         read::call(&self.backend, run_id, call).await
     }
 
     /// Returns the calls of a run whose result its cell has not received. Even a long run has only a few.
-    pub async fn open_calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+    pub async fn open_calls(&self, run_id: &RunId) -> Result<Vec<CallRow>, StoreError> {
         read::open_calls(&self.backend, run_id).await
     }
 
     /// Returns the totals of a run's journal without reading its rows.
-    pub async fn journal_totals(&self, run_id: &str) -> Result<JournalTotals, StoreError> {
+    pub async fn journal_totals(&self, run_id: &RunId) -> Result<JournalTotals, StoreError> {
         read::journal_totals(&self.backend, run_id).await
     }
 
@@ -200,13 +201,13 @@ impl Store {
 
     /// Stores the outcome of a parked call. The first outcome wins; outcomes are ordered by arrival. If the answer to
     /// the commit is lost, the store is read to find out whether the outcome was stored.
-    pub async fn settle(&self, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleError> {
+    pub async fn settle(&self, run_id: &RunId, call: CallId, outcome: &str) -> Result<Settled, SettleError> {
         settle::settle(&self.backend, run_id, call, outcome).await
     }
 
     /// Stores the outcome of a parked call for the run's holder. Fails with [`CommitError::Fenced`] if the run was
     /// taken over or has ended; returns `false` if another outcome is already stored.
-    pub async fn settle_held(&self, held: &FencedRun, call: u32, outcome: &str) -> Result<bool, CommitError> {
+    pub async fn settle_held(&self, held: &FencedRun, call: CallId, outcome: &str) -> Result<bool, CommitError> {
         settle::settle_held(&self.backend, held, call, outcome).await
     }
 }
@@ -219,19 +220,19 @@ impl Store {
     }
 
     /// Returns an approval request and its decision.
-    pub async fn approval(&self, approval_id: &str) -> Result<Option<Approval>, StoreError> {
+    pub async fn approval(&self, approval_id: &ApprovalId) -> Result<Option<Approval>, StoreError> {
         requests::approval(&self.backend, approval_id).await
     }
 
     /// Returns the approval requests of a run, oldest first.
-    pub async fn approvals_of_run(&self, run_id: &str) -> Result<Vec<Approval>, StoreError> {
+    pub async fn approvals_of_run(&self, run_id: &RunId) -> Result<Vec<Approval>, StoreError> {
         requests::approvals_of_run(&self.backend, run_id).await
     }
 
     /// Records a decision on a pending approval. Fails if it is already decided or expired, or its run has ended.
     pub async fn decide(
         &self,
-        approval_id: &str,
+        approval_id: &ApprovalId,
         decision: &Decision,
         by: &str,
         now: Millis,
@@ -240,7 +241,7 @@ impl Store {
     }
 
     /// Withdraws a pending approval whose decision is no longer needed.
-    pub async fn withdraw(&self, approval_id: &str) -> Result<(), StoreError> {
+    pub async fn withdraw(&self, approval_id: &ApprovalId) -> Result<(), StoreError> {
         requests::withdraw(&self.backend, approval_id).await
     }
 
@@ -268,7 +269,7 @@ impl Store {
 /// Transcripts.
 impl Store {
     /// Appends to a session's transcript without changing a run.
-    pub async fn note(&self, session_id: &str, run_id: &str, entries: &[Entry]) -> Result<(), CommitError> {
+    pub async fn note(&self, session_id: &str, run_id: &RunId, entries: &[Entry]) -> Result<(), CommitError> {
         Ok(transcript::append(&self.backend, session_id, run_id, entries).await?)
     }
 

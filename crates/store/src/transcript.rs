@@ -1,5 +1,6 @@
 //! Transcripts: for each session, the model's control calls and the tool calls that they caused, in order.
 
+use contract::ids::RunId;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::{AnyConnection, Row};
@@ -63,7 +64,7 @@ pub(crate) async fn write(
     connection: &mut AnyConnection,
     dialect: Dialect,
     session_id: &str,
-    run_id: &str,
+    run_id: &RunId,
     entries: &[Entry],
 ) -> Result<(), sqlx::Error> {
     if entries.is_empty() {
@@ -92,7 +93,7 @@ pub(crate) async fn write(
                 .bind(session_id.to_owned())
                 .bind(position)
                 .bind(entry.at)
-                .bind(run_id.to_owned())
+                .bind(run_id.to_string())
                 .bind(entry.kind.as_str())
                 .bind(entry.entry.to_string());
         }
@@ -105,7 +106,7 @@ pub(crate) async fn write(
 pub(crate) async fn append(
     backend: &Backend,
     session_id: &str,
-    run_id: &str,
+    run_id: &RunId,
     entries: &[Entry],
 ) -> Result<(), sqlx::Error> {
     let mut transaction = backend.writer(Durability::Relaxed).begin().await?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use contract::ids::RunId;
 use sqlx::postgres::PgListener;
 use sqlx::{AnyConnection, Connection, Row};
 
@@ -20,7 +21,7 @@ const CHANNEL: &str = "cellmate_runs";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunChange {
     /// This run has changed, or an outcome or decision for it was stored.
-    Run(String),
+    Run(RunId),
     /// Any run may have changed; callers that wait for a change must check the store.
     Unknown,
 }
@@ -47,12 +48,12 @@ pub(crate) fn watch(backend: &Backend) -> Watch {
 pub(crate) async fn notify_others(
     backend: &Backend,
     connection: &mut AnyConnection,
-    run_id: &str,
+    run_id: &RunId,
 ) -> Result<(), sqlx::Error> {
     if backend.dialect == Dialect::Postgres {
         sqlx::query("SELECT 1 FROM (SELECT pg_notify($1, $2)) AS told")
             .bind(CHANNEL)
-            .bind(run_id.to_owned())
+            .bind(run_id.to_string())
             .execute(connection)
             .await?;
     }
@@ -102,7 +103,7 @@ impl Watch {
         match &mut self.source {
             WatchSource::Disconnected => Ok(RunChange::Unknown),
             WatchSource::Server(listener) => match tokio::time::timeout(NOTIFY_TIMEOUT, listener.try_recv()).await {
-                Ok(sent) => Ok(sent?.map_or(RunChange::Unknown, |sent| RunChange::Run(sent.payload().to_owned()))),
+                Ok(sent) => Ok(sent?.map_or(RunChange::Unknown, |sent| RunChange::Run(sent.payload().into()))),
                 Err(_) => Ok(RunChange::Unknown),
             },
             WatchSource::File { connection, version } => loop {

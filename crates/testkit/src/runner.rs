@@ -47,7 +47,7 @@ pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Value> 
     let mut shown: Vec<Value> = Vec::new();
     while result.get("status") == Some(&json!("waiting")) && case.expected.get("status") != Some(&json!("waiting")) {
         shown.extend(output_of(&result));
-        let run_id = result.get("runId").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let run_id = result.get("runId").and_then(Value::as_str).unwrap_or_default().into();
         let waited: CellResult = code_mode.wait(&executor, &config, "wait-1", &run_id).await;
         result = serde_json::to_value(waited)?;
     }

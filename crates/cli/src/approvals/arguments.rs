@@ -1,6 +1,7 @@
 //! The arguments of `cellmate approvals`.
 
 use clap::{Args, Subcommand};
+use contract::ids::ApprovalId;
 
 use crate::state::ConfiguredStore;
 
@@ -24,7 +25,7 @@ pub(crate) enum Action {
     /// Show a pending approval with all its arguments.
     Show {
         /// Approval id, as shown by `list`.
-        id: String,
+        id: ApprovalId,
     },
     /// Approve calls, or answer what a tool asks. Each is shown on a terminal and confirmed there; without a terminal,
     /// set `approvals.nonInteractive: true` in your own configuration.
@@ -73,5 +74,5 @@ pub(crate) enum RulesAction {
 pub(crate) struct ApprovalIds {
     /// Approval ids, as shown by `list`.
     #[arg(required = true, value_name = "ID")]
-    pub(crate) ids: Vec<String>,
+    pub(crate) ids: Vec<ApprovalId>,
 }

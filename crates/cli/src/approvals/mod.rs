@@ -9,6 +9,7 @@ pub(crate) mod terminal;
 use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
+use contract::ids::ApprovalId;
 use executor::clock::now_ms;
 use serde_json::Value;
 use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError};
@@ -98,7 +99,7 @@ async fn open(store: &Store) -> Result<Vec<Approval>, StoreError> {
     Ok(open)
 }
 
-async fn find(store: &Store, id: &str) -> Result<Option<Approval>, StoreError> {
+async fn find(store: &Store, id: &ApprovalId) -> Result<Option<Approval>, StoreError> {
     Ok(store.approval(id).await?.filter(|approval| approval.is_open(now_ms())))
 }
 
@@ -128,7 +129,7 @@ async fn review_all(store: &Store) -> Result<ExitCode, ApprovalsError> {
 }
 
 /// Shows an approval on the terminal and asks for confirmation. Any answer but "y" or "yes" leaves it undecided.
-async fn is_confirmed(store: &Store, id: &str, decision: &Decision) -> Result<bool, ApprovalsError> {
+async fn is_confirmed(store: &Store, id: &ApprovalId, decision: &Decision) -> Result<bool, ApprovalsError> {
     let Some(approval) = find(store, id).await? else {
         not_pending(id);
         return Ok(false);
@@ -161,7 +162,7 @@ async fn is_confirmed(store: &Store, id: &str, decision: &Decision) -> Result<bo
 /// An approval that cannot be decided does not stop the rest.
 async fn decide_each(
     store: &Store,
-    ids: &[String],
+    ids: &[ApprovalId],
     decision: &Decision,
     confirm: bool,
     as_json: bool,
@@ -178,7 +179,7 @@ async fn decide_each(
 }
 
 /// Records a decision and prints it. Returns false if the approval could not be decided.
-async fn decide(store: &Store, id: &str, decision: &Decision, as_json: bool) -> Result<bool, ApprovalsError> {
+async fn decide(store: &Store, id: &ApprovalId, decision: &Decision, as_json: bool) -> Result<bool, ApprovalsError> {
     match codemode::decide(store, id, decision, &decided_by("approvals")).await {
         Ok(approval) => {
             print::decided(&approval, as_json);

@@ -93,6 +93,7 @@ pub(super) fn choices(approval: &Approval) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use contract::ids::CallId;
     use serde_json::{Value, json};
     use store::{Approval, ApprovalScope, ApprovalState, Decision};
 
@@ -100,9 +101,9 @@ mod tests {
 
     fn approval(input: Value, question: Option<Value>) -> Approval {
         Approval {
-            approval_id: "apr_1".to_owned(),
-            run_id: "cm_1".to_owned(),
-            call: 1,
+            approval_id: "apr_1".into(),
+            run_id: "cm_1".into(),
+            call: CallId(1),
             agent_id: String::new(),
             session_id: String::new(),
             tool_id: "mcp:s:push".to_owned(),

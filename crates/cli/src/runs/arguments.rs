@@ -1,6 +1,7 @@
 //! The arguments of `cellmate runs`.
 
 use clap::{Args, Subcommand};
+use contract::ids::RunId;
 
 use crate::shared_arguments::JailArguments;
 use crate::state::ConfiguredStore;
@@ -28,12 +29,12 @@ pub(super) enum Action {
     /// Show everything that is recorded about a run.
     Show {
         /// Run id.
-        run: String,
+        run: RunId,
     },
     /// Replay a run from its record, step by step, without calling tools or writing anything.
     Replay {
         /// Run id.
-        run: String,
+        run: RunId,
         #[command(flatten)]
         jail: JailArguments,
     },
@@ -44,7 +45,7 @@ pub(super) enum Action {
 #[derive(Debug, Args)]
 pub(super) struct ForkArguments {
     /// Run id.
-    pub(super) run: String,
+    pub(super) run: RunId,
     /// Number of recorded steps to reuse; the new run continues live after them.
     #[arg(long, value_name = "N")]
     pub(super) at: usize,

@@ -6,6 +6,7 @@ use client_config::{Places, load};
 use codemode::CodeMode;
 use codemode::pool::Pool;
 use contract::cell::{CellResult, OutputItem, PendingState};
+use contract::ids::RunId;
 use mcp::server::{McpService, OfferedSources, Principal, Settings, ToolPrefix};
 use serde_json::json;
 use tokio::sync::watch;
@@ -78,7 +79,7 @@ async fn wait_for_stop(
     code_mode: &CodeMode,
     frontend: &McpService,
     principal: &Principal,
-    run_id: &str,
+    run_id: &RunId,
 ) -> Result<CellResult, String> {
     let (executor, config) = frontend.executor_for(principal).await.map_err(|error| error.to_string())?;
     let mut shown: Vec<OutputItem> = Vec::new();
@@ -104,7 +105,7 @@ async fn wait_for_stop(
     }
 }
 
-fn report(run_id: &str, result: &CellResult, as_json: bool) -> ExitCode {
+fn report(run_id: &RunId, result: &CellResult, as_json: bool) -> ExitCode {
     if as_json {
         render::print_json(&json!({"runId": run_id, "result": result}));
         return render::exit_code(result);

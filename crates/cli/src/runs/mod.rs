@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use codemode::pool::{Pool, PoolError};
 use codemode::replay::{ForkError, MAX_MANUAL_REPLAY_MS, Record, RecordError, ReplayError};
+use contract::ids::RunId;
 use executor::clock::now_ms;
 use serde_json::json;
 use store::{Keys, Store, StoreError};
@@ -74,7 +75,7 @@ async fn open_without_keys(kept: &StoreSettings) -> Result<Store, RunsError> {
     Ok(kept.open_with(Keys::new(0, [0; 32])).await?)
 }
 
-async fn record(store: &Store, run: &str) -> Result<Record, RunsError> {
+async fn record(store: &Store, run: &RunId) -> Result<Record, RunsError> {
     Record::read(store, run).await.map_err(|why| RunsError::Record { run: name(run), why })
 }
 

@@ -92,7 +92,7 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
             ReplyValue::Resolved(json) => ("reply  ", json),
             ReplyValue::Rejected(json) => ("error  ", json),
         };
-        text += &format!("  {word}  call {}: {}\n", reply.call.0, line(&String::from_utf8_lossy(json)));
+        text += &format!("  {word}  call {}: {}\n", reply.call, line(&String::from_utf8_lossy(json)));
     }
     for item in &step.ran.output {
         let shown = match item {
@@ -106,7 +106,7 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
             for made in calls {
                 let payload = String::from_utf8_lossy(&made.payload);
                 text +=
-                    &format!("  makes    call {}: {}\n", made.id.0, call(made.method.as_str(), &made.target, &payload));
+                    &format!("  makes    call {}: {}\n", made.id, call(made.method.as_str(), &made.target, &payload));
             }
             text += "  waits\n";
         }

@@ -79,15 +79,11 @@ fn call(row: &CallRow) -> Value {
 
 pub(super) fn step(step: &Step<'_>) -> Value {
     let (made, cleared, end) = match &step.ran.end {
-        LegEnd::Suspended { calls, cleared } => {
-            (calls.as_slice(), cleared.iter().map(|call| call.0).collect::<Vec<u32>>(), json!({"status": "suspended"}))
-        }
-        LegEnd::Completed { value } => {
-            (&[][..], Vec::new(), json!({"status": "completed", "value": parsed(value.get())}))
-        }
+        LegEnd::Suspended { calls, cleared } => (calls.as_slice(), cleared.as_slice(), json!({"status": "suspended"})),
+        LegEnd::Completed { value } => (&[][..], &[][..], json!({"status": "completed", "value": parsed(value.get())})),
         LegEnd::Failed(failure) => {
             let code = failure.code.map(|code| code.as_str());
-            (&[][..], Vec::new(), json!({"status": "failed", "error": failure.message, "code": code}))
+            (&[][..], &[][..], json!({"status": "failed", "error": failure.message, "code": code}))
         }
     };
     let verdict = match &step.verdict {
@@ -116,14 +112,14 @@ pub(super) fn step(step: &Step<'_>) -> Value {
 
 fn given(reply: &Reply) -> Value {
     match &reply.value {
-        ReplyValue::Resolved(text) => json!({"call": reply.call.0, "resolved": parsed(&String::from_utf8_lossy(text))}),
-        ReplyValue::Rejected(text) => json!({"call": reply.call.0, "rejected": parsed(&String::from_utf8_lossy(text))}),
+        ReplyValue::Resolved(text) => json!({"call": reply.call, "resolved": parsed(&String::from_utf8_lossy(text))}),
+        ReplyValue::Rejected(text) => json!({"call": reply.call, "rejected": parsed(&String::from_utf8_lossy(text))}),
     }
 }
 
 fn made_call(call: &HostCall) -> Value {
     let payload = parsed(&String::from_utf8_lossy(&call.payload));
-    json!({"call": call.id.0, "method": call.method.as_str(), "target": call.target, "payload": payload})
+    json!({"call": call.id, "method": call.method.as_str(), "target": call.target, "payload": payload})
 }
 
 /// Parses a recorded payload or reply; text that is not JSON becomes a string.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use client_config::display;
+use contract::ids::ApprovalId;
 use serde_json::Value;
 use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError};
 
@@ -100,7 +101,7 @@ async fn record(store: &Store, approval: &Approval, decision: &Decision) -> Resu
 }
 
 /// Waits for the next approval of this session that was not seen yet.
-async fn next_approval(store: &Store, session: &str, seen: &mut HashSet<String>) -> Result<Approval, StoreError> {
+async fn next_approval(store: &Store, session: &str, seen: &mut HashSet<ApprovalId>) -> Result<Approval, StoreError> {
     loop {
         let pending = store.pending_approvals().await?;
         let mut ours = pending.into_iter().filter(|approval| approval.session_id == session);

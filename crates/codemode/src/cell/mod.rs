@@ -54,7 +54,7 @@ pub struct Spent {
     pub guest_us: u64,
     pub snapshots: contract::cell::Snapshots,
     /// The highest id among all calls of the run, open or not.
-    pub last_call: u32,
+    pub last_call: CallId,
 }
 
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Cell {
             turn: None,
             guest_us: spent.guest_us,
             snapshots: spent.snapshots,
-            last_call: CallId(spent.last_call),
+            last_call: spent.last_call,
             ..Self::started(limits, 0)
         };
         for Reopened { call, state, worked_on: holds_slot, decided, since } in open {

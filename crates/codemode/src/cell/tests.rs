@@ -410,7 +410,7 @@ fn an_id_that_is_used_again_fails_the_run() {
         assert_eq!(words(&cell.on(again(ids), 2)), ["failed Some(InternalError)", "close"], "{ids:?}");
     }
     // A resumed run knows the ids of calls that settled earlier.
-    let spent = || Spent { last_call: 7, ..Spent::default() };
+    let spent = || Spent { last_call: CallId(7), ..Spent::default() };
     for (id, expected) in [(7, "failed Some(InternalError)"), (8, "dispatch 8")] {
         let mut cell = Cell::resumed(limits(), vec![], spent(), false);
         cell.on(Event::Wait, 0);

@@ -1,5 +1,6 @@
 //! Aborts runs: one run, in any state and in any process, or all runs of a session.
 
+use contract::ids::RunId;
 use executor::Executor;
 use store::RunState;
 use tokio::sync::oneshot;
@@ -21,7 +22,7 @@ pub(super) enum Ended {
 }
 
 /// Aborts a run. `None` if there was no run to abort.
-pub(super) async fn abort(registry: &RunRegistry, run_id: &str) -> Option<Ended> {
+pub(super) async fn abort(registry: &RunRegistry, run_id: &RunId) -> Option<Ended> {
     for _ in 0..ATTEMPTS {
         let (done, ended) = oneshot::channel();
         let lock = registry.lock_run(run_id).await;
@@ -34,7 +35,7 @@ pub(super) async fn abort(registry: &RunRegistry, run_id: &str) -> Option<Ended>
         let row = match registry.store.run(run_id).await {
             Ok(row) => row?,
             Err(error) => {
-                tracing::warn!(%error, run = run_id, "cannot load a run that is to be aborted");
+                tracing::warn!(%error, run = run_id.as_str(), "cannot load a run that is to be aborted");
                 return None;
             }
         };
@@ -44,11 +45,11 @@ pub(super) async fn abort(registry: &RunRegistry, run_id: &str) -> Option<Ended>
         if !has_driver {
             match registry.finalize_stored_run(&row, &aborted()).await {
                 Ok(_) => {
-                    tracing::info!(run = run_id, "run cancelled");
+                    tracing::info!(run = run_id.as_str(), "run cancelled");
                     return Some(Ended::InStore);
                 }
                 // The run has ended in the meantime, or the write failed: the next attempt tells which.
-                Err(error) => tracing::debug!(%error, run = run_id, "an attempt to abort a run failed"),
+                Err(error) => tracing::debug!(%error, run = run_id.as_str(), "an attempt to abort a run failed"),
             }
         }
     }
@@ -56,12 +57,12 @@ pub(super) async fn abort(registry: &RunRegistry, run_id: &str) -> Option<Ended>
 }
 
 /// Aborts a run, and cancels calls that were left running when another process ended.
-pub(super) async fn abort_with_calls(registry: &RunRegistry, executor: &Executor, run_id: &str) -> Option<Ended> {
+pub(super) async fn abort_with_calls(registry: &RunRegistry, executor: &Executor, run_id: &RunId) -> Option<Ended> {
     let ended = abort(registry, run_id).await;
     if ended == Some(Ended::InStore) {
         match registry.store.open_calls(run_id).await {
             Ok(calls) => executor.cancel(run_id, &calls),
-            Err(error) => tracing::warn!(%error, run = run_id, "cannot cancel the calls of an aborted run"),
+            Err(error) => tracing::warn!(%error, run = run_id.as_str(), "cannot cancel the calls of an aborted run"),
         }
     }
     ended

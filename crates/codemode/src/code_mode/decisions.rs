@@ -1,6 +1,6 @@
 //! External input for runs: outcomes of parked calls and decisions of people.
 
-use contract::ids::CallId;
+use contract::ids::{ApprovalId, RunId};
 use executor::clock::now_ms;
 use executor::{CallToken, Outcome, Question};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(super) async fn settle(
         Settled::Taken => {
             prolong(&registry.store, &token.run).await;
             // A run without a driver here finds the outcome in the store.
-            drop(registry.send(&token.run, Command::Arrived(CallId(token.call))).await);
+            drop(registry.send(&token.run, Command::Arrived(token.call)).await);
         }
         Settled::Late => {
             note(&registry.store, &token.run, json!({"note": "late_result", "call": token.call})).await;
@@ -34,20 +34,20 @@ pub(super) async fn settle(
 /// Records a person's decision about a call, and notifies its run if it has a driver in this process.
 pub(super) async fn decide_and_notify(
     registry: &RunRegistry,
-    approval_id: &str,
+    approval_id: &ApprovalId,
     decision: &Decision,
     by: &str,
 ) -> Result<Approval, DecisionError> {
     let approval = decide(&registry.store, approval_id, decision, by).await?;
     // A run without a driver here finds the decision in the store.
-    drop(registry.send(&approval.run_id, Command::Decided(CallId(approval.call))).await);
+    drop(registry.send(&approval.run_id, Command::Decided(approval.call)).await);
     Ok(approval)
 }
 
 /// Records one decision for all open requests of a run.
 pub(super) async fn decide_all(
     registry: &RunRegistry,
-    run_id: &str,
+    run_id: &RunId,
     decision: &Decision,
     by: &str,
 ) -> Result<Vec<Approval>, DecisionError> {
@@ -70,7 +70,7 @@ pub(super) async fn decide_all(
 /// with the next `wait`.
 pub async fn decide(
     store: &Store,
-    approval_id: &str,
+    approval_id: &ApprovalId,
     decision: &Decision,
     by: &str,
 ) -> Result<Approval, DecisionError> {
@@ -99,7 +99,7 @@ fn fits(asked: Option<&Approval>, decision: &Decision) -> Result<(), DecisionErr
 }
 
 /// Restarts the time to live of a run: external input counts as progress.
-async fn prolong(store: &Store, run_id: &str) {
+async fn prolong(store: &Store, run_id: &RunId) {
     let prolonged = async {
         let row = store.run(run_id).await?;
         match row.and_then(|row| Definition::from_json(&row.definition)) {
@@ -112,7 +112,7 @@ async fn prolong(store: &Store, run_id: &str) {
 }
 
 /// Adds a note to the transcript, where people look. The fact itself is already in the store.
-async fn note(store: &Store, run_id: &str, mut entry: Value) {
+async fn note(store: &Store, run_id: &RunId, mut entry: Value) {
     if let Some(fields) = entry.as_object_mut() {
         fields.insert("runId".to_owned(), json!(run_id));
     }

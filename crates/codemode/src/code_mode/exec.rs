@@ -6,6 +6,7 @@ use contract::cell::CellResult;
 use contract::config;
 use contract::error::ErrorCode;
 use contract::frame::Failure;
+use contract::ids::RunId;
 use executor::clock::now_ms;
 use executor::{Executor, Journal, random_name};
 use serde_json::Value;
@@ -21,7 +22,7 @@ use crate::registry::{RunRegistry, random_seed};
 use crate::stored_result;
 
 /// A function that is called with the id of a run as soon as there is one.
-type OnStart<'a> = Box<dyn FnOnce(&str) + Send + 'a>;
+type OnStart<'a> = Box<dyn FnOnce(&RunId) + Send + 'a>;
 
 /// What `exec` runs: a cell, or the JSON input of a model.
 pub struct ExecRequest<'a> {
@@ -44,7 +45,7 @@ impl<'a> ExecRequest<'a> {
     /// Calls `on_start` with the run's id as soon as there is one. A caller that may have to abort the run needs the id
     /// before the result.
     #[must_use]
-    pub fn on_start(self, on_start: impl FnOnce(&str) + Send + 'a) -> Self {
+    pub fn on_start(self, on_start: impl FnOnce(&RunId) + Send + 'a) -> Self {
         Self { on_start: Box::new(on_start), ..self }
     }
 }
@@ -129,7 +130,7 @@ pub(super) async fn start(
     mode: RunMode,
     tool_call_id: &str,
     cell: ExecInput,
-) -> Result<(String, oneshot::Receiver<CellResult>), Failure> {
+) -> Result<(RunId, oneshot::Receiver<CellResult>), Failure> {
     if !config.languages.allow(cell.language) {
         let message = format!("this run's cells may not be written in {}", cell.language.as_str());
         return Err(failure(ErrorCode::UnsupportedLanguage, message));
@@ -153,7 +154,7 @@ pub(super) async fn start(
     let (Ok(name), Ok(seed)) = (random_name(), random_seed()) else {
         return Err(failure(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later"));
     };
-    let run_id = format!("{}{name}", mode.run_prefix());
+    let run_id = RunId::new(format!("{}{name}", mode.run_prefix()));
     let definition = Definition::new(cell, seed, config.limits.clamped(), config.snapshot_ttl_seconds);
     let tables = executor.catalog().tables_for(mode.view());
     let kept = (definition.to_json(), definition.expires_at(now_ms()));

@@ -1,6 +1,7 @@
 //! Forks a run: writes the journal of a new run that continues from a recorded step of another. `wait` then runs it.
 
 use contract::config;
+use contract::ids::RunId;
 use contract::scope::Scope;
 use executor::clock::now_ms;
 use executor::random_name;
@@ -17,9 +18,9 @@ pub(super) async fn fork(
     scope: &Scope,
     config: &config::CodeMode,
     tool_call_id: &str,
-    run_id: &str,
+    run_id: &RunId,
     at: usize,
-) -> Result<String, ForkError> {
+) -> Result<RunId, ForkError> {
     let record = Record::read(&registry.store, run_id).await?;
     if !record.run.scope.admits(scope) {
         return Err(RecordError::NoSuchRun.into());
@@ -35,7 +36,7 @@ pub(super) async fn fork(
     if !registry.has_room_for(config.max_live_runs).await.map_err(RecordError::from)? {
         return Err(ForkError::Full);
     }
-    let new_id = format!("{prefix}{}", random_name()?);
+    let new_id = RunId::new(format!("{prefix}{}", random_name()?));
     let kept = (record.run.definition.clone(), definition.expires_at(now));
     let mut held = registry.new_run(new_id.clone(), record.run.scope.clone(), tool_call_id, tables, kept);
     let entry = json!({"note": "forked", "runId": new_id, "from": run_id, "at": at});

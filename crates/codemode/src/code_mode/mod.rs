@@ -12,6 +12,7 @@ use std::time::Duration;
 use contract::cell::CellResult;
 use contract::config;
 use contract::frame::Failure;
+use contract::ids::{ApprovalId, RunId};
 use contract::scope::Scope;
 use executor::{CallToken, Executor, Outcome};
 use serde_json::Value;
@@ -38,7 +39,7 @@ pub struct CodeMode {
 /// A recent run and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recent {
-    pub run_id: String,
+    pub run_id: RunId,
     pub state: RunState,
     pub started_at: Millis,
     /// When it last made progress; for a run that is over, when it ended.
@@ -85,7 +86,7 @@ impl CodeMode {
         mode: RunMode,
         tool_call_id: &str,
         cell: ExecInput,
-    ) -> Result<(String, oneshot::Receiver<CellResult>), Failure> {
+    ) -> Result<(RunId, oneshot::Receiver<CellResult>), Failure> {
         exec::start(&self.registry, executor, config, mode, tool_call_id, cell).await
     }
 
@@ -95,7 +96,7 @@ impl CodeMode {
         executor: &Executor,
         config: &config::CodeMode,
         tool_call_id: &str,
-        run_id: &str,
+        run_id: &RunId,
     ) -> CellResult {
         wait::wait(&self.registry, executor, config, tool_call_id, run_id).await
     }
@@ -109,7 +110,7 @@ impl CodeMode {
         input: &Value,
     ) -> CellResult {
         match wait_input(input) {
-            Ok(run_id) => self.wait(executor, config, tool_call_id, run_id).await,
+            Ok(run_id) => self.wait(executor, config, tool_call_id, &run_id).await,
             Err(failure) => failed_with(&failure),
         }
     }
@@ -117,12 +118,12 @@ impl CodeMode {
     /// Aborts a run, in any state and in any process. Returns whether there was a run to abort.
     ///
     /// When this returns, the end is written, and the run's calls in this process are cancelled.
-    pub async fn abort(&self, run_id: &str) -> bool {
+    pub async fn abort(&self, run_id: &RunId) -> bool {
         abort::abort(&self.registry, run_id).await.is_some()
     }
 
     /// Aborts a run, and also cancels calls that were left running when another process ended.
-    pub async fn abort_with(&self, executor: &Executor, run_id: &str) -> bool {
+    pub async fn abort_with(&self, executor: &Executor, run_id: &RunId) -> bool {
         abort::abort_with_calls(&self.registry, executor, run_id).await.is_some()
     }
 
@@ -137,7 +138,12 @@ impl CodeMode {
     }
 
     /// Records a person's decision about a call and notifies the run. `by` is the person.
-    pub async fn decide(&self, approval_id: &str, decision: &Decision, by: &str) -> Result<Approval, DecisionError> {
+    pub async fn decide(
+        &self,
+        approval_id: &ApprovalId,
+        decision: &Decision,
+        by: &str,
+    ) -> Result<Approval, DecisionError> {
         decisions::decide_and_notify(&self.registry, approval_id, decision, by).await
     }
 
@@ -145,7 +151,7 @@ impl CodeMode {
     /// that decision.
     pub async fn decide_all(
         &self,
-        run_id: &str,
+        run_id: &RunId,
         decision: &Decision,
         by: &str,
     ) -> Result<Vec<Approval>, DecisionError> {
@@ -161,9 +167,9 @@ impl CodeMode {
         scope: &Scope,
         config: &config::CodeMode,
         tool_call_id: &str,
-        run_id: &str,
+        run_id: &RunId,
         at: usize,
-    ) -> Result<String, ForkError> {
+    ) -> Result<RunId, ForkError> {
         fork::fork(&self.registry, scope, config, tool_call_id, run_id, at).await
     }
 

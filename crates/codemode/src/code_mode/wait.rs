@@ -7,6 +7,7 @@ use contract::cell::{CellResult, WaitingReason};
 use contract::config;
 use contract::error::ErrorCode;
 use contract::frame::Failure;
+use contract::ids::RunId;
 use executor::Executor;
 use executor::clock::now_ms;
 use store::{RunRow, RunState, StoreError};
@@ -33,7 +34,7 @@ pub(super) async fn wait(
     executor: &Executor,
     config: &config::CodeMode,
     tool_call_id: &str,
-    run_id: &str,
+    run_id: &RunId,
 ) -> CellResult {
     let deadline = Instant::now() + Duration::from_millis(config.limits.max_wait_ms);
     let mut late = false;
@@ -83,7 +84,7 @@ async fn ended(registry: &RunRegistry, row: &RunRow) -> Result<Option<CellResult
         if state != Some(RunState::Expired) {
             return Ok(None);
         }
-        tracing::info!(run = row.run_id, "run expired");
+        tracing::info!(run = row.run_id.as_str(), "run expired");
         return Ok(Some(snapshot_expired()));
     }
     let recorded = || row.result.as_deref().and_then(stored_result::from_json);
@@ -99,7 +100,7 @@ async fn ended(registry: &RunRegistry, row: &RunRow) -> Result<Option<CellResult
 /// arrive through the store.
 async fn held_elsewhere(registry: &RunRegistry, row: &RunRow) -> CellResult {
     let calls = registry.store.open_calls(&row.run_id).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, run = row.run_id, "cannot list the pending calls of a run of another process");
+        tracing::warn!(%error, run = row.run_id.as_str(), "cannot list the pending calls of a run of another process");
         Vec::new()
     });
     let now = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
@@ -121,7 +122,7 @@ async fn wake_failed(registry: &RunRegistry, row: &RunRow, failure: &Failure) ->
         match registry.finalize_stored_run(row, failure).await {
             Ok(result) => {
                 let code = ErrorCode::SnapshotRestoreFailed.as_str();
-                tracing::info!(run = row.run_id, code, "run failed");
+                tracing::info!(run = row.run_id.as_str(), code, "run failed");
                 result
             }
             Err(error) => {

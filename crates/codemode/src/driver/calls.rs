@@ -140,7 +140,7 @@ impl Driver {
             Some(held) => self.reserved.insert(call, held),
             None => self.reserved.remove(&call),
         };
-        self.run.journal.settled(call.0, None, StoredReply::from(&reply));
+        self.run.journal.settled(call, None, StoredReply::from(&reply));
         Event::Settled(call, reply)
     }
 
@@ -158,7 +158,7 @@ impl Driver {
         let (executor, journal) = (self.run.executor.clone(), Arc::clone(&self.run.journal));
         self.spawn(async move {
             // If the store is unreachable, the next poll asks again.
-            let decisions = executor.decisions_for(&journal, call.0).await;
+            let decisions = executor.decisions_for(&journal, call).await;
             let what = match decisions {
                 Ok(Some(_)) => TaskResult::Decided,
                 Ok(None) => TaskResult::Nothing,
@@ -182,7 +182,7 @@ impl Driver {
             });
             let now = now_ms();
             let under_way = [CallState::Dispatched, CallState::Away];
-            let in_progress = |call: u32| journal.call(call).is_some_and(|row| under_way.contains(&row.state));
+            let in_progress = |call: CallId| journal.call(call).is_some_and(|row| under_way.contains(&row.state));
             if asked.iter().any(|one| one.question.is_some() && !one.is_open(now) && in_progress(one.call)) {
                 tokio::time::sleep(ANSWER_DELAY).await;
             }
@@ -214,7 +214,7 @@ impl Driver {
         self.count(call.method, &request);
         match request {
             Request::Answered(reply) => {
-                self.run.journal.forget_payload(call.id.0);
+                self.run.journal.forget_payload(call.id);
                 self.queue_reply(call.id, reply);
             }
             Request::Tool { id, input } => {
@@ -229,7 +229,7 @@ impl Driver {
     /// Resumes a call after a person's decision: makes the call, or rejects it.
     pub(super) fn resume_decided(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
-        if self.run.journal.call(call.0).is_some_and(|row| row.state != CallState::Approval) {
+        if self.run.journal.call(call).is_some_and(|row| row.state != CallState::Approval) {
             // The call is in progress and its tool asked a question; the tool receives the answer by itself.
             return;
         }
@@ -311,7 +311,7 @@ impl Driver {
         E: Into<Option<CallEnd>>,
     {
         let (executor, journal) = (self.run.executor.clone(), Arc::clone(&self.run.journal));
-        let (call, tool, data) = (CallId(request.call), request.id.clone(), self.run.data.clone());
+        let (call, tool, data) = (request.call, request.id.clone(), self.run.data.clone());
         self.spawn(async move {
             let began = Instant::now();
             let what = match how(executor, journal, request).await.into() {
@@ -336,17 +336,17 @@ impl Driver {
         let states = StateSink::to(move |state| {
             changes.try_send((call, state)).log_ignored("report the state of a call");
         });
-        CallRequest { call: call.0, id, input, parent, updates: ProgressSink::default(), states }
+        CallRequest { call, id, input, parent, updates: ProgressSink::default(), states }
     }
 
     /// Returns the control call that a call was requested in. A queued or parked call may be made in a later one.
     fn parent_of(&self, call: CallId) -> String {
-        self.run.journal.call(call.0).map_or_else(|| self.parent.clone(), |row| row.parent)
+        self.run.journal.call(call).map_or_else(|| self.parent.clone(), |row| row.parent)
     }
 
     /// Rebuilds the request of a call from the journal.
     fn journaled(&self, call: CallId) -> Option<CallRequest> {
-        let row = self.run.journal.call(call.0)?;
+        let row = self.run.journal.call(call)?;
         let input = json::read(row.input.as_deref().unwrap_or(&row.payload)).unwrap_or(Value::Null);
         Some(self.request(call, row.tool_id.unwrap_or(row.target), input, row.parent))
     }
@@ -397,7 +397,7 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
         _ => String::from_utf8_lossy(&call.payload).into_owned(),
     };
     let target = recorded_target(&call.target);
-    let row = CallRow::requested(call.id.0, call.method.as_str(), &target, payload, parent, now);
+    let row = CallRow::requested(call.id, call.method.as_str(), &target, payload, parent, now);
     // The hash is over the original bytes: replayed legs are compared by it.
     CallRow { leg, due_at, input_hash: InputHash::of(&call.payload).to_string(), ..row }
 }
@@ -405,13 +405,13 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
 /// Returns the waiting calls that have an outcome in the store, and those that have a decision.
 async fn settled_and_decided(journal: &Journal) -> Result<(Vec<CallId>, Vec<CallId>), StoreError> {
     let (store, run_id) = (journal.store(), journal.run_id());
-    let waits = |call: u32, states: &[CallState]| journal.call(call).is_some_and(|row| states.contains(&row.state));
+    let waits = |call: CallId, states: &[CallState]| journal.call(call).is_some_and(|row| states.contains(&row.state));
     let calls = store.open_calls(run_id).await?;
     let arrived = calls.iter().filter(|row| row.outcome.is_some());
     let arrived = arrived.filter(|row| waits(row.call, &[CallState::Parked, CallState::Away]));
-    let arrived = arrived.map(|row| CallId(row.call)).collect();
+    let arrived = arrived.map(|row| row.call).collect();
     let now = now_ms();
     let approvals = store.approvals_of_run(run_id).await?;
     let decided = approvals.iter().filter(|one| !one.is_open(now) && waits(one.call, &[CallState::Approval]));
-    Ok((arrived, decided.map(|one| CallId(one.call)).collect()))
+    Ok((arrived, decided.map(|one| one.call).collect()))
 }

@@ -17,7 +17,7 @@ use contract::cell::{CellResult, PendingState, Telemetry};
 use contract::config::SearchLimits;
 use contract::error::ErrorCode;
 use contract::frame::{Budget, Deliver, Failure, HostCall, LegEnd, Method, ReplyValue, Start};
-use contract::ids::CallId;
+use contract::ids::{CallId, RunId};
 use contract::json;
 use contract::limits::MAX_JSON_VALUES;
 use contract::tables::CatalogTables;
@@ -63,7 +63,7 @@ pub(crate) enum Command {
 /// Everything that a run consists of, except its cell.
 #[derive(Clone)]
 pub(crate) struct Run {
-    pub(crate) id: String,
+    pub(crate) id: RunId,
     pub(crate) mode: RunMode,
     pub(crate) definition: Arc<Definition>,
     pub(crate) search: SearchLimits,
@@ -366,7 +366,7 @@ impl Driver {
         self.delivering.clear();
         if let LegEnd::Suspended { calls, cleared } = &mut leg.end {
             for call in cleared {
-                self.run.journal.cleared(call.0);
+                self.run.journal.cleared(*call);
             }
             for call in calls {
                 self.open(call)?;
@@ -416,7 +416,7 @@ impl Driver {
     }
 
     /// Records that a leg is about to run with these replies.
-    fn begin_leg(&mut self, clock_us: u64, replies: Vec<u32>) {
+    fn begin_leg(&mut self, clock_us: u64, replies: Vec<CallId>) {
         let begun = LegRow::begun(self.leg, clock_us, replies);
         self.run.journal.leg(begun.clone());
         self.begun = Some(begun);
@@ -435,7 +435,7 @@ impl Driver {
             Action::Deliver { replies, run_ms, output_bytes } => {
                 let budget = self.budget(run_ms, output_bytes);
                 self.leg += 1;
-                let order = replies.iter().map(|reply| reply.call.0).collect();
+                let order = replies.iter().map(|reply| reply.call).collect();
                 self.delivering = replies.iter().filter_map(|reply| self.reserved.remove(&reply.call)).collect();
                 self.begin_leg(budget.clock_us, order);
                 let location = std::mem::replace(&mut self.location, CellLocation::None);

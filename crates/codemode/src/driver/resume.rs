@@ -46,7 +46,8 @@ pub(crate) async fn resumed(
         }
     };
     let now = now_ms();
-    let decided = |call: u32| approvals.iter().rev().find(|one| one.call == call).is_some_and(|one| !one.is_open(now));
+    let decided =
+        |call: CallId| approvals.iter().rev().find(|one| one.call == call).is_some_and(|one| !one.is_open(now));
     let reopened = |call: &CallRow| {
         let open = reopened(call, row.created_at)?;
         let decided = open.state == PendingState::Approval && decided(call.call);
@@ -56,7 +57,7 @@ pub(crate) async fn resumed(
     let spent = Spent {
         guest_us: telemetry.duration_ms.guest * 1000,
         snapshots: telemetry.snapshots,
-        last_call: calls.iter().map(|call| call.call).max().unwrap_or(0),
+        last_call: calls.iter().map(|call| call.call).max().unwrap_or_default(),
     };
     let cell = Cell::resumed(run.definition.limits, open, spent, last.is_none());
     let mut driver = Driver::around(run, cell, location, telemetry);
@@ -79,7 +80,7 @@ pub(crate) async fn resumed(
 fn resume_calls(driver: &mut Driver, mut calls: Vec<CallRow>) {
     calls.sort_by_key(|call| (call.settle_order.unwrap_or(i64::MAX), call.call));
     for row in calls {
-        let call = CallId(row.call);
+        let call = row.call;
         match row.state {
             CallState::Settled => match row.reply.clone() {
                 Some(reply) => driver.queue_reply(call, reply.into()),
@@ -112,12 +113,7 @@ pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
     let method = Method::parse(&row.method)?;
     let timed = matches!(method, Method::Yield | Method::Timer);
     Some(Reopened {
-        call: HostCall {
-            id: CallId(row.call),
-            method,
-            target: row.target.clone(),
-            payload: row.payload.clone().into_bytes(),
-        },
+        call: HostCall { id: row.call, method, target: row.target.clone(), payload: row.payload.clone().into_bytes() },
         state: if timed { PendingState::Running } else { state },
         worked_on: !timed && matches!(row.state, CallState::Dispatched | CallState::Settled),
         decided: false,
@@ -128,8 +124,8 @@ pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
 /// Removes from a leg's end the calls and cleared timers that the journal already has.
 fn without(mut leg: Leg, known: &[CallRow]) -> Leg {
     if let LegEnd::Suspended { calls, cleared } = &mut leg.end {
-        calls.retain(|call| !known.iter().any(|row| row.call == call.id.0));
-        cleared.retain(|call| !known.iter().any(|row| row.call == call.0 && row.state == CallState::Cleared));
+        calls.retain(|call| !known.iter().any(|row| row.call == call.id));
+        cleared.retain(|call| !known.iter().any(|row| row.call == *call && row.state == CallState::Cleared));
     }
     leg
 }
@@ -142,7 +138,7 @@ struct Replayed {
     /// The last leg's row for the journal, if the journal does not have its end yet.
     ended: Option<LegRow>,
     /// Timers that are no longer set.
-    cleared: Vec<u32>,
+    cleared: Vec<CallId>,
 }
 
 /// Runs the legs since the snapshot again, or all legs if no worker here can thaw the snapshot, as after an upgrade of

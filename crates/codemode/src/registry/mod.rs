@@ -14,6 +14,7 @@ use contract::cell::CellResult;
 use contract::config::{self, SearchLimits};
 use contract::error::ErrorCode;
 use contract::frame::Failure;
+use contract::ids::RunId;
 use contract::scope::Scope;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
@@ -58,9 +59,9 @@ pub(crate) struct RunRegistry {
     pub(crate) holder: String,
     /// The lease that all runs of this process share.
     pub(crate) lease: LeaseClock,
-    live: Mutex<BTreeMap<String, Live>>,
+    live: Mutex<BTreeMap<RunId, Live>>,
     /// Runs that this process is taking over and that have no driver yet.
-    claiming: Mutex<Vec<String>>,
+    claiming: Mutex<Vec<RunId>>,
     /// Notifies waiting callers that other processes have changed runs.
     news: broadcast::Sender<RunChange>,
     /// Held while a run is woken: only one caller wakes a run, and the others then find its driver.
@@ -108,7 +109,7 @@ impl RunRegistry {
     /// Puts together what a run consists of. The run is one of code mode, unless the caller changes that.
     pub(crate) fn run(
         &self,
-        id: String,
+        id: RunId,
         definition: Definition,
         search: SearchLimits,
         executor: &Executor,
@@ -129,7 +130,7 @@ impl RunRegistry {
     }
 
     /// Spawns a driver and registers it by its run's id until it ends.
-    pub(crate) fn launch(self: &Arc<Self>, run_id: String, driver: Driver, first: Option<Command>) {
+    pub(crate) fn launch(self: &Arc<Self>, run_id: RunId, driver: Driver, first: Option<Command>) {
         let (commands, mut received) = mpsc::channel(16);
         if let Some(first) = first {
             // The channel has space: nothing else has a sender yet.
@@ -157,7 +158,7 @@ impl RunRegistry {
     /// Creates a run that this process holds. It is not written yet.
     pub(crate) fn new_run(
         &self,
-        run_id: String,
+        run_id: RunId,
         scope: Scope,
         tool_call_id: &str,
         tables: &CatalogTables,
@@ -191,8 +192,8 @@ impl RunRegistry {
     }
 
     /// Returns the runs that have a driver in this process, and those that are about to.
-    pub(crate) fn held_runs(&self) -> Vec<String> {
-        let mut runs: Vec<String> = self.live.lock().keys().cloned().collect();
+    pub(crate) fn held_runs(&self) -> Vec<RunId> {
+        let mut runs: Vec<RunId> = self.live.lock().keys().cloned().collect();
         runs.extend(self.claiming.lock().iter().cloned());
         runs
     }
@@ -217,9 +218,9 @@ impl RunRegistry {
     }
 
     /// Marks a run as being taken over. Its lease is renewed as long as the guard lives.
-    pub(crate) fn claim(&self, run_id: &str) -> ClaimGuard<'_> {
-        self.claiming.lock().push(run_id.to_owned());
-        ClaimGuard { claiming: &self.claiming, run_id: run_id.to_owned() }
+    pub(crate) fn claim(&self, run_id: &RunId) -> ClaimGuard<'_> {
+        self.claiming.lock().push(run_id.clone());
+        ClaimGuard { claiming: &self.claiming, run_id: run_id.clone() }
     }
 
     /// Notifies drivers and waiting callers that another process has changed runs.
@@ -240,7 +241,7 @@ impl RunRegistry {
     }
 
     /// Sends a command to the run's driver in this process. Returns the command if there is none.
-    pub(crate) async fn send(&self, run_id: &str, command: Command) -> Result<(), Command> {
+    pub(crate) async fn send(&self, run_id: &RunId, command: Command) -> Result<(), Command> {
         let commands = self.live.lock().get(run_id).map(|live| live.commands.clone());
         match commands {
             Some(commands) => commands.send(command).await.map_err(|refused| refused.0),
@@ -264,7 +265,7 @@ impl RunRegistry {
     }
 
     /// Locks a run. While the guard lives, no other task of this process wakes or finalizes the run.
-    pub(crate) async fn lock_run(&self, run_id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    pub(crate) async fn lock_run(&self, run_id: &RunId) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         let mut spread = DefaultHasher::new();
         run_id.hash(&mut spread);
         let place = usize::try_from(spread.finish() % WAKE_LOCKS as u64).unwrap_or(0);
@@ -298,7 +299,7 @@ impl RunRegistry {
     }
 
     /// Returns the runs of a session that have a driver in this process.
-    pub(crate) fn live_runs_of_session(&self, session_id: &str) -> Vec<String> {
+    pub(crate) fn live_runs_of_session(&self, session_id: &str) -> Vec<RunId> {
         let live = self.live.lock();
         live.iter().filter(|(_, live)| live.session_id == session_id).map(|(run_id, _)| run_id.clone()).collect()
     }
@@ -331,8 +332,8 @@ impl RunRegistry {
 /// Keeps a run in the list of those being taken over; see [`RunRegistry::claim`].
 #[derive(Debug)]
 pub(crate) struct ClaimGuard<'a> {
-    claiming: &'a Mutex<Vec<String>>,
-    run_id: String,
+    claiming: &'a Mutex<Vec<RunId>>,
+    run_id: RunId,
 }
 
 impl Drop for ClaimGuard<'_> {
@@ -345,11 +346,11 @@ impl Drop for ClaimGuard<'_> {
 }
 
 /// Waits until the run may have changed, at most for `at_most`.
-pub(crate) async fn wait_for_change(news: &mut broadcast::Receiver<RunChange>, run_id: &str, at_most: Duration) {
+pub(crate) async fn wait_for_change(news: &mut broadcast::Receiver<RunChange>, run_id: &RunId, at_most: Duration) {
     let changed = async {
         loop {
             match news.recv().await {
-                Ok(RunChange::Run(other)) if other != run_id => {}
+                Ok(RunChange::Run(other)) if other != *run_id => {}
                 Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => return,
             }
         }

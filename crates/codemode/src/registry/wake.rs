@@ -5,6 +5,7 @@ use std::sync::Arc;
 use contract::config;
 use contract::error::ErrorCode;
 use contract::frame::Failure;
+use contract::ids::RunId;
 use contract::limits::MAX_CATALOG_BYTES;
 use contract::tables::CatalogTables;
 use executor::{Executor, Journal};
@@ -60,7 +61,7 @@ pub(super) async fn wake(
         Err(error) => {
             if let WakeError::Locked(failure) | WakeError::Failed(failure) = &error {
                 let code = failure.code.map_or("none", ErrorCode::as_str);
-                tracing::warn!(run = row.run_id, code, "run could not be resumed");
+                tracing::warn!(run = row.run_id.as_str(), code, "run could not be resumed");
             }
             // Another process may be able to resume the run, or this one later.
             registry.store.release_run(&held).await.log_ignored("release a run that was not resumed");
@@ -73,7 +74,7 @@ async fn driver(
     registry: &RunRegistry,
     executor: &Executor,
     config: &config::CodeMode,
-    run_id: &str,
+    run_id: &RunId,
     held: FencedRun,
 ) -> Result<Driver, WakeError> {
     // The row that the caller read before the lease was taken may be outdated.
@@ -100,7 +101,7 @@ async fn driver(
         registry.store.calls(run_id).await?
     };
     let journal = Journal::resumed(registry.store.clone(), held, &calls, totals).with_lease(registry.lease.clone());
-    let run = registry.run(run_id.to_owned(), definition, config.search, executor, tables, journal);
+    let run = registry.run(run_id.clone(), definition, config.search, executor, tables, journal);
     let driver = resumed(run, &row, snapshot, &legs, calls, &approvals).await?;
     fault::point("wait.after_restore").map_err(StoreError::from)?;
     Ok(driver)

@@ -34,7 +34,7 @@ pub(crate) struct Comparison<'a> {
     /// The leg after which the last snapshot was taken. It and all earlier legs are known to have ended suspended.
     frozen: Option<i64>,
     /// Calls that have no reply yet and were not cleared.
-    open: BTreeSet<u32>,
+    open: BTreeSet<CallId>,
 }
 
 /// Returns the end of a leg in the journal's format.
@@ -69,7 +69,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Returns whether the call is open.
-    pub(crate) fn waits_for(&self, call: u32) -> bool {
+    pub(crate) fn waits_for(&self, call: CallId) -> bool {
         self.open.contains(&call)
     }
 
@@ -78,7 +78,7 @@ impl<'a> Comparison<'a> {
         leg.replies.iter().map(|call| self.reply(leg, *call)).collect()
     }
 
-    fn reply(&mut self, leg: &LegRow, call: u32) -> Result<Reply, Divergence> {
+    fn reply(&mut self, leg: &LegRow, call: CallId) -> Result<Reply, Divergence> {
         let diverged = |recorded: &str, happened: &str| Divergence {
             leg: leg.leg,
             call: Some(call),
@@ -94,7 +94,7 @@ impl<'a> Comparison<'a> {
         // A yield always resolves to `null`.
         let value = recorded.or_else(|| yields.then(|| ReplyValue::Resolved(b"null".to_vec())));
         let value = value.ok_or_else(|| diverged("a reply to this call", "no reply in the journal"))?;
-        Ok(Reply { call: CallId(call), value })
+        Ok(Reply { call, value })
     }
 
     /// Compares a replayed leg with its record. It must make the same calls in the same order, end in the same way and
@@ -116,7 +116,7 @@ impl<'a> Comparison<'a> {
         }
         if let (Some(kind), Some(more)) = (ended, made.get(recorded.len())) {
             let (recorded, happened) = (format!("{} without this call", recorded_end(kind)), made_call(more));
-            return Err(Divergence { leg: leg.leg, call: Some(more.id.0), recorded, happened });
+            return Err(Divergence { leg: leg.leg, call: Some(more.id), recorded, happened });
         }
         let diverged = |recorded, happened| Err(Divergence { leg: leg.leg, call: None, recorded, happened });
         if let Some(kind) = ended.filter(|kind| *kind != kind_of(&ran.end)) {
@@ -128,9 +128,9 @@ impl<'a> Comparison<'a> {
         if let Some(ended) = comparable.filter(|ended| ended.output_digest != output_digest(&ran.output)) {
             return diverged(recorded_output(ended), happened_output(&ran.output));
         }
-        self.open.extend(made.iter().map(|call| call.id.0));
+        self.open.extend(made.iter().map(|call| call.id));
         for call in cleared {
-            self.open.remove(&call.0);
+            self.open.remove(call);
         }
         Ok(if ended.is_some() { Verdict::Same } else { Verdict::Unrecorded })
     }
@@ -162,7 +162,7 @@ pub(crate) fn recorded_target(target: &str) -> Cow<'_, str> {
 }
 
 fn is_same(row: &CallRow, call: &HostCall) -> bool {
-    call.id.0 == row.call
+    call.id == row.call
         && call.method.as_str() == row.method
         && (call.target == row.target || recorded_target(&call.target) == row.target)
         && InputHash::of(&call.payload).to_string() == row.input_hash

@@ -4,6 +4,7 @@ use std::fmt;
 
 use contract::cell::OutputItem;
 use contract::frame::{HostCall, LegEnd};
+use contract::ids::CallId;
 use store::{CallRow, LegEndKind, LegEnded};
 
 /// How many characters are shown of a call's arguments, a value or an output.
@@ -14,7 +15,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 pub struct Divergence {
     pub leg: i64,
     /// The call that differs, if it is a call.
-    pub call: Option<u32>,
+    pub call: Option<CallId>,
     pub recorded: String,
     pub happened: String,
 }

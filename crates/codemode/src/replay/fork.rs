@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use contract::cell::{Durations, LimitFailures, Snapshots, Telemetry};
 use contract::frame::Method;
+use contract::ids::CallId;
 use store::{CallRow, CallState, LegRow, Millis};
 
 use super::record::{Record, RecordError};
@@ -41,7 +42,7 @@ pub(crate) fn forked(record: &Record, at: usize, parent: &str, now: Millis) -> R
     let legs = record.legs.get(..at).filter(|legs| !legs.is_empty());
     let legs = legs.ok_or(ForkError::NoSuchStep { legs: record.legs.len() })?.to_vec();
     let last = legs.last().map_or(0, |leg| leg.leg);
-    let answered: BTreeSet<u32> = legs.iter().flat_map(|leg| leg.replies.iter().copied()).collect();
+    let answered: BTreeSet<CallId> = legs.iter().flat_map(|leg| leg.replies.iter().copied()).collect();
     let made = record.calls.iter().filter(|row| row.leg <= last);
     let calls: Vec<CallRow> =
         made.map(|row| if answered.contains(&row.call) { delivered(row) } else { open(row, parent, now) }).collect();
@@ -97,13 +98,14 @@ fn telemetry(record: &Record, calls: &[CallRow]) -> Telemetry {
 
 #[cfg(test)]
 mod tests {
+    use contract::ids::CallId;
     use contract::scope::Scope;
     use store::{CallRow, CallState, LegRow, RunRow, RunState, StoredReply};
 
     use super::{ForkError, Record, forked};
 
     fn call(call: u32, leg: i64, state: CallState) -> CallRow {
-        let row = CallRow::requested(call, "call", "a:b:c", "{}".to_owned(), "exec-1", 5);
+        let row = CallRow::requested(CallId(call), "call", "a:b:c", "{}".to_owned(), "exec-1", 5);
         let attempt = i64::from(matches!(state, CallState::Delivered | CallState::Dispatched | CallState::Parked));
         CallRow { leg, state, attempt, tool_id: Some(format!("a:b:{call}")), ..row }
     }
@@ -120,7 +122,7 @@ mod tests {
     fn record() -> Record {
         Record {
             run: RunRow {
-                run_id: "cm_1".to_owned(),
+                run_id: "cm_1".into(),
                 scope: Scope::default(),
                 tool_call_id: "exec-1".to_owned(),
                 state: RunState::Waiting,
@@ -133,7 +135,11 @@ mod tests {
                 snapshot: None,
                 result: None,
             },
-            legs: vec![LegRow::begun(0, 1, vec![]), LegRow::begun(1, 2, vec![1]), LegRow::begun(2, 3, vec![2])],
+            legs: vec![
+                LegRow::begun(0, 1, vec![]),
+                LegRow::begun(1, 2, vec![CallId(1)]),
+                LegRow::begun(2, 3, vec![CallId(2)]),
+            ],
             calls: vec![
                 answered(call(1, 0, CallState::Delivered)),
                 answered(call(2, 0, CallState::Delivered)),
@@ -152,7 +158,7 @@ mod tests {
     fn a_dispatched_call_stays_dispatched_and_a_pending_approval_is_requested_again() {
         let forked = forked(&record(), 2, "fork", 9).unwrap();
         assert_eq!(forked.legs, record().legs[..2]);
-        let states: Vec<(u32, CallState)> = forked.calls.iter().map(|row| (row.call, row.state)).collect();
+        let states: Vec<(u32, CallState)> = forked.calls.iter().map(|row| (row.call.0, row.state)).collect();
         assert_eq!(
             states,
             [

@@ -3,6 +3,7 @@
 use contract::cell::{CellResult, Language};
 use contract::error::ErrorCode;
 use contract::frame::{Leg, LegEnd, Reply};
+use contract::ids::RunId;
 use contract::limits::{Limits, MAX_CATALOG_BYTES};
 use contract::tables::CatalogTables;
 use store::{CallRow, LegRow, RunRow, Store, StoreError};
@@ -59,7 +60,7 @@ impl Record {
         self.definition.as_ref().map_or(0, |definition| definition.limits.memory_bytes)
     }
 
-    pub async fn read(store: &Store, run_id: &str) -> Result<Self, RecordError> {
+    pub async fn read(store: &Store, run_id: &RunId) -> Result<Self, RecordError> {
         let run = store.run(run_id).await?.ok_or(RecordError::NoSuchRun)?;
         // Legs are read before calls: calls that a running run writes in between belong to legs that are not read.
         let legs = store.legs(run_id).await?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use contract::cell::CellResult;
 use contract::config;
 use contract::error::ErrorCode;
+use contract::ids::RunId;
 use contract::limits::Limits;
 use executor::Executor;
 use executor::clock::now_ms;
@@ -66,7 +67,7 @@ impl ToolSearch {
     async fn end(
         &self,
         config: &config::ToolSearch,
-        run_id: &str,
+        run_id: &RunId,
         reported: oneshot::Receiver<CellResult>,
     ) -> CellResult {
         let deadline = Duration::from_millis(config.code_timeout_ms) + GRACE;

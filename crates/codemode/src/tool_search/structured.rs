@@ -6,6 +6,7 @@ use catalog::View;
 use contract::config::{self, ToolSearchMode};
 use contract::error::ErrorCode;
 use contract::frame::{Failure, Method};
+use contract::ids::RunId;
 use executor::clock::now_ms;
 use executor::{CallEnd, Executor, Outcome, ProgressSink, UNKNOWN_OUTCOME, for_transcript};
 use serde_json::{Value, json};
@@ -124,7 +125,8 @@ impl ToolSearch {
             fields.insert("toolCallId".to_owned(), Value::from(control.tool_call_id));
         }
         let session = &control.executor.scope().session_id;
-        self.code_mode.store().note(session, "", &[Entry { at: now_ms(), kind, entry }]).await
+        // The call belongs to no run.
+        self.code_mode.store().note(session, &RunId::default(), &[Entry { at: now_ms(), kind, entry }]).await
     }
 }
 

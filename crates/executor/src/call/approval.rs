@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use contract::cell::PendingState;
+use contract::ids::{ApprovalId, CallId, RunId};
 use contract::tool::{InputHash, ToolSpec};
 use serde_json::Value;
 use store::{Approval, ApprovalRequest, CallState, CommitError, Millis, RuleSubject, Store, StoreError};
@@ -46,7 +47,7 @@ pub(crate) async fn has_standing_approval(call: Call<'_>, tool: &ToolSpec) -> Re
 }
 
 /// Returns the decisions on the last requests of a call, expired ones included. `None` while any of them is open.
-pub(crate) async fn decisions_for(journal: &Journal, call: u32) -> Result<Option<Vec<Approval>>, StoreError> {
+pub(crate) async fn decisions_for(journal: &Journal, call: CallId) -> Result<Option<Vec<Approval>>, StoreError> {
     let mut asked = journal.store().approvals_of_run(journal.run_id()).await?;
     asked.retain(|one| one.call == call);
     let Some(last) = asked.last().map(|last| (last.question.is_some(), last.requested_at)) else { return Ok(None) };
@@ -59,7 +60,7 @@ pub(crate) async fn decisions_for(journal: &Journal, call: u32) -> Result<Option
 pub(crate) fn new_request(
     call: Call<'_>,
     now: Millis,
-    approval_id: String,
+    approval_id: ApprovalId,
     tool: &ToolSpec,
     input: &Value,
 ) -> ApprovalRequest {
@@ -99,7 +100,7 @@ pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, input: &Value, reason:
     };
     match parked.await {
         Ok(()) => {
-            tracing::info!(approval = approval_id, "approval requested");
+            tracing::info!(approval = approval_id.as_str(), "approval requested");
             CallEnd::Parked(PendingState::Approval)
         }
         Err(CommitError::Quota(exceeded)) => call.refuse(exceeded.to_string()),
@@ -108,6 +109,6 @@ pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, input: &Value, reason:
 }
 
 /// Returns the id of the approval for a call. One per call is enough: approval is requested once.
-fn approval_id(run_id: &str, call: u32) -> String {
-    format!("apr_{}_{call}", run_id.trim_start_matches("cm_"))
+fn approval_id(run_id: &RunId, call: CallId) -> ApprovalId {
+    format!("apr_{}_{call}", run_id.trim_start_matches("cm_")).into()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use catalog::{Catalog, View};
 use contract::config::pattern::Pattern;
+use contract::ids::{CallId, RunId};
 use contract::scope::Scope;
 use contract::tool::{Repeat, Source, ToolSpec};
 use serde_json::Value;
@@ -87,14 +88,14 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     /// Returns the span that the log lines of this call belong to.
     pub(crate) fn span(self) -> Span {
-        tracing::info_span!("call", call = self.number(), tool = %self.request.id)
+        tracing::info_span!("call", call = self.number().0, tool = %self.request.id)
     }
 
-    pub(crate) fn number(self) -> u32 {
+    pub(crate) fn number(self) -> CallId {
         self.request.call
     }
 
-    pub(crate) fn run_id(self) -> &'a str {
+    pub(crate) fn run_id(self) -> &'a RunId {
         self.journal.run_id()
     }
 
@@ -108,7 +109,7 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn token(self) -> CallToken {
-        CallToken { run: self.run_id().to_owned(), call: self.number() }
+        CallToken { run: self.run_id().clone(), call: self.number() }
     }
 
     /// Returns the sink for the tool's progress updates: the request's own, or else the run's.
@@ -117,7 +118,7 @@ impl<'a> Call<'a> {
             return self.request.updates.clone();
         }
         let progress = self.context.progress.clone();
-        let (run_id, tool_call_id) = (self.run_id().to_owned(), self.request.tool_call_id());
+        let (run_id, tool_call_id) = (self.run_id().clone(), self.request.tool_call_id());
         let tool_id = self.request.id.clone();
         ProgressSink::to(move |update| {
             let (run_id, tool_call_id, tool_id) = (run_id.clone(), tool_call_id.clone(), tool_id.clone());
@@ -135,7 +136,7 @@ impl<'a> Call<'a> {
             params: if self.context.hooks.is_empty() { Value::Null } else { input.clone() },
             tool_kind: None,
             tool_input_kind: None,
-            run_id: self.run_id().to_owned(),
+            run_id: self.run_id().to_string(),
             tool_call_id: self.request.tool_call_id(),
             scope: Arc::clone(&self.context.scope),
         }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use contract::cell::PendingState;
 use contract::frame::Method;
+use contract::ids::{CallId, RunId};
 use serde_json::{Value, json};
 use store::{CallRow, CallState, CommitError, Durability, FencedRun, LeaseError, NewRun, RunState, Store, StoredReply};
 use telemetry::LogIgnored;
@@ -18,7 +19,7 @@ use crate::random_name;
 use crate::sink::{ProgressSink, StateSink};
 
 /// The number of the only call of such a run.
-const CALL: u32 = 1;
+const CALL: CallId = CallId(1);
 
 /// How often the store is polled for the outcome of a parked call.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -30,7 +31,7 @@ const HOLDER: &str = "";
 #[derive(Debug)]
 pub struct DirectCall {
     /// The run of the call. Together with the call's number, 1, it is the token that settles a parked call.
-    pub run_id: String,
+    pub run_id: RunId,
     pub end: CallEnd,
 }
 
@@ -50,7 +51,7 @@ impl DirectRun {
         input: Value,
         updates: ProgressSink,
     ) -> Result<Self, getrandom::Error> {
-        let run_id = format!("tc_{}", random_name()?);
+        let run_id = RunId::new(format!("tc_{}", random_name()?));
         let journal = Journal::new(store.clone(), new_run(context, &run_id, tool_call_id));
         let row = CallRow::requested(CALL, Method::Call.as_str(), id, input.to_string(), tool_call_id, now_ms());
         // The first call of a journal always fits: a message from a client is far smaller than a journal may be.
@@ -65,14 +66,14 @@ impl DirectRun {
         let call = Call { context, journal: &self.journal, request: &self.request };
         let made = async { finish(call.journal, follow_to_end(call, dispatch::start(call).await).await).await };
         let end = made.instrument(call.span()).await;
-        DirectCall { run_id: call.run_id().to_owned(), end }
+        DirectCall { run_id: call.run_id().clone(), end }
     }
 
     /// Makes the call, waits up to `hold` while it is parked, then cancels it.
     pub(crate) async fn make_within(self, context: &CallContext, hold: Duration) -> DirectCall {
         let call = Call { context, journal: &self.journal, request: &self.request };
         let end = make_within(call, hold).instrument(call.span()).await;
-        DirectCall { run_id: call.run_id().to_owned(), end }
+        DirectCall { run_id: call.run_id().clone(), end }
     }
 }
 
@@ -94,7 +95,7 @@ async fn make_within(call: Call<'_>, hold: Duration) -> CallEnd {
 
 /// Resumes a parked direct call with a decision or an outcome that was stored since. If there is neither, the call stays
 /// parked.
-pub(crate) async fn resume(context: &CallContext, store: &Store, run_id: &str, updates: ProgressSink) -> DirectCall {
+pub(crate) async fn resume(context: &CallContext, store: &Store, run_id: &RunId, updates: ProgressSink) -> DirectCall {
     let end = match take_parked(context, store, run_id, updates).await {
         Ok((journal, request, row)) => {
             let call = Call { context, journal: &journal, request: &request };
@@ -103,14 +104,14 @@ pub(crate) async fn resume(context: &CallContext, store: &Store, run_id: &str, u
         }
         Err(error) => CallEnd::Stopped(error),
     };
-    DirectCall { run_id: run_id.to_owned(), end }
+    DirectCall { run_id: run_id.clone(), end }
 }
 
 /// Takes over the run and loads its call from the store. From then on, no other process can write the run.
 async fn take_parked(
     context: &CallContext,
     store: &Store,
-    run_id: &str,
+    run_id: &RunId,
     updates: ProgressSink,
 ) -> Result<(Journal, CallRequest, CallRow), CommitError> {
     let row = store.run(run_id).await?.filter(|row| row.scope.admits(&context.scope)).ok_or(CommitError::Fenced)?;
@@ -166,10 +167,10 @@ async fn poll(call: Call<'_>, state: PendingState) -> CallEnd {
     }
 }
 
-fn new_run(context: &CallContext, run_id: &str, tool_call_id: &str) -> FencedRun {
+fn new_run(context: &CallContext, run_id: &RunId, tool_call_id: &str) -> FencedRun {
     let now = now_ms();
     FencedRun::new(NewRun {
-        run_id: run_id.to_owned(),
+        run_id: run_id.clone(),
         scope: context.scope.as_ref().clone(),
         tool_call_id: tool_call_id.to_owned(),
         holder: String::new(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use catalog::arguments;
+use contract::ids::{ApprovalId, CallId, RunId};
 use contract::tool::{InputHash, Source, ToolSpec};
 use serde_json::Value;
 use store::CommitError;
@@ -28,7 +29,7 @@ pub(crate) struct Admitted {
 #[derive(Debug, Default)]
 pub(crate) struct Consent {
     /// Approvals that this call uses up.
-    pub(crate) approvals: Vec<String>,
+    pub(crate) approvals: Vec<ApprovalId>,
     /// Whether a person approved the tool's current definition.
     pub(crate) approved: bool,
     pub(crate) answers: Option<Answers>,
@@ -145,6 +146,6 @@ pub(crate) fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), Stri
 }
 
 /// Returns the idempotency key: equal for every attempt at a call, different for every other call.
-fn key(run_id: &str, call: u32, input_hash: &str) -> String {
+fn key(run_id: &RunId, call: CallId, input_hash: &str) -> String {
     InputHash::of(format!("{run_id}\0{call}\0{input_hash}").as_bytes()).to_string()
 }

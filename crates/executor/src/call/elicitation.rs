@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use contract::cell::PendingState;
+use contract::ids::{ApprovalId, CallId, RunId};
 use contract::tool::ToolSpec;
 use futures_util::FutureExt;
 use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis};
@@ -73,9 +74,14 @@ fn send_answer(reply: oneshot::Sender<Option<Answer>>, answer: Option<Answer>) {
     }
 }
 
-async fn ask_now(call: Call<'_>, tool: &ToolSpec, id: &str, ask: &Question) -> Result<Option<Answer>, CommitError> {
+async fn ask_now(
+    call: Call<'_>,
+    tool: &ToolSpec,
+    id: &ApprovalId,
+    ask: &Question,
+) -> Result<Option<Answer>, CommitError> {
     let Call { journal, request, .. } = call;
-    let asked = new_question_request(call, now_ms(), id.to_owned(), tool, ask);
+    let asked = new_question_request(call, now_ms(), id.clone(), tool, ask);
     journal.entry(recorded(request, tool).asked(&asked));
     let state = journal.call(request.call).map_or(CallState::Dispatched, |row| row.state);
     match journal.park(request.call, state, |_, change| change.approvals.push(asked)).await {
@@ -87,7 +93,7 @@ async fn ask_now(call: Call<'_>, tool: &ToolSpec, id: &str, ask: &Question) -> R
         }
         Err(error) => return Err(error),
     }
-    tracing::info!(approval = id, "question asked");
+    tracing::info!(approval = id.as_str(), "question asked");
     request.states.send(PendingState::Approval);
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -102,7 +108,7 @@ async fn ask_now(call: Call<'_>, tool: &ToolSpec, id: &str, ask: &Question) -> R
         if said.is_open(now_ms()) {
             continue;
         }
-        tracing::info!(approval = id, state = said.state.as_str(), "question decided");
+        tracing::info!(approval = id.as_str(), state = said.state.as_str(), "question decided");
         return Ok(match said.state {
             ApprovalState::Approved => {
                 let answer = ask.parse_answer(said.edited_input.as_ref());
@@ -141,7 +147,7 @@ pub(crate) async fn park_for_answers(
 fn new_question_request(
     call: Call<'_>,
     now: Millis,
-    approval_id: String,
+    approval_id: ApprovalId,
     tool: &ToolSpec,
     ask: &Question,
 ) -> ApprovalRequest {
@@ -184,6 +190,6 @@ pub(crate) async fn guarded(answering: CallFuture<'_>) -> Dispatch {
 }
 
 /// Returns an id that is unique to one question of one attempt at a call.
-fn question_id(run_id: &str, call: u32, attempt: i64, number: usize) -> String {
-    format!("apr_{}_{call}_{attempt}_{number}", run_id.trim_start_matches("cm_"))
+fn question_id(run_id: &RunId, call: CallId, attempt: i64, number: usize) -> ApprovalId {
+    format!("apr_{}_{call}_{attempt}_{number}", run_id.trim_start_matches("cm_")).into()
 }

@@ -27,6 +27,7 @@ pub struct ToolEvent {
     pub tool_kind: Option<ToolKind>,
     /// The language of a cell, if it is known.
     pub tool_input_kind: Option<Language>,
+    /// The run of the call; for a control call, the run of its agent.
     pub run_id: String,
     pub tool_call_id: String,
     pub scope: Arc<Scope>,

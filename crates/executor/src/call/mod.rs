@@ -16,6 +16,7 @@ pub(crate) mod resume;
 pub(crate) mod transcript;
 
 use contract::cell::PendingState;
+use contract::ids::CallId;
 use serde_json::Value;
 use store::CommitError;
 
@@ -25,7 +26,7 @@ use crate::sink::{ProgressSink, StateSink};
 /// A request to make a tool call.
 #[derive(Clone, Debug)]
 pub struct CallRequest {
-    pub call: u32,
+    pub call: CallId,
     pub id: String,
     pub input: Value,
     /// The id of the control call that it is made from; its own id if it is made directly.
@@ -38,7 +39,7 @@ pub struct CallRequest {
 impl CallRequest {
     /// Returns an id that is unique within a session: the parent's id followed by the call's number.
     pub fn tool_call_id(&self) -> String {
-        if self.call == 0 { self.parent.clone() } else { format!("{}:{}", self.parent, self.call) }
+        if self.call == CallId(0) { self.parent.clone() } else { format!("{}:{}", self.parent, self.call) }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use contract::cell::PendingState;
+use contract::ids::{CallId, RunId};
 use contract::tool::{ToolId, ToolSpec};
 use store::{CallRow, CallState, CommitError};
 use telemetry::LogIgnored;
@@ -56,7 +57,7 @@ pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, parked: Parked) -> Res
 }
 
 /// Asks the sources of these calls to cancel them, in the background. Calls without a ticket are skipped.
-pub(crate) fn cancel(context: &CallContext, run_id: &str, calls: &[CallRow]) {
+pub(crate) fn cancel(context: &CallContext, run_id: &RunId, calls: &[CallRow]) {
     let unfinished = |row: &&CallRow| {
         row.outcome.is_none() && matches!(row.state, CallState::Away | CallState::Approval | CallState::Dispatched)
     };
@@ -68,9 +69,9 @@ pub(crate) fn cancel(context: &CallContext, run_id: &str, calls: &[CallRow]) {
     }
 }
 
-fn spawn_cancel(context: &CallContext, id: &ToolId, ticket: Ticket, run_id: &str, call: u32) {
+fn spawn_cancel(context: &CallContext, id: &ToolId, ticket: Ticket, run_id: &RunId, call: CallId) {
     let Some(source) = context.routes.to_owner(id).cloned() else { return };
-    let token = CallToken { run: run_id.to_owned(), call };
+    let token = CallToken { run: run_id.clone(), call };
     let parked = ParkedCall {
         id: id.clone(),
         ticket,

@@ -106,7 +106,7 @@ async fn settle_unknown(call: Call<'_>) -> Result<Outcome, CommitError> {
 /// Resumes a call after people have decided: they approved or denied the call, or answered its tool's questions.
 pub(crate) async fn resume_decided(call: Call<'_>, decided: &[Approval]) -> CallEnd {
     for approval in decided {
-        tracing::info!(approval = approval.approval_id, state = approval.state.as_str(), "approval decided");
+        tracing::info!(approval = approval.approval_id.as_str(), state = approval.state.as_str(), "approval decided");
     }
     match decided {
         [approval] if approval.question.is_none() => resume_approved(call, approval).await,

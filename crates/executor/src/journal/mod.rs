@@ -8,6 +8,7 @@ mod totals;
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::frame::Method;
+use contract::ids::{ApprovalId, CallId, RunId};
 use contract::tool::Repeat;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
@@ -30,7 +31,7 @@ const MAX_UNWRITTEN_CALLS: usize = 1_000;
 #[derive(Debug)]
 pub struct Journal {
     store: Store,
-    run_id: String,
+    run_id: RunId,
     /// Locked while writing: changes of a run are committed one at a time.
     held: AsyncMutex<FencedRun>,
     unwritten: Mutex<Unwritten>,
@@ -42,9 +43,9 @@ pub struct Journal {
 struct Unwritten {
     change: Change,
     /// Calls whose rows have changed.
-    changed: BTreeSet<u32>,
+    changed: BTreeSet<CallId>,
     /// Calls whose outcome was not delivered to the cell yet, and those whose outcome is not written yet.
-    known: BTreeMap<u32, OpenCall>,
+    known: BTreeMap<CallId, OpenCall>,
     totals: Totals,
     had_effects: bool,
     settle_order: i64,
@@ -52,7 +53,7 @@ struct Unwritten {
     must_sync: bool,
     lost: bool,
     /// Calls whose approval request was refused, because too many requests are open.
-    approval_refused: BTreeMap<u32, Box<Exceeded>>,
+    approval_refused: BTreeMap<CallId, Box<Exceeded>>,
     /// Why the run could not be suspended.
     suspend_refused: Option<Box<Exceeded>>,
     /// Why only the end of the run is written from now on: its principal's quota has no space for its journal.
@@ -111,7 +112,7 @@ impl Journal {
         &self.store
     }
 
-    pub fn run_id(&self) -> &str {
+    pub fn run_id(&self) -> &RunId {
         &self.run_id
     }
 
@@ -170,7 +171,7 @@ impl Journal {
 
     /// Drops the payload of a call that does not call a tool. Its hash is enough to check that a replayed leg makes the
     /// same call. A payload that was already written stays.
-    pub fn forget_payload(&self, call: u32) {
+    pub fn forget_payload(&self, call: CallId) {
         let mut unwritten = self.lock();
         let Some(known) = unwritten.known.get_mut(&call).filter(|known| !known.is_written) else { return };
         let before = known.row.journal_bytes();
@@ -181,12 +182,12 @@ impl Journal {
     }
 
     /// Records that the cell has cleared the call, such as a timer.
-    pub fn cleared(&self, call: u32) {
+    pub fn cleared(&self, call: CallId) {
         self.lock().update(call, |row| row.state = CallState::Cleared);
     }
 
     /// Records the outcome of a call, and its position in the order in which calls settle.
-    pub fn settled(&self, call: u32, outcome: Option<String>, reply: StoredReply) {
+    pub fn settled(&self, call: CallId, outcome: Option<String>, reply: StoredReply) {
         let mut unwritten = self.lock();
         // An outcome may arrive twice. The first one wins, because the cell may have seen it already.
         if unwritten.known.get(&call).is_none_or(|known| known.has_reply) {
@@ -227,7 +228,7 @@ impl Journal {
         self.lock().known.values().any(with_others)
     }
 
-    pub fn call(&self, call: u32) -> Option<CallRow> {
+    pub fn call(&self, call: CallId) -> Option<CallRow> {
         self.lock().known.get(&call).map(|known| known.row.clone())
     }
 
@@ -237,9 +238,9 @@ impl Journal {
     /// on the disk when this returns, with everything that led to it.
     pub async fn intend(
         &self,
-        call: u32,
+        call: CallId,
         repeat: Repeat,
-        used_approvals: impl IntoIterator<Item = String>,
+        used_approvals: impl IntoIterator<Item = ApprovalId>,
         change: impl FnOnce(&mut CallRow),
     ) -> Result<Receipt, CommitError> {
         let waits = {
@@ -285,7 +286,7 @@ impl Journal {
     /// settled: the cell may have seen the result already.
     pub async fn park(
         &self,
-        call: u32,
+        call: CallId,
         state: CallState,
         with: impl FnOnce(&mut CallRow, &mut Change),
     ) -> Result<(), CommitError> {
@@ -310,7 +311,7 @@ impl Journal {
 
     /// Writes the outcome of a followed call, if this process still holds the run. Returns false if another outcome was
     /// stored before.
-    pub async fn settle_away(&self, call: u32, outcome: &str) -> Result<bool, CommitError> {
+    pub async fn settle_away(&self, call: CallId, outcome: &str) -> Result<bool, CommitError> {
         let held = self.held.lock().await;
         if self.lock().lost {
             return Err(CommitError::Fenced);
@@ -377,7 +378,7 @@ impl Journal {
 }
 
 impl Unwritten {
-    fn update(&mut self, call: u32, change: impl FnOnce(&mut CallRow)) {
+    fn update(&mut self, call: CallId, change: impl FnOnce(&mut CallRow)) {
         let Some(OpenCall { row, .. }) = self.known.get_mut(&call) else { return };
         let before = row.input.as_ref().map_or(0, String::len);
         change(row);

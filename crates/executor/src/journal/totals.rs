@@ -1,5 +1,6 @@
 //! Limits of a run's journal: counts, their limits, and the errors when one is reached. Pure.
 
+use contract::ids::CallId;
 use contract::limits::{MAX_JOURNAL_BYTES, MAX_OUTSTANDING_CALLS, MAX_RUN_CALLS};
 use store::JournalTotals;
 
@@ -39,7 +40,7 @@ pub enum OpenError {
     Spent(JournalFull),
     /// The call's id is not larger than the last one. A worker that reuses an id violates the protocol.
     #[error("the worker reused the call id {call}: the last call of this run was {last}")]
-    Reused { call: u32, last: u32 },
+    Reused { call: CallId, last: CallId },
 }
 
 /// Whether the cell can learn that a call was refused.
@@ -56,7 +57,7 @@ pub(crate) enum CallKind {
 pub(crate) struct Totals {
     calls: usize,
     bytes: usize,
-    last_call: u32,
+    last_call: CallId,
     refused: usize,
 }
 
@@ -69,7 +70,7 @@ impl From<JournalTotals> for Totals {
 
 impl Totals {
     /// Counts one more call.
-    pub(crate) fn open(&mut self, call: u32, bytes: usize, kind: CallKind) -> Result<(), OpenError> {
+    pub(crate) fn open(&mut self, call: CallId, bytes: usize, kind: CallKind) -> Result<(), OpenError> {
         if call <= self.last_call {
             return Err(OpenError::Reused { call, last: self.last_call });
         }
@@ -111,12 +112,13 @@ impl Totals {
 
 #[cfg(test)]
 mod tests {
+    use contract::ids::CallId;
     use contract::limits::{MAX_JOURNAL_BYTES, MAX_OUTSTANDING_CALLS, MAX_RUN_CALLS};
 
     use super::{CallKind, JournalFull, OpenError, Totals};
 
     fn full_of_calls() -> Totals {
-        Totals { calls: MAX_RUN_CALLS, last_call: MAX_RUN_CALLS as u32, ..Totals::default() }
+        Totals { calls: MAX_RUN_CALLS, last_call: CallId(MAX_RUN_CALLS as u32), ..Totals::default() }
     }
 
     #[test]
@@ -124,38 +126,38 @@ mod tests {
         let mut totals = full_of_calls();
         let mut id = totals.last_call;
         for _ in 0..MAX_OUTSTANDING_CALLS {
-            id += 1;
+            id.0 += 1;
             assert_eq!(totals.open(id, 1, CallKind::Request), Err(OpenError::Refused(JournalFull::Calls)));
         }
-        assert_eq!(totals.open(id + 1, 1, CallKind::Request), Err(OpenError::Spent(JournalFull::Calls)));
+        assert_eq!(totals.open(CallId(id.0 + 1), 1, CallKind::Request), Err(OpenError::Spent(JournalFull::Calls)));
     }
 
     #[test]
     fn a_timer_beyond_the_limit_ends_the_run_at_once() {
         let mut totals = full_of_calls();
-        let id = totals.last_call + 1;
+        let id = CallId(totals.last_call.0 + 1);
         assert_eq!(totals.open(id, 1, CallKind::Timer), Err(OpenError::Spent(JournalFull::Calls)));
     }
 
     #[test]
     fn bytes_beyond_the_limit_are_refused_and_smaller_calls_still_fit() {
         let mut totals = Totals::default();
-        totals.open(1, MAX_JOURNAL_BYTES - 10, CallKind::Request).unwrap();
+        totals.open(CallId(1), MAX_JOURNAL_BYTES - 10, CallKind::Request).unwrap();
         let full = JournalFull::Bytes { used: MAX_JOURNAL_BYTES - 10, needed: 11 };
-        assert_eq!(totals.open(2, 11, CallKind::Request), Err(OpenError::Refused(full)));
-        totals.open(3, 10, CallKind::Request).unwrap();
+        assert_eq!(totals.open(CallId(2), 11, CallKind::Request), Err(OpenError::Refused(full)));
+        totals.open(CallId(3), 10, CallKind::Request).unwrap();
         assert!(totals.has_room_for(1).is_err());
         // A timer is a row and hardly any bytes: only their number is limited.
-        totals.open(4, 1, CallKind::Timer).unwrap();
+        totals.open(CallId(4), 1, CallKind::Timer).unwrap();
     }
 
     #[test]
     fn an_id_that_does_not_grow_is_refused() {
         let mut totals = Totals::default();
-        totals.open(5, 1, CallKind::Request).unwrap();
-        for call in [0, 4, 5] {
-            assert_eq!(totals.open(call, 1, CallKind::Request), Err(OpenError::Reused { call, last: 5 }));
+        totals.open(CallId(5), 1, CallKind::Request).unwrap();
+        for call in [0, 4, 5].map(CallId) {
+            assert_eq!(totals.open(call, 1, CallKind::Request), Err(OpenError::Reused { call, last: CallId(5) }));
         }
-        totals.open(6, 1, CallKind::Request).unwrap();
+        totals.open(CallId(6), 1, CallKind::Request).unwrap();
     }
 }

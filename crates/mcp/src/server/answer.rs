@@ -7,6 +7,7 @@
 
 use contract::cell::{CellResult, Telemetry, WaitingReason};
 use contract::error::ErrorCode;
+use contract::ids::RunId;
 use contract::json;
 use serde_json::{Value, json};
 use store::Approval;
@@ -81,9 +82,9 @@ fn named(asked: &[Approval]) -> Value {
 }
 
 /// Returns the result of a call that ends before its run's turn does.
-pub(crate) fn still_waiting(run_id: &str) -> CellResult {
+pub(crate) fn still_waiting(run_id: &RunId) -> CellResult {
     CellResult::Waiting {
-        run_id: run_id.to_owned(),
+        run_id: run_id.clone(),
         reason: WaitingReason::PendingTools,
         pending_tool_calls: Vec::new(),
         output: Vec::new(),

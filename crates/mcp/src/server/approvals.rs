@@ -11,6 +11,7 @@ use std::time::Duration;
 use codemode::CodeMode;
 use contract::cell::{CellResult, PendingState, WaitingReason};
 use contract::config::pattern::Pattern;
+use contract::ids::{ApprovalId, RunId};
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use executor::clock::now_ms;
 use executor::{Hook, HookAnswer, HookFuture, ToolEvent};
@@ -68,7 +69,7 @@ impl Hook for ApprovalHook {
 }
 
 /// Returns the run's id if all of its pending calls wait for a person.
-pub(crate) fn waits_for_people(result: &CellResult) -> Option<&str> {
+pub(crate) fn waits_for_people(result: &CellResult) -> Option<&RunId> {
     match result {
         CellResult::Waiting { run_id, reason: WaitingReason::PendingTools, pending_tool_calls, .. } => {
             let only_people = pending_tool_calls.iter().all(|call| call.state == PendingState::Approval);
@@ -85,7 +86,7 @@ pub(crate) async fn open_approvals(code_mode: &CodeMode, principal: &Principal, 
     let mut approvals = match code_mode.store().approvals_of_run(run_id).await {
         Ok(approvals) => approvals,
         Err(error) => {
-            tracing::warn!(run_id, %error, "the approvals of a run cannot be read");
+            tracing::warn!(run_id = run_id.as_str(), %error, "the approvals of a run cannot be read");
             return Vec::new();
         }
     };
@@ -111,7 +112,7 @@ pub(crate) async fn wait_for_decision(
         tokio::time::sleep(POLL_INTERVAL.min(left)).await;
         let Ok(current) = code_mode.store().approvals_of_run(&run_id).await else { continue };
         let now = now_ms();
-        let open = |id: &str| current.iter().any(|one| one.approval_id == id && one.is_open(now));
+        let open = |id: &ApprovalId| current.iter().any(|one| one.approval_id == *id && one.is_open(now));
         if approvals.iter().any(|approval| !open(&approval.approval_id)) {
             return true;
         }
@@ -123,7 +124,7 @@ pub(crate) async fn wait_for_decision(
 pub(crate) async fn decide(
     code_mode: &CodeMode,
     principal: &Principal,
-    approval_id: &str,
+    approval_id: &ApprovalId,
     decision: &Decision,
 ) -> bool {
     let by = format!("{} (through the client)", principal.name());
@@ -138,7 +139,7 @@ pub(crate) async fn decide(
     match decided {
         Ok(_) | Err(DecisionError::NotPending) => true,
         Err(error) => {
-            tracing::warn!(approval_id, %error, "a decision cannot be stored");
+            tracing::warn!(approval_id = approval_id.as_str(), %error, "a decision cannot be stored");
             false
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::ids::RunId;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use store::Millis;
@@ -34,7 +35,7 @@ pub(crate) struct CallHandle {
 
 #[derive(Debug, Default)]
 struct CallState {
-    run_id: Option<String>,
+    run_id: Option<RunId>,
     /// The call waits only for a person, so there is no turn to cancel.
     waits_for_person: bool,
     cancelled: bool,
@@ -42,13 +43,13 @@ struct CallState {
 
 impl CallHandle {
     /// Records the call's run. Returns true if the call was cancelled before; the run must then be aborted.
-    pub(crate) fn attach_run(&self, run_id: &str) -> bool {
+    pub(crate) fn attach_run(&self, run_id: &RunId) -> bool {
         let mut state = self.lock();
-        state.run_id = Some(run_id.to_owned());
+        state.run_id = Some(run_id.clone());
         state.cancelled
     }
 
-    pub(crate) fn run_id(&self) -> Option<String> {
+    pub(crate) fn run_id(&self) -> Option<RunId> {
         self.lock().run_id.clone()
     }
 
@@ -63,7 +64,7 @@ impl CallHandle {
     }
 
     /// Marks the call as cancelled. Returns the run whose turn must end with the call, if there is one.
-    pub(crate) fn cancel(&self) -> Option<String> {
+    pub(crate) fn cancel(&self) -> Option<RunId> {
         let mut state = self.lock();
         state.cancelled = true;
         state.run_id.clone().filter(|_| !state.waits_for_person)
@@ -77,7 +78,7 @@ impl CallHandle {
 /// A run in its first turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InFlightRun {
-    pub(crate) run_id: String,
+    pub(crate) run_id: RunId,
     pub(crate) principal: Principal,
     pub(crate) source: String,
     pub(crate) started_at: Millis,
@@ -89,7 +90,7 @@ pub(crate) struct InFlight(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    runs: HashMap<String, InFlightRun>,
+    runs: HashMap<RunId, InFlightRun>,
     /// The number of `exec` calls that have no run yet.
     starting: HashMap<Principal, usize>,
 }
@@ -125,11 +126,11 @@ impl InFlight {
         self.lock().runs.insert(run.run_id.clone(), run);
     }
 
-    pub(crate) fn remove(&self, run_id: &str) {
+    pub(crate) fn remove(&self, run_id: &RunId) {
         self.lock().runs.remove(run_id);
     }
 
-    pub(crate) fn has(&self, run_id: &str, principal: &Principal) -> bool {
+    pub(crate) fn has(&self, run_id: &RunId, principal: &Principal) -> bool {
         self.lock().runs.get(run_id).is_some_and(|run| run.principal == *principal)
     }
 
@@ -155,13 +156,13 @@ mod tests {
     #[test]
     fn a_call_can_be_cancelled_before_and_after_it_has_a_run() {
         let handle = CallHandle::default();
-        assert!(!handle.attach_run("cm_1"));
+        assert!(!handle.attach_run(&"cm_1".into()));
         assert_eq!(handle.cancel().as_deref(), Some("cm_1"));
         let early = CallHandle::default();
         assert_eq!(early.cancel(), None);
-        assert!(early.attach_run("cm_2"));
+        assert!(early.attach_run(&"cm_2".into()));
         let waiting = CallHandle::default();
-        waiting.attach_run("cm_3");
+        waiting.attach_run(&"cm_3".into());
         waiting.start_waiting_for_person();
         assert_eq!(waiting.cancel(), None);
     }
@@ -170,11 +171,11 @@ mod tests {
     fn a_run_in_flight_is_visible_to_its_principal_only() {
         let in_flight = InFlight::default();
         let (ada, local) = (Principal::named("ada").unwrap(), Principal::local());
-        let run_id = "cm_1".to_owned();
+        let run_id = "cm_1".into();
         in_flight.add(InFlightRun { run_id, principal: ada.clone(), source: String::new(), started_at: 0 });
-        assert!(in_flight.has("cm_1", &ada) && !in_flight.has("cm_1", &local));
+        assert!(in_flight.has(&"cm_1".into(), &ada) && !in_flight.has(&"cm_1".into(), &local));
         assert_eq!((in_flight.of(&ada).len(), in_flight.of(&local).len()), (1, 0));
-        in_flight.remove("cm_1");
+        in_flight.remove(&"cm_1".into());
         assert!(in_flight.is_empty());
         let (one, two) = (in_flight.starting(&ada), in_flight.starting(&ada));
         drop(one);

@@ -121,6 +121,7 @@ pub(crate) fn decision(approval: &Approval, answer: &Value) -> Option<Decision> 
 
 #[cfg(test)]
 mod tests {
+    use contract::ids::CallId;
     use serde_json::{Value, json};
     use store::{Approval, ApprovalScope, ApprovalState, Decision};
 
@@ -128,9 +129,9 @@ mod tests {
 
     fn approval(question: Option<Value>) -> Approval {
         Approval {
-            approval_id: "apr_1".to_owned(),
-            run_id: "cm_1".to_owned(),
-            call: 1,
+            approval_id: "apr_1".into(),
+            run_id: "cm_1".into(),
+            call: CallId(1),
             agent_id: String::new(),
             session_id: String::new(),
             tool_id: "mcp:git:push".to_owned(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use codemode::{CodeMode, Recent};
 use contract::cell::{CellResult, OutputItem};
+use contract::ids::RunId;
 use executor::clock::now_ms;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ const MAX_UNDELIVERED_RUNS: usize = 256;
 
 /// The meaning of a `wait` call's arguments.
 pub(crate) enum WaitTarget {
-    Run(String),
+    Run(RunId),
     Listed(Value),
     Failed(Box<CellResult>),
 }
@@ -44,7 +45,7 @@ pub(crate) async fn wait_target(code_mode: &CodeMode, in_flight: &InFlight, call
     let given = ["runId", "run_id"].iter().find_map(|name| call.arguments.get(*name));
     match given {
         Some(Value::String(run_id)) if !run_id.trim().is_empty() => {
-            return WaitTarget::Run(run_id.trim().to_owned());
+            return WaitTarget::Run(run_id.trim().into());
         }
         None | Some(Value::Null | Value::String(_)) => {}
         Some(_) => return WaitTarget::Failed(Box::new(refused("`runId` must be a string"))),
@@ -70,7 +71,7 @@ pub(crate) async fn wait_target(code_mode: &CodeMode, in_flight: &InFlight, call
 enum Candidates {
     None,
     /// The run's id.
-    Only(String),
+    Only(RunId),
     Several(Value),
 }
 
@@ -119,7 +120,7 @@ pub(crate) struct UndeliveredOutput(Arc<Mutex<VecDeque<RunOutput>>>);
 #[derive(Debug)]
 struct RunOutput {
     principal: Principal,
-    run_id: String,
+    run_id: RunId,
     output: Vec<OutputItem>,
 }
 
@@ -143,7 +144,7 @@ impl UndeliveredOutput {
     }
 
     /// Prepends the kept output of a run to the output of its current result.
-    pub(crate) fn prepend_to(&self, principal: &Principal, run_id: &str, result: &mut CellResult) {
+    pub(crate) fn prepend_to(&self, principal: &Principal, run_id: &RunId, result: &mut CellResult) {
         let mut kept = self.0.lock();
         let Some(position) = kept.iter().position(|kept| kept.is_of(principal, run_id)) else { return };
         let Some(RunOutput { output: mut before, .. }) = kept.remove(position) else { return };
@@ -159,8 +160,8 @@ impl UndeliveredOutput {
 }
 
 impl RunOutput {
-    fn is_of(&self, principal: &Principal, run_id: &str) -> bool {
-        self.principal == *principal && self.run_id == run_id
+    fn is_of(&self, principal: &Principal, run_id: &RunId) -> bool {
+        self.principal == *principal && self.run_id == *run_id
     }
 }
 
@@ -176,15 +177,15 @@ mod tests {
 
     fn recent(run_id: &str, started_at: i64) -> Recent {
         let source = format!(" return \"{run_id}\"\n");
-        Recent { run_id: run_id.to_owned(), state: RunState::Completed, started_at, moved_at: started_at, source }
+        Recent { run_id: run_id.into(), state: RunState::Completed, started_at, moved_at: started_at, source }
     }
 
     #[test]
     fn a_single_run_is_chosen_and_several_are_listed_newest_first() {
         assert_eq!(merge_candidates(vec![], vec![], 0), Candidates::None);
-        assert_eq!(merge_candidates(vec![recent("cm_1", 5)], vec![], 9), Candidates::Only("cm_1".to_owned()));
+        assert_eq!(merge_candidates(vec![recent("cm_1", 5)], vec![], 9), Candidates::Only("cm_1".into()));
         let in_flight = |run_id: &str| InFlightRun {
-            run_id: run_id.to_owned(),
+            run_id: run_id.into(),
             principal: Principal::local(),
             source: "f()".to_owned(),
             started_at: 7_000,
@@ -192,7 +193,7 @@ mod tests {
         // A run that is both in flight and in the store counts once.
         assert_eq!(
             merge_candidates(vec![recent("cm_1", 5)], vec![in_flight("cm_1")], 9),
-            Candidates::Only("cm_1".to_owned())
+            Candidates::Only("cm_1".into())
         );
         let Candidates::Several(list) = merge_candidates(vec![recent("cm_1", 5_000)], vec![in_flight("cm_2")], 9_500)
         else {
@@ -211,7 +212,7 @@ mod tests {
 
     fn waiting(run_id: &str, texts: &[&str]) -> CellResult {
         CellResult::Waiting {
-            run_id: run_id.to_owned(),
+            run_id: run_id.into(),
             reason: WaitingReason::Yield,
             pending_tool_calls: Vec::new(),
             output: texts.iter().map(|text| OutputItem::Text { text: (*text).to_owned() }).collect(),
@@ -232,13 +233,13 @@ mod tests {
         undelivered.keep(&me, &mut waiting("a", &["2"]));
         undelivered.keep(&me, &mut waiting("b", &["of another run"]));
         let mut guessed = waiting("a", &[]);
-        undelivered.prepend_to(&other, "a", &mut guessed);
+        undelivered.prepend_to(&other, &"a".into(), &mut guessed);
         assert!(texts(&guessed).is_empty());
         let mut next = waiting("a", &["3"]);
-        undelivered.prepend_to(&me, "a", &mut next);
+        undelivered.prepend_to(&me, &"a".into(), &mut next);
         assert_eq!(texts(&next), ["1", "2", "3"]);
         let mut later = waiting("a", &["4"]);
-        undelivered.prepend_to(&me, "a", &mut later);
+        undelivered.prepend_to(&me, &"a".into(), &mut later);
         assert_eq!(texts(&later), ["4"]);
     }
 }

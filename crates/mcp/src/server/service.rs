@@ -7,6 +7,7 @@ use std::time::Duration;
 use codemode::{CodeMode, ExecRequest};
 use contract::cell::CellResult;
 use contract::config;
+use contract::ids::{ApprovalId, RunId};
 use executor::clock::now_ms;
 use executor::run::PrepareError;
 use executor::{Executor, random_name};
@@ -142,9 +143,9 @@ impl McpService {
         let running = async move {
             let mut run = None;
             let source = ["code", "command"].iter().find_map(|name| input.get(name)?.as_str()).unwrap_or_default();
-            let on_start = |run_id: &str| {
-                run = Some(run_id.to_owned());
-                let (run_id, source) = (run_id.to_owned(), source.to_owned());
+            let on_start = |run_id: &RunId| {
+                run = Some(run_id.clone());
+                let (run_id, source) = (run_id.clone(), source.to_owned());
                 let cancelled = handle.attach_run(&run_id);
                 in_flight.add(InFlightRun { run_id: run_id.clone(), principal, source, started_at: now_ms() });
                 drop(starting);
@@ -170,14 +171,14 @@ impl McpService {
     }
 
     /// Resumes a run, or waits for its current turn.
-    pub(crate) async fn wait(&self, call: &Call, run_id: &str) -> CellResult {
+    pub(crate) async fn wait(&self, call: &Call, run_id: &RunId) -> CellResult {
         let prepared = match self.prepared(&call.principal).await {
             Ok(prepared) => prepared,
             Err(error) => return failed(&error.to_string()),
         };
         let Ok(tool_call_id) = random_name() else { return failed("cannot read system randomness") };
         call.handle.attach_run(run_id);
-        let (executor, run, principal) = (prepared.executor(&call.progress), run_id.to_owned(), call.principal.clone());
+        let (executor, run, principal) = (prepared.executor(&call.progress), run_id.clone(), call.principal.clone());
         let (code_mode, in_flight) = (self.inner.code_mode.clone(), self.inner.in_flight.clone());
         let waiting = async move {
             // The run is in the store once its first turn is over.
@@ -196,7 +197,7 @@ impl McpService {
             Ok(Some(row)) => row.scope.admits(&call.principal.scope()),
             Ok(None) => self.inner.in_flight.has(&run_id, &call.principal),
             Err(error) => {
-                tracing::warn!(run_id, %error, "a cancelled run cannot be read, so it continues");
+                tracing::warn!(run_id = run_id.as_str(), %error, "a cancelled run cannot be read, so it continues");
                 false
             }
         };
@@ -225,7 +226,7 @@ impl McpService {
 
     /// Stores a decision that a person made through the client. Returns true if the approval is now decided, by this
     /// decision or by an earlier one.
-    pub(crate) async fn decide(&self, principal: &Principal, approval_id: &str, decision: &Decision) -> bool {
+    pub(crate) async fn decide(&self, principal: &Principal, approval_id: &ApprovalId, decision: &Decision) -> bool {
         approvals::decide(&self.inner.code_mode, principal, approval_id, decision).await
     }
 

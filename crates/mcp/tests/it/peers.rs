@@ -116,7 +116,7 @@ async fn peer_everything_asks_a_person_and_continues_with_the_answer() {
     for (call, edited_input, expected) in asks {
         let cell = ExecInput::javascript(format!("return JSON.stringify(await MCP.s.{call})"));
         let mut told = json!(code_mode.exec(server.executor(), &config, "exec", cell).await);
-        let run_id = told["runId"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
+        let run_id = told["runId"].as_str().unwrap_or_else(|| panic!("{told}")).into();
         let asked = code_mode.store().approvals_of_run(&run_id).await.unwrap();
         println!("{:?}", asked[0].question);
         let decision = Decision::Approve { edited_input, reach: ApprovalScope::Once };

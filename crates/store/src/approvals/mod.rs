@@ -3,6 +3,7 @@
 pub(crate) mod requests;
 pub(crate) mod rules;
 
+use contract::ids::{ApprovalId, CallId, RunId};
 use contract::limits::MAX_STANDING_RULES;
 use serde::Serialize;
 use serde_json::Value;
@@ -15,8 +16,8 @@ pub use rules::{RuleSubject, StandingRule};
 /// A request for approval. It covers only this call of this run, with this input and this definition of the tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalRequest {
-    pub approval_id: String,
-    pub call: u32,
+    pub approval_id: ApprovalId,
+    pub call: CallId,
     pub tool_id: String,
     pub tool_hash: String,
     /// The tool's source, from `ToolSource::identity`: for an MCP server a hash of its command or address. `None` if
@@ -62,9 +63,9 @@ impl ApprovalState {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    pub approval_id: String,
-    pub run_id: String,
-    pub call: u32,
+    pub approval_id: ApprovalId,
+    pub run_id: RunId,
+    pub call: CallId,
     pub agent_id: String,
     pub session_id: String,
     pub tool_id: String,

@@ -1,5 +1,6 @@
 //! Approval requests of single calls: written with the call that they are for, read, decided and withdrawn.
 
+use contract::ids::{ApprovalId, RunId};
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
@@ -9,6 +10,7 @@ use crate::Millis;
 use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
 use crate::runs::FencedRun;
+use crate::runs::read::call_id;
 use crate::watch::notify_others;
 
 const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, input_hash, reason, \
@@ -26,9 +28,9 @@ pub(crate) async fn write(
              input_hash, reason, state, requested_at, expires_at, question, source_identity) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $12, $13, $14)",
         )
-        .bind(request.approval_id.clone())
-        .bind(held.run_id.clone())
-        .bind(i64::from(request.call))
+        .bind(request.approval_id.to_string())
+        .bind(held.run_id.to_string())
+        .bind(i64::from(request.call.0))
         .bind(held.scope.agent_id.clone())
         .bind(held.scope.session_id.clone())
         .bind(request.tool_id.clone())
@@ -47,10 +49,10 @@ pub(crate) async fn write(
 }
 
 /// Marks approvals as used. Returns `false` if one of them was already used or withdrawn.
-pub(crate) async fn mark_used(connection: &mut AnyConnection, approvals: &[String]) -> Result<bool, sqlx::Error> {
+pub(crate) async fn mark_used(connection: &mut AnyConnection, approvals: &[ApprovalId]) -> Result<bool, sqlx::Error> {
     for approval in approvals {
         let used = sqlx::query("UPDATE approvals SET state = 'used' WHERE approval_id = $1 AND state = 'approved'")
-            .bind(approval.clone())
+            .bind(approval.to_string())
             .execute(&mut *connection)
             .await?;
         if used.rows_affected() != 1 {
@@ -60,18 +62,18 @@ pub(crate) async fn mark_used(connection: &mut AnyConnection, approvals: &[Strin
     Ok(true)
 }
 
-pub(crate) async fn withdraw(backend: &Backend, approval_id: &str) -> Result<(), StoreError> {
+pub(crate) async fn withdraw(backend: &Backend, approval_id: &ApprovalId) -> Result<(), StoreError> {
     sqlx::query("UPDATE approvals SET state = 'void' WHERE approval_id = $1 AND state = 'pending'")
-        .bind(approval_id.to_owned())
+        .bind(approval_id.to_string())
         .execute(backend.writer(Durability::Relaxed))
         .await?;
     Ok(())
 }
 
 /// Withdraws all pending approvals of a run that has ended.
-pub(crate) async fn withdraw_all(connection: &mut AnyConnection, run_id: &str) -> Result<(), sqlx::Error> {
+pub(crate) async fn withdraw_all(connection: &mut AnyConnection, run_id: &RunId) -> Result<(), sqlx::Error> {
     sqlx::query("UPDATE approvals SET state = 'void' WHERE run_id = $1 AND state = 'pending'")
-        .bind(run_id.to_owned())
+        .bind(run_id.to_string())
         .execute(&mut *connection)
         .await?;
     Ok(())
@@ -79,7 +81,7 @@ pub(crate) async fn withdraw_all(connection: &mut AnyConnection, run_id: &str) -
 
 pub(crate) async fn decide(
     backend: &Backend,
-    approval_id: &str,
+    approval_id: &ApprovalId,
     decision: &Decision,
     by: &str,
     now: Millis,
@@ -99,14 +101,14 @@ pub(crate) async fn decide(
     .bind(by.to_owned())
     .bind(note)
     .bind(edited.map(|input| input.to_string()))
-    .bind(approval_id.to_owned())
+    .bind(approval_id.to_string())
     .execute(&mut *transaction)
     .await?;
     if decided.rows_affected() != 1 {
         return Err(DecisionError::NotPending);
     }
     let row = sqlx::query(&format!("SELECT {COLUMNS} FROM approvals WHERE approval_id = $1"))
-        .bind(approval_id.to_owned())
+        .bind(approval_id.to_string())
         .fetch_one(&mut *transaction)
         .await?;
     let approval = read(&row)?;
@@ -128,7 +130,7 @@ pub(crate) async fn decide(
 async fn was_decided(backend: &Backend, approval: &Approval, now: Millis) -> Result<bool, StoreError> {
     let row =
         sqlx::query("SELECT COUNT(*) FROM approvals WHERE approval_id = $1 AND decided_by = $2 AND decided_at = $3")
-            .bind(approval.approval_id.clone())
+            .bind(approval.approval_id.to_string())
             .bind(approval.decided_by.clone())
             .bind(now)
             .fetch_one(backend.reader())
@@ -140,11 +142,11 @@ pub(crate) async fn pending_approvals(backend: &Backend) -> Result<Vec<Approval>
     approvals_where(backend, "state = 'pending'", None).await
 }
 
-pub(crate) async fn approval(backend: &Backend, approval_id: &str) -> Result<Option<Approval>, StoreError> {
+pub(crate) async fn approval(backend: &Backend, approval_id: &ApprovalId) -> Result<Option<Approval>, StoreError> {
     Ok(approvals_where(backend, "approval_id = $1", Some(approval_id)).await?.pop())
 }
 
-pub(crate) async fn approvals_of_run(backend: &Backend, run_id: &str) -> Result<Vec<Approval>, StoreError> {
+pub(crate) async fn approvals_of_run(backend: &Backend, run_id: &RunId) -> Result<Vec<Approval>, StoreError> {
     approvals_where(backend, "run_id = $1", Some(run_id)).await
 }
 
@@ -166,10 +168,9 @@ fn read(row: &AnyRow) -> Result<Approval, StoreError> {
     let edited: Option<String> = row.try_get(15)?;
     let question: Option<String> = row.try_get(16)?;
     Ok(Approval {
-        approval_id: row.try_get(0)?,
-        run_id: row.try_get(1)?,
-        call: u32::try_from(row.try_get::<i64, _>(2)?)
-            .map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))?,
+        approval_id: row.try_get::<String, _>(0)?.into(),
+        run_id: row.try_get::<String, _>(1)?.into(),
+        call: call_id(row.try_get(2)?)?,
         agent_id: row.try_get(3)?,
         session_id: row.try_get(4)?,
         tool_id: row.try_get(5)?,

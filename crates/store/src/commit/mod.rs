@@ -14,6 +14,7 @@ use crate::runs::FencedRun;
 use crate::seal::SealError;
 use crate::transcript::{self, Entry};
 use crate::watch::notify_others;
+use contract::ids::ApprovalId;
 use recovery::{AttemptError, CommitStatus, RetryState, resolve_attempt};
 use rows::{write_calls, write_legs, write_run};
 
@@ -34,7 +35,7 @@ pub struct Change {
     pub journal_bytes: i64,
     pub approvals: Vec<ApprovalRequest>,
     /// Ids of the approvals that this change uses; each can be used once.
-    pub used_approvals: Vec<String>,
+    pub used_approvals: Vec<ApprovalId>,
     pub entries: Vec<Entry>,
 }
 

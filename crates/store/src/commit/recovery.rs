@@ -103,7 +103,7 @@ async fn sequence_and_fence(backend: &Backend, held: &FencedRun) -> Result<Optio
         }
     };
     let row = sqlx::query(&format!("SELECT sequence, fence FROM runs WHERE run_id = $1{lock}"))
-        .bind(held.run_id.clone())
+        .bind(held.run_id.to_string())
         .fetch_optional(&mut *transaction)
         .await?;
     row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()

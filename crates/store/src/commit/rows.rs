@@ -1,5 +1,6 @@
 //! Writes the rows of a change: the run with its catalog, its legs and its calls.
 
+use contract::ids::RunId;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, Row};
@@ -60,7 +61,7 @@ async fn update(
     .bind(change.result.clone())
     .bind(i64::from(change.release || over))
     .bind(change.journal_bytes)
-    .bind(held.run_id.clone())
+    .bind(held.run_id.to_string())
     .bind(held.sequence)
     .bind(held.fence)
     .execute(&mut *connection)
@@ -83,7 +84,7 @@ async fn insert(
          result, journal_bytes) \
          VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
     )
-    .bind(run.run_id.clone())
+    .bind(run.run_id.to_string())
     .bind(run.scope.agent_id.clone())
     .bind(run.scope.session_id.clone())
     .bind(run.scope.agent_run_id.clone())
@@ -148,7 +149,7 @@ async fn store_catalog(connection: &mut AnyConnection, run: &NewRun, now: Millis
 
 pub(super) async fn write_legs(
     connection: &mut AnyConnection,
-    run_id: &str,
+    run_id: &RunId,
     legs: &[LegRow],
 ) -> Result<(), CommitError> {
     for batch in legs.chunks(ROWS_PER_STATEMENT) {
@@ -159,9 +160,9 @@ pub(super) async fn write_legs(
         );
         let mut query = sqlx::query(&sql);
         for leg in batch {
-            let replies: Vec<String> = leg.replies.iter().map(u32::to_string).collect();
+            let replies: Vec<String> = leg.replies.iter().map(ToString::to_string).collect();
             query = query
-                .bind(run_id.to_owned())
+                .bind(run_id.to_string())
                 .bind(leg.leg)
                 .bind(i64::try_from(leg.clock_us).unwrap_or(i64::MAX))
                 .bind(replies.join(","))
@@ -177,7 +178,7 @@ pub(super) async fn write_legs(
 /// if the new row has none, because the holder may have dropped it from memory.
 pub(super) async fn write_calls(
     connection: &mut AnyConnection,
-    run_id: &str,
+    run_id: &RunId,
     calls: &[CallRow],
 ) -> Result<(), CommitError> {
     let mut rest = calls;
@@ -215,12 +216,12 @@ fn batch_of(calls: &[CallRow]) -> usize {
 
 type AnyQuery<'q> = Query<'q, Any, AnyArguments<'q>>;
 
-fn bind_call<'q>(query: AnyQuery<'q>, run_id: &str, call: &CallRow) -> Result<AnyQuery<'q>, CommitError> {
+fn bind_call<'q>(query: AnyQuery<'q>, run_id: &RunId, call: &CallRow) -> Result<AnyQuery<'q>, CommitError> {
     let reply = call.reply.as_ref().map(serde_json::to_string).transpose();
     let reply = reply.map_err(|error| StoreError::Corrupt(error.to_string()))?;
     Ok(query
-        .bind(run_id.to_owned())
-        .bind(i64::from(call.call))
+        .bind(run_id.to_string())
+        .bind(i64::from(call.call.0))
         .bind(call.leg)
         .bind(call.method.clone())
         .bind(call.target.clone())

@@ -5,6 +5,7 @@
 //! counted, under the row's lock, so that concurrent transactions for the last free slot take turns.
 
 use contract::config::Quotas;
+use contract::ids::RunId;
 use sqlx::{AnyConnection, Row};
 
 use super::{Change, CommitError};
@@ -113,15 +114,15 @@ async fn count(connection: &mut AnyConnection, agent_id: &str, now: Millis) -> R
     Ok([runs, bytes, row.try_get(0)?])
 }
 
-async fn oldest(connection: &mut AnyConnection, held: &FencedRun) -> Result<Vec<String>, CommitError> {
+async fn oldest(connection: &mut AnyConnection, held: &FencedRun) -> Result<Vec<RunId>, CommitError> {
     let rows = sqlx::query(
         "SELECT run_id FROM runs WHERE agent_id = $1 AND state = 'waiting' AND run_id <> $2 \
          ORDER BY created_at, run_id LIMIT $3",
     )
     .bind(held.scope.agent_id.clone())
-    .bind(held.run_id.clone())
+    .bind(held.run_id.to_string())
     .bind(MAX_NAMED)
     .fetch_all(&mut *connection)
     .await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get::<String, _>(0)?.into())).collect()
 }

@@ -1,5 +1,6 @@
 //! Leases: which process holds a run, and until when if it does not renew the lease.
 
+use contract::ids::RunId;
 use contract::scope::Scope;
 use sqlx::Row;
 
@@ -32,7 +33,7 @@ const RUNS_PER_STATEMENT: usize = 500;
 
 pub(crate) async fn take(
     backend: &Backend,
-    run_id: &str,
+    run_id: &RunId,
     holder: &str,
     now: Millis,
     lease_until: Millis,
@@ -44,7 +45,7 @@ pub(crate) async fn take(
     )
     .bind(holder.to_owned())
     .bind(lease_until)
-    .bind(run_id.to_owned())
+    .bind(run_id.to_string())
     .bind(now)
     .execute(&mut *transaction)
     .await?;
@@ -52,7 +53,7 @@ pub(crate) async fn take(
         "SELECT sequence, fence, definition, agent_id, session_id, agent_run_id, lease_until, state FROM runs \
          WHERE run_id = $1",
     )
-    .bind(run_id.to_owned())
+    .bind(run_id.to_string())
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(row) = row else { return Err(LeaseError::Unknown) };
@@ -64,7 +65,7 @@ pub(crate) async fn take(
     fault::commit_answer(transaction.commit().await)?;
     fault::point("wait.after_take")?;
     Ok(FencedRun {
-        run_id: run_id.to_owned(),
+        run_id: run_id.clone(),
         scope: Scope {
             agent_id: row.try_get(3)?,
             session_id: row.try_get(4)?,
@@ -80,7 +81,7 @@ pub(crate) async fn take(
 
 pub(crate) async fn take_forcibly(
     backend: &Backend,
-    run_id: &str,
+    run_id: &RunId,
     holder: &str,
     lease_until: Millis,
 ) -> Result<FencedRun, LeaseError> {
@@ -89,7 +90,7 @@ pub(crate) async fn take_forcibly(
 
 pub(crate) async fn release_run(backend: &Backend, held: &FencedRun) -> Result<(), StoreError> {
     sqlx::query("UPDATE runs SET lease_until = 0 WHERE run_id = $1 AND fence = $2")
-        .bind(held.run_id.clone())
+        .bind(held.run_id.to_string())
         .bind(held.fence)
         .execute(backend.writer(Durability::Relaxed))
         .await?;
@@ -104,7 +105,7 @@ pub(crate) async fn extend_lease(backend: &Backend, held: &FencedRun, lease_unti
         "UPDATE runs SET lease_until = $1 WHERE run_id = $2 AND fence = $3 AND state IN ('running', 'waiting')",
     )
     .bind(lease_until)
-    .bind(held.run_id.clone())
+    .bind(held.run_id.to_string())
     .bind(held.fence)
     .execute(backend.writer(Durability::Relaxed))
     .await?;
@@ -114,7 +115,7 @@ pub(crate) async fn extend_lease(backend: &Backend, held: &FencedRun, lease_unti
 pub(crate) async fn renew(
     backend: &Backend,
     holder: &str,
-    runs: &[String],
+    runs: &[RunId],
     lease_until: Millis,
 ) -> Result<u64, StoreError> {
     let mut renewed = 0;
@@ -126,7 +127,7 @@ pub(crate) async fn renew(
         );
         let mut query = sqlx::query(&sql).bind(lease_until).bind(holder.to_owned());
         for run_id in batch {
-            query = query.bind(run_id.clone());
+            query = query.bind(run_id.to_string());
         }
         renewed += query.execute(backend.writer(Durability::Relaxed)).await?.rows_affected();
     }
@@ -134,7 +135,7 @@ pub(crate) async fn renew(
     Ok(renewed)
 }
 
-pub(crate) async fn lost(backend: &Backend, holder: &str, runs: &[String]) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn lost(backend: &Backend, holder: &str, runs: &[RunId]) -> Result<Vec<RunId>, StoreError> {
     let mut lost = Vec::new();
     for batch in runs.chunks(RUNS_PER_STATEMENT) {
         let sql = format!(
@@ -143,10 +144,10 @@ pub(crate) async fn lost(backend: &Backend, holder: &str, runs: &[String]) -> Re
         );
         let mut query = sqlx::query(&sql).bind(holder.to_owned());
         for run_id in batch {
-            query = query.bind(run_id.clone());
+            query = query.bind(run_id.to_string());
         }
         for row in query.fetch_all(backend.reader()).await? {
-            lost.push(row.try_get(0)?);
+            lost.push(row.try_get::<String, _>(0)?.into());
         }
     }
     Ok(lost)
@@ -160,12 +161,12 @@ pub(crate) async fn release(backend: &Backend, holder: &str) -> Result<u64, Stor
     Ok(released.rows_affected())
 }
 
-pub(crate) async fn prolong(backend: &Backend, run_id: &str, expires_at: Millis) -> Result<(), StoreError> {
+pub(crate) async fn prolong(backend: &Backend, run_id: &RunId, expires_at: Millis) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE runs SET expires_at = $1 WHERE run_id = $2 AND expires_at < $1 AND state IN ('running', 'waiting')",
     )
     .bind(expires_at)
-    .bind(run_id.to_owned())
+    .bind(run_id.to_string())
     .execute(backend.writer(Durability::Relaxed))
     .await?;
     Ok(())

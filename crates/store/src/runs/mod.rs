@@ -3,6 +3,7 @@
 pub(crate) mod lease;
 pub(crate) mod read;
 
+use contract::ids::RunId;
 use contract::scope::Scope;
 
 use crate::Millis;
@@ -13,7 +14,7 @@ pub use lease::LeaseError;
 /// A run that has started but is not in the store yet. Its first commit inserts it.
 #[derive(Clone, Debug)]
 pub struct NewRun {
-    pub run_id: String,
+    pub run_id: RunId,
     pub scope: Scope,
     pub tool_call_id: String,
     pub holder: String,
@@ -27,7 +28,7 @@ pub struct NewRun {
 /// The right to change a run, valid until another process takes over the run.
 #[derive(Clone, Debug)]
 pub struct FencedRun {
-    pub run_id: String,
+    pub run_id: RunId,
     pub scope: Scope,
     pub(crate) sequence: i64,
     pub(crate) fence: i64,

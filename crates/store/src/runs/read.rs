@@ -1,5 +1,6 @@
 //! Reads runs with their legs and calls.
 
+use contract::ids::{CallId, RunId};
 use contract::scope::Scope;
 use sqlx::Row;
 use sqlx::any::AnyRow;
@@ -19,9 +20,9 @@ const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id,
 const CALL_COLUMNS: &str = "call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, attempt, \
                             due_at, since, settle_order, outcome, reply, parent, ticket";
 
-pub(crate) async fn run(backend: &Backend, run_id: &str) -> Result<Option<RunRow>, StoreError> {
+pub(crate) async fn run(backend: &Backend, run_id: &RunId) -> Result<Option<RunRow>, StoreError> {
     let row = sqlx::query(&format!("SELECT {COLUMNS} FROM runs WHERE run_id = $1"))
-        .bind(run_id.to_owned())
+        .bind(run_id.to_string())
         .fetch_optional(backend.reader())
         .await?;
     row.map(|row| read_run(&row)).transpose()
@@ -45,52 +46,51 @@ pub(crate) async fn tables(backend: &Backend, hash: &str, max_bytes: usize) -> R
     Ok(Some(tables))
 }
 
-pub(crate) async fn legs(backend: &Backend, run_id: &str) -> Result<Vec<LegRow>, StoreError> {
+pub(crate) async fn legs(backend: &Backend, run_id: &RunId) -> Result<Vec<LegRow>, StoreError> {
     let rows = sqlx::query("SELECT leg, clock_us, replies, ended, shown FROM legs WHERE run_id = $1 ORDER BY leg")
-        .bind(run_id.to_owned())
+        .bind(run_id.to_string())
         .fetch_all(backend.reader())
         .await?;
     rows.iter().map(read_leg).collect()
 }
 
-pub(crate) async fn calls(backend: &Backend, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+pub(crate) async fn calls(backend: &Backend, run_id: &RunId) -> Result<Vec<CallRow>, StoreError> {
     let sql = format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 ORDER BY call");
-    let rows = sqlx::query(&sql).bind(run_id.to_owned()).fetch_all(backend.reader()).await?;
+    let rows = sqlx::query(&sql).bind(run_id.to_string()).fetch_all(backend.reader()).await?;
     rows.iter().map(read_call).collect()
 }
 
-pub(crate) async fn call(backend: &Backend, run_id: &str, call: u32) -> Result<Option<CallRow>, StoreError> {
+pub(crate) async fn call(backend: &Backend, run_id: &RunId, call: CallId) -> Result<Option<CallRow>, StoreError> {
     let row = sqlx::query(&format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND call = $2"))
-        .bind(run_id.to_owned())
-        .bind(i64::from(call))
+        .bind(run_id.to_string())
+        .bind(i64::from(call.0))
         .fetch_optional(backend.reader())
         .await?;
     row.map(|row| read_call(&row)).transpose()
 }
 
-pub(crate) async fn open_calls(backend: &Backend, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+pub(crate) async fn open_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<CallRow>, StoreError> {
     let sql = format!(
         "SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND state NOT IN ('delivered', 'cleared') ORDER BY call"
     );
-    let rows = sqlx::query(&sql).bind(run_id.to_owned()).fetch_all(backend.reader()).await?;
+    let rows = sqlx::query(&sql).bind(run_id.to_string()).fetch_all(backend.reader()).await?;
     rows.iter().map(read_call).collect()
 }
 
-pub(crate) async fn journal_totals(backend: &Backend, run_id: &str) -> Result<JournalTotals, StoreError> {
+pub(crate) async fn journal_totals(backend: &Backend, run_id: &RunId) -> Result<JournalTotals, StoreError> {
     let row = sqlx::query(
         "SELECT COUNT(*), CAST(COALESCE(MAX(call), 0) AS BIGINT), CAST(COALESCE(MAX(settle_order), 0) AS BIGINT), \
          CAST(COALESCE(MAX(attempt), 0) AS BIGINT), \
          CAST(COALESCE((SELECT journal_bytes FROM runs WHERE run_id = $1), 0) AS BIGINT) \
          FROM calls WHERE run_id = $1",
     )
-    .bind(run_id.to_owned())
+    .bind(run_id.to_string())
     .fetch_one(backend.reader())
     .await?;
     let count = |number: i64| usize::try_from(number).unwrap_or(0);
     Ok(JournalTotals {
         calls: count(row.try_get(0)?),
-        last_call: u32::try_from(row.try_get::<i64, _>(1)?)
-            .map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))?,
+        last_call: call_id(row.try_get(1)?)?,
         settle_order: row.try_get(2)?,
         had_effects: row.try_get::<i64, _>(3)? > 0,
         bytes: count(row.try_get(4)?),
@@ -125,7 +125,7 @@ pub(crate) async fn recent_runs(
     rows.iter()
         .map(|row| {
             Ok(RunSummary {
-                run_id: row.try_get(0)?,
+                run_id: row.try_get::<String, _>(0)?.into(),
                 state: RunState::parse(&row.try_get::<String, _>(1)?)?,
                 created_at: row.try_get(2)?,
                 updated_at: row.try_get(3)?,
@@ -147,7 +147,7 @@ pub(crate) async fn runs(backend: &Backend, limit: u32) -> Result<Vec<RunListEnt
     rows.iter()
         .map(|row| {
             Ok(RunListEntry {
-                run_id: row.try_get(0)?,
+                run_id: row.try_get::<String, _>(0)?.into(),
                 scope: scope(row)?,
                 state: RunState::parse(&row.try_get::<String, _>(4)?)?,
                 created_at: row.try_get(5)?,
@@ -159,12 +159,12 @@ pub(crate) async fn runs(backend: &Backend, limit: u32) -> Result<Vec<RunListEnt
         .collect()
 }
 
-pub(crate) async fn runs_of_session(backend: &Backend, session_id: &str) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn runs_of_session(backend: &Backend, session_id: &str) -> Result<Vec<RunId>, StoreError> {
     let rows = sqlx::query("SELECT run_id FROM runs WHERE session_id = $1 AND state IN ('running', 'waiting')")
         .bind(session_id.to_owned())
         .fetch_all(backend.reader())
         .await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get::<String, _>(0)?.into())).collect()
 }
 
 /// Reads the scope from the three columns after the run id.
@@ -179,7 +179,7 @@ fn scope(row: &AnyRow) -> Result<Scope, StoreError> {
 
 fn read_run(row: &AnyRow) -> Result<RunRow, StoreError> {
     Ok(RunRow {
-        run_id: row.try_get(0)?,
+        run_id: row.try_get::<String, _>(0)?.into(),
         scope: scope(row)?,
         tool_call_id: row.try_get(4)?,
         state: RunState::parse(&row.try_get::<String, _>(5)?)?,
@@ -196,7 +196,8 @@ fn read_run(row: &AnyRow) -> Result<RunRow, StoreError> {
 
 fn read_leg(row: &AnyRow) -> Result<LegRow, StoreError> {
     let replies: String = row.try_get(2)?;
-    let replies: Result<Vec<u32>, _> = replies.split(',').filter(|part| !part.is_empty()).map(str::parse).collect();
+    let replies: Result<Vec<CallId>, _> =
+        replies.split(',').filter(|part| !part.is_empty()).map(|part| part.parse().map(CallId)).collect();
     let (kind, output_digest): (Option<String>, Option<String>) = (row.try_get(3)?, row.try_get(4)?);
     let kind = kind.map(|kind| LegEndKind::parse(&kind)).transpose()?;
     Ok(LegRow {
@@ -207,12 +208,16 @@ fn read_leg(row: &AnyRow) -> Result<LegRow, StoreError> {
     })
 }
 
+/// Converts a stored call number.
+pub(crate) fn call_id(number: i64) -> Result<CallId, StoreError> {
+    u32::try_from(number).map(CallId).map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))
+}
+
 fn read_call(row: &AnyRow) -> Result<CallRow, StoreError> {
     let reply: Option<String> = row.try_get(15)?;
     let reply = reply.map(|text| serde_json::from_str(&text)).transpose();
     Ok(CallRow {
-        call: u32::try_from(row.try_get::<i64, _>(0)?)
-            .map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))?,
+        call: call_id(row.try_get(0)?)?,
         leg: row.try_get(1)?,
         method: row.try_get(2)?,
         target: row.try_get(3)?,

@@ -1,5 +1,6 @@
 //! Only the process that holds a run can change it.
 
+use contract::ids::CallId;
 use store::{CallState, Change, CommitError, Durability, LeaseError, LegRow, RunState};
 
 use crate::world::{NOW, approval_request, call, entry, everywhere};
@@ -21,7 +22,7 @@ async fn the_first_commit_writes_the_run_and_its_journal() {
         let mut held = place.new_run(1);
         assert!(place.store.run(&held.run_id).await.unwrap().is_none() && !held.is_written());
         let change = Change {
-            legs: vec![LegRow::begun(0, 7, vec![3, 1])],
+            legs: vec![LegRow::begun(0, 7, vec![CallId(3), CallId(1)])],
             calls: vec![call(2, CallState::Parked), call(1, CallState::Requested)],
             ..Change::default()
         };
@@ -42,7 +43,7 @@ async fn the_first_commit_writes_the_run_and_its_journal() {
 async fn a_failed_first_commit_writes_nothing_and_can_be_retried() {
     for place in everywhere().await {
         let mut held = place.new_run(1);
-        let bad = Change { used_approvals: vec!["apr_nothing".to_owned()], ..everything(&place) };
+        let bad = Change { used_approvals: vec!["apr_nothing".into()], ..everything(&place) };
         let refused = place.store.commit(&mut held, &bad, Durability::Synced, NOW).await;
         assert!(matches!(refused, Err(CommitError::ApprovalGone)), "{refused:?}");
         assert!(place.store.run(&held.run_id).await.unwrap().is_none() && !held.is_written());
@@ -104,7 +105,7 @@ async fn a_run_can_be_taken_if_its_lease_is_expired_released_or_the_takers_own()
         let three = place.store.take_forcibly(&id, "three", NOW + 3000).await.unwrap();
         place.store.release_run(&three).await.unwrap();
         place.store.take(&id, "four", NOW + 10, NOW + 3000).await.unwrap();
-        let unknown = place.store.take("cm_nothing", "two", NOW, NOW).await;
+        let unknown = place.store.take(&"cm_nothing".into(), "two", NOW, NOW).await;
         assert!(matches!(unknown, Err(LeaseError::Unknown)), "{unknown:?}");
     }
 }

@@ -95,7 +95,7 @@ async fn an_older_process_keeps_working_while_newer_ones_upgrade_the_store() {
         // The newer processes can resume runs that the older one wrote before and after the upgrade, and the older one
         // can still write.
         for number in [3, 199] {
-            let run_id = format!("old_{number}");
+            let run_id = format!("old_{number}").into();
             let mut held = stores[0].take(&run_id, "new", NOW, NOW + 1000).await.unwrap();
             assert_eq!(stores[1].calls(&run_id).await.unwrap().len(), 1);
             let end = Change { state: Some(RunState::Completed), ..Change::default() };

@@ -1,6 +1,7 @@
 //! Quotas of a principal hold, also with several processes.
 
 use contract::config::{Quotas, Retention};
+use contract::ids::{CallId, RunId};
 use contract::scope::Scope;
 use store::{
     CallRow, CallState, Change, CommitError, Durability, Exceeded, FencedRun, JournalTotals, Quota, RunState, Store,
@@ -42,9 +43,9 @@ async fn too_many_suspended_runs_are_rejected_and_the_oldest_are_listed() {
         let mut one_more = place.new_run(3);
         let exceeded = put(&store, &mut one_more, &suspended(10)).await.unwrap_err();
         assert_eq!((exceeded.quota, exceeded.limit), (Quota::WaitingRuns, 3));
-        let oldest: Vec<String> = (0..3).map(|number| place.new_run(number).run_id).collect();
+        let oldest: Vec<RunId> = (0..3).map(|number| place.new_run(number).run_id).collect();
         assert_eq!(exceeded.oldest, oldest);
-        assert!(exceeded.to_string().contains(&oldest[0]), "{exceeded}");
+        assert!(exceeded.to_string().contains(oldest[0].as_str()), "{exceeded}");
         assert!(place.store.run(&one_more.run_id).await.unwrap().is_none(), "nothing was written");
         // The run itself is unchanged and can end instead.
         let end = Change { state: Some(RunState::Failed), ..Change::default() };
@@ -181,15 +182,18 @@ async fn journal_totals_and_open_calls_match_the_stored_calls() {
         place.store.commit(&mut held, &change, Durability::Relaxed, NOW).await.unwrap();
         let parked = Change { calls: vec![call(9, CallState::Parked)], journal_bytes: 100, ..Change::default() };
         place.store.commit(&mut held, &parked, Durability::Relaxed, NOW).await.unwrap();
-        place.store.settle(&held.run_id, 9, "outcome").await.unwrap();
+        place.store.settle(&held.run_id, CallId(9), "outcome").await.unwrap();
         let totals = place.store.journal_totals(&held.run_id).await.unwrap();
         let bytes = 1_000 + "outcome".len();
-        let expected = JournalTotals { calls: 3, bytes, last_call: 9, settle_order: 5, had_effects: true };
+        let expected = JournalTotals { calls: 3, bytes, last_call: CallId(9), settle_order: 5, had_effects: true };
         assert_eq!(totals, expected);
-        let open: Vec<u32> = place.store.open_calls(&held.run_id).await.unwrap().iter().map(|row| row.call).collect();
+        let open: Vec<u32> = place.store.open_calls(&held.run_id).await.unwrap().iter().map(|row| row.call.0).collect();
         assert_eq!(open, [7, 9]);
-        assert_eq!(place.store.call(&held.run_id, 9).await.unwrap().unwrap().outcome.as_deref(), Some("outcome"));
-        assert!(place.store.call(&held.run_id, 4).await.unwrap().is_none());
+        assert_eq!(
+            place.store.call(&held.run_id, CallId(9)).await.unwrap().unwrap().outcome.as_deref(),
+            Some("outcome")
+        );
+        assert!(place.store.call(&held.run_id, CallId(4)).await.unwrap().is_none());
     }
 }
 
@@ -203,7 +207,7 @@ async fn a_call_written_again_without_its_reply_keeps_the_stored_reply() {
             let change = Change { calls: vec![row], ..Change::default() };
             place.store.commit(&mut held, &change, Durability::Relaxed, NOW).await.unwrap();
         }
-        let row = place.store.call(&held.run_id, 1).await.unwrap().unwrap();
+        let row = place.store.call(&held.run_id, CallId(1)).await.unwrap().unwrap();
         assert_eq!((row.state, row.reply, row.outcome.as_deref()), (CallState::Delivered, reply, Some("o")));
         assert_eq!(row.payload, "{}");
     }

@@ -109,7 +109,7 @@ async fn a_sweep_shrinks_the_file() {
     let Location::File(path) = &place.location else { return };
     let store = bounded(place);
     let long = |number: i64| Entry { at: NOW, ..entry(&format!("{number} {}", "x".repeat(20_000))) };
-    place.store.note("a session", "a run", &(0..400).map(long).collect::<Vec<_>>()).await.unwrap();
+    place.store.note("a session", &"a run".into(), &(0..400).map(long).collect::<Vec<_>>()).await.unwrap();
     let mut connection = AnyConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
     let mut pages = async || -> i64 {
         let row = sqlx::query("PRAGMA page_count").fetch_one(&mut connection).await.unwrap();

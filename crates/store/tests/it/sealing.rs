@@ -1,5 +1,6 @@
 //! A snapshot opens only for the run and the leg it was taken for.
 
+use contract::ids::RunId;
 use store::{Change, Durability, Keys, Location, RunRow, RunState, SealError, Store, StoreError};
 
 use crate::world::{NOW, Place, everywhere};
@@ -8,7 +9,7 @@ fn frozen(leg: i64, state: &[u8]) -> Change {
     Change { snapshot: Some((leg, state.to_vec())), ..Change::default() }
 }
 
-async fn row(place: &Place, run_id: &str) -> RunRow {
+async fn row(place: &Place, run_id: &RunId) -> RunRow {
     place.store.run(run_id).await.unwrap().unwrap()
 }
 

@@ -1,5 +1,6 @@
 //! Outcomes of parked calls: the first one wins, and one for an ended run is stored but not used.
 
+use contract::ids::CallId;
 use store::{CallState, Change, CommitError, Durability, RunState, SettleError, Settled, StoredReply};
 
 use crate::world::{NOW, call, everywhere};
@@ -14,7 +15,7 @@ fn parked() -> Change {
 async fn the_first_outcome_of_a_call_wins_and_outcomes_are_ordered_by_arrival() {
     for place in everywhere().await {
         let held = place.run(1, parked()).await;
-        for (order, number) in [(1, 3), (2, 1), (3, 2)] {
+        for (order, number) in [(1, CallId(3)), (2, CallId(1)), (3, CallId(2))] {
             let settled = place.store.settle(&held.run_id, number, "first").await.unwrap();
             assert_eq!(settled, Settled::Taken);
             let again = place.store.settle(&held.run_id, number, "second").await;
@@ -26,10 +27,10 @@ async fn the_first_outcome_of_a_call_wins_and_outcomes_are_ordered_by_arrival() 
                 (CallState::Settled, Some("first"), Some(order))
             );
         }
-        for nothing in [4, 5, 6] {
+        for nothing in [4, 5, 6].map(CallId) {
             assert!(place.store.settle(&held.run_id, nothing, "x").await.is_err(), "{nothing}");
         }
-        assert!(place.store.settle("cm_nothing", 1, "x").await.is_err());
+        assert!(place.store.settle(&"cm_nothing".into(), CallId(1), "x").await.is_err());
     }
 }
 
@@ -37,7 +38,7 @@ async fn the_first_outcome_of_a_call_wins_and_outcomes_are_ordered_by_arrival() 
 async fn the_holder_does_not_overwrite_an_outcome_from_another_process() {
     for place in everywhere().await {
         let mut held = place.run(1, parked()).await;
-        place.store.settle(&held.run_id, 1, "theirs").await.unwrap();
+        place.store.settle(&held.run_id, CallId(1), "theirs").await.unwrap();
         let late = Change { calls: vec![call(1, CallState::Parked)], ..Change::default() };
         place.store.commit(&mut held, &late, Durability::Synced, NOW).await.unwrap();
         let row = place.store.calls(&held.run_id).await.unwrap().remove(0);
@@ -58,9 +59,9 @@ async fn an_outcome_for_an_ended_run_is_late() {
         let mut held = place.run(1, parked()).await;
         let end = Change { state: Some(RunState::Aborted), ..Change::default() };
         place.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
-        assert_eq!(place.store.settle(&held.run_id, 1, "late").await.unwrap(), Settled::Late);
+        assert_eq!(place.store.settle(&held.run_id, CallId(1), "late").await.unwrap(), Settled::Late);
         assert_eq!(place.store.calls(&held.run_id).await.unwrap()[0].outcome.as_deref(), Some("late"));
-        assert!(place.store.settle(&held.run_id, 1, "later").await.is_err());
+        assert!(place.store.settle(&held.run_id, CallId(1), "later").await.is_err());
     }
 }
 
@@ -72,7 +73,7 @@ async fn of_concurrent_outcomes_only_one_is_stored() {
         let mut taken = 0;
         let racers = (0..16).map(|number| {
             let (store, id) = (if number % 2 == 0 { place.store.clone() } else { other.clone() }, held.run_id.clone());
-            tokio::spawn(async move { store.settle(&id, 1, &number.to_string()).await.is_ok() })
+            tokio::spawn(async move { store.settle(&id, CallId(1), &number.to_string()).await.is_ok() })
         });
         for racer in racers.collect::<Vec<_>>() {
             taken += usize::from(racer.await.unwrap());
@@ -88,15 +89,15 @@ async fn of_two_nodes_that_follow_one_task_only_the_holder_settles_it_once() {
         let other = place.reopen().await;
         // The lease of the first node expired while it slept, and the second took over the run.
         let second = other.take(&first.run_id, "two", NOW + 2000, NOW + 3000).await.unwrap();
-        let slept = place.store.settle_held(&first, 2, "theirs").await;
+        let slept = place.store.settle_held(&first, CallId(2), "theirs").await;
         assert!(matches!(slept, Err(CommitError::Fenced)), "{slept:?}");
-        let row = |calls: Vec<store::CallRow>| calls.into_iter().find(|row| row.call == 2).unwrap();
+        let row = |calls: Vec<store::CallRow>| calls.into_iter().find(|row| row.call == CallId(2)).unwrap();
         let calls = place.store.calls(&first.run_id).await.unwrap();
         assert_eq!(row(calls).outcome, None);
-        assert!(other.settle_held(&second, 2, "ours").await.unwrap());
+        assert!(other.settle_held(&second, CallId(2), "ours").await.unwrap());
         // Later outcomes change nothing, not even from the holder.
-        assert!(!other.settle_held(&second, 2, "again").await.unwrap());
-        assert!(matches!(place.store.settle(&first.run_id, 2, "late").await, Err(SettleError::NotParked)));
+        assert!(!other.settle_held(&second, CallId(2), "again").await.unwrap());
+        assert!(matches!(place.store.settle(&first.run_id, CallId(2), "late").await, Err(SettleError::NotParked)));
         let calls = place.store.calls(&first.run_id).await.unwrap();
         assert_eq!((row(calls.clone()).state, row(calls).outcome.as_deref()), (CallState::Settled, Some("ours")));
     }

@@ -1,5 +1,6 @@
 //! Runs expire and old runs are deleted.
 
+use contract::ids::RunId;
 use store::{ApprovalState, CallState, Change, Durability, LeaseError, LegRow, RunState};
 
 use crate::world::{NOW, Place, approval_request, call, entry, everywhere};
@@ -17,7 +18,7 @@ fn waiting(place: &Place, number: u32) -> Change {
     }
 }
 
-async fn state(place: &Place, run_id: &str) -> Option<RunState> {
+async fn state(place: &Place, run_id: &RunId) -> Option<RunState> {
     place.store.run(run_id).await.unwrap().map(|row| row.state)
 }
 

@@ -1,5 +1,6 @@
 //! Snapshots that were changed in the database file do not open.
 
+use contract::ids::RunId;
 use sqlx::{AnyConnection, Connection, Executor};
 use store::{Change, Durability, Location, RunRow, SealError, Store};
 
@@ -80,14 +81,14 @@ async fn put(connection: &mut AnyConnection, row: &RunRow) {
     .bind(row.scope.session_id.clone())
     .bind(row.scope.agent_id.clone())
     .bind(row.definition.clone())
-    .bind(row.run_id.clone())
+    .bind(row.run_id.to_string())
     .execute(connection)
     .await
     .unwrap();
 }
 
 /// Opens the snapshot as a process that resumes the run does.
-async fn opened(store: &Store, run_id: &str) -> Result<Option<Vec<u8>>, SealError> {
+async fn opened(store: &Store, run_id: &RunId) -> Result<Option<Vec<u8>>, SealError> {
     let held = store.take(run_id, "taker", NOW, NOW).await.unwrap();
     let row = store.run(run_id).await.unwrap().unwrap();
     store.open_snapshot(&held, &row)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use contract::ids::CallId;
 use contract::scope::Scope;
 use sqlx::{AnyConnection, Connection, Executor};
 use store::{
@@ -51,7 +52,7 @@ impl Place {
 
     pub(crate) fn new_run_of(&self, number: u32, scope: Scope) -> FencedRun {
         FencedRun::new(NewRun {
-            run_id: format!("cm_{}_{number}", self.name),
+            run_id: format!("cm_{}_{number}", self.name).into(),
             scope,
             tool_call_id: "exec-1".to_owned(),
             holder: "one".to_owned(),
@@ -105,7 +106,7 @@ pub(crate) async fn everywhere() -> Vec<Place> {
 
 pub(crate) fn call(number: u32, state: CallState) -> CallRow {
     CallRow {
-        call: number,
+        call: CallId(number),
         leg: 0,
         method: "call".to_owned(),
         target: "openclaw:core:read".to_owned(),
@@ -128,8 +129,8 @@ pub(crate) fn call(number: u32, state: CallState) -> CallRow {
 
 pub(crate) fn approval_request(place: &Place, number: u32) -> ApprovalRequest {
     ApprovalRequest {
-        approval_id: format!("apr_{}_{number}", place.name),
-        call: number,
+        approval_id: format!("apr_{}_{number}", place.name).into(),
+        call: CallId(number),
         tool_id: format!("openclaw:core:{}", place.name),
         tool_hash: "tool".to_owned(),
         source_identity: Some("server".to_owned()),

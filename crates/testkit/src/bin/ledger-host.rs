@@ -15,6 +15,7 @@ use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::config;
 use contract::config::pattern::Pattern;
+use contract::ids::CallId;
 use contract::limits::{HOST_STACK_BYTES, Limits};
 use contract::scope::Scope;
 use executor::clock::now_ms;
@@ -151,9 +152,9 @@ impl Host {
                 let input = ExecInput::javascript(text("code"));
                 json!(self.code_mode.exec(&executor, &self.config, "exec-1", input).await)
             }
-            "wait" => json!(self.code_mode.wait(&executor, &self.config, "wait-1", &text("runId")).await),
+            "wait" => json!(self.code_mode.wait(&executor, &self.config, "wait-1", &text("runId").into()).await),
             "settle" => {
-                let token = CallToken { run: text("runId"), call: u32::try_from(number("call"))? };
+                let token = CallToken { run: text("runId").into(), call: CallId(u32::try_from(number("call"))?) };
                 let value = line.get("value").cloned().unwrap_or(Value::Null);
                 let settled = self.code_mode.settle(&token, &Outcome::Returned(Returned::json(value))).await;
                 json!({"settled": format!("{settled:?}")})
@@ -166,15 +167,15 @@ impl Host {
             "decide" => {
                 let decision =
                     Decision::Approve { edited_input: line.get("edited").cloned(), reach: ApprovalScope::Once };
-                let decided = self.code_mode.decide(&text("approvalId"), &decision, "a person").await;
+                let decided = self.code_mode.decide(&text("approvalId").into(), &decision, "a person").await;
                 json!({"decided": decided.is_ok()})
             }
             "runs" => json!(store.runs_of_session(session).await?),
-            "run" => match store.run(&text("runId")).await? {
+            "run" => match store.run(&text("runId").into()).await? {
                 Some(row) => json!({"state": row.state.as_str(), "frozen": row.snapshot.is_some()}),
                 None => Value::Null,
             },
-            "abort" => json!({"aborted": self.code_mode.abort(&text("runId")).await}),
+            "abort" => json!({"aborted": self.code_mode.abort(&text("runId").into()).await}),
             // Sweeps as if `aheadMs` had passed.
             "sweep" => {
                 let then = now_ms() + number("aheadMs");

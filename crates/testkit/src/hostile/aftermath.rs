@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use contract::cell::CellResult;
+use contract::ids::RunId;
 use serde_json::{Map, json};
 
 use super::Result;
@@ -31,7 +32,7 @@ pub(super) async fn canary(lab: &Lab, slack: u32) -> Option<String> {
 #[derive(Debug)]
 pub(super) struct Bystander {
     prepared: PreparedSession,
-    run_id: String,
+    run_id: RunId,
 }
 
 impl Bystander {

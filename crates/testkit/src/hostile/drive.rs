@@ -1,6 +1,7 @@
 //! Drives a cell like a model that gives up on cells that make no progress.
 
 use contract::cell::{CellResult, PendingState, WaitingReason};
+use contract::ids::RunId;
 use serde_json::json;
 use store::Decision;
 
@@ -40,7 +41,7 @@ pub(super) async fn drive(lab: &Lab, prepared: &PreparedSession, cell: &Cell) ->
 }
 
 /// Denies every approval of the run.
-async fn deny_all(lab: &Lab, run_id: &str) {
+async fn deny_all(lab: &Lab, run_id: &RunId) {
     let approvals = lab.code_mode.store().approvals_of_run(run_id).await.unwrap_or_default();
     for approval in approvals {
         let decision = Decision::Deny { note: String::new() };

@@ -124,7 +124,7 @@ async fn an_approval_is_valid_for_one_call_only() {
     assert_eq!(fakes.called(), [PAY]);
     let states: Vec<_> = world.store().approvals_of_run(&run_id).await.unwrap().iter().map(|one| one.state).collect();
     assert_eq!(states, [ApprovalState::Used, ApprovalState::Pending]);
-    let unknown = world.code_mode.decide("apr_nothing", &once(None), "ada").await;
+    let unknown = world.code_mode.decide(&"apr_nothing".into(), &once(None), "ada").await;
     assert!(matches!(unknown, Err(DecisionError::NotPending)), "{unknown:?}");
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use contract::config::Quotas;
+use contract::ids::CallId;
 use contract::limits::{MAX_JOURNAL_BYTES, MAX_RUN_CALLS};
 use contract::scope::Scope;
 use contract::tool::{Repeat, ToolHash, ToolId, ToolSpec};
@@ -156,11 +157,11 @@ async fn a_retried_call_is_bound_to_the_approved_tool_definition() {
         let executor = Executor::new(catalog, routes, Scope::default()).with_approval_patterns(patterns);
         let store = Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap();
         let journal = Journal::new(store, fenced_run());
-        journal.opened(CallRow::requested(1, "call", "openclaw:a:read", "{}".to_owned(), "exec-1", 0)).unwrap();
-        let first = journal.intend(1, Repeat::Always, None, |row| row.tool_hash = Some(definition.clone()));
+        journal.opened(CallRow::requested(CallId(1), "call", "openclaw:a:read", "{}".to_owned(), "exec-1", 0)).unwrap();
+        let first = journal.intend(CallId(1), Repeat::Always, None, |row| row.tool_hash = Some(definition.clone()));
         let _result = first.await.unwrap();
         let request = CallRequest {
-            call: 1,
+            call: CallId(1),
             id: "openclaw:a:read".to_owned(),
             input: json!({}),
             parent: "exec-1".to_owned(),
@@ -184,7 +185,7 @@ async fn a_retried_call_is_bound_to_the_approved_tool_definition() {
 
 fn fenced_run() -> FencedRun {
     FencedRun::new(NewRun {
-        run_id: "cm_1".to_owned(),
+        run_id: "cm_1".into(),
         scope: Scope::default(),
         tool_call_id: "exec-1".to_owned(),
         holder: "here".to_owned(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use contract::ids::RunId;
 use executor::{CallToken, Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::{RunState, Settled};
@@ -36,7 +37,7 @@ fn short_timeouts() -> Value {
     json!({"enabled": true, "timeoutMs": 200, "maxWaitMs": 200})
 }
 
-async fn state(world: &World, run_id: &str) -> (RunState, bool) {
+async fn state(world: &World, run_id: &RunId) -> (RunState, bool) {
     let row = world.store().run(run_id).await.unwrap().unwrap();
     (row.state, row.snapshot.is_some())
 }
@@ -48,7 +49,7 @@ fn spawn_exec(run: &Run, code: &'static str) -> tokio::task::JoinHandle<Value> {
 }
 
 /// Checks that the run is aborted, and that it has no snapshot and no driver.
-async fn assert_aborted(world: &World, run_id: &str) {
+async fn assert_aborted(world: &World, run_id: &RunId) {
     assert_eq!(state(world, run_id).await, (RunState::Aborted, false));
     assert_eq!(code(&world.run().wait(run_id).await), "aborted");
     eventually("the driver exits", async || world.code_mode.live_runs() == 0).await;
@@ -129,7 +130,7 @@ async fn a_finished_run_cannot_be_aborted() {
     let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
     assert_eq!(value(&world.run().wait(&run_id).await), 1);
     assert!(!world.code_mode.abort(&run_id).await);
-    assert!(!world.code_mode.abort("cm_nothing").await);
+    assert!(!world.code_mode.abort(&"cm_nothing".into()).await);
     assert_eq!(value(&world.run().wait(&run_id).await), 1);
 }
 

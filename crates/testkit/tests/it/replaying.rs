@@ -18,7 +18,7 @@ async fn record_of(world: &World, code: &str) -> Record {
     let run = world.run();
     let result = run.exec(code).await;
     let run_id = match result["runId"].as_str() {
-        Some(run_id) => run_id.to_owned(),
+        Some(run_id) => run_id.into(),
         None => {
             let listed = world.code_mode.store().runs(1).await.unwrap();
             listed[0].run_id.clone()

@@ -22,7 +22,7 @@ async fn is_preapproved(world: &World, scope: &str) -> bool {
     let run = world.run_as(scope);
     let result = run.exec(PAID).await;
     if result["status"] == "waiting" {
-        world.code_mode.abort(result["runId"].as_str().unwrap()).await;
+        world.code_mode.abort(&result["runId"].as_str().unwrap().into()).await;
         return false;
     }
     value(&result) == &json!({"amount": 1})

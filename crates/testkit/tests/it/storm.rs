@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use contract::ids::RunId;
 use executor::{Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::{ApprovalScope, Decision, RunState};
@@ -32,7 +33,7 @@ fn random(seed: u64, below: u64) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0x94D0_49BB_1331_11EB) % below
 }
 
-async fn settle(world: World, fakes: Arc<FakeTools>, run_id: String) {
+async fn settle(world: World, fakes: Arc<FakeTools>, run_id: RunId) {
     let token =
         fakes.calls().into_iter().find(|call| call.token.run == run_id && call.id == "client:app:pick").unwrap().token;
     // The second outcome is refused.
@@ -41,7 +42,7 @@ async fn settle(world: World, fakes: Arc<FakeTools>, run_id: String) {
     }
 }
 
-async fn decide(world: World, run_id: String) {
+async fn decide(world: World, run_id: RunId) {
     let approval = world.store().approvals_of_run(&run_id).await.unwrap().remove(0);
     let decision = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
     for _ in 0..2 {
@@ -49,7 +50,7 @@ async fn decide(world: World, run_id: String) {
     }
 }
 
-async fn wait_to_end(world: World, run_id: String) -> Value {
+async fn wait_to_end(world: World, run_id: RunId) -> Value {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let result = world.run().wait(&run_id).await;
@@ -115,7 +116,7 @@ async fn concurrent_waits_outcomes_decisions_and_aborts_end_each_run_once() {
         }
         assert_eq!(worlds[0].store().run(&run_id).await.unwrap().unwrap().state, state);
     }
-    let mut made: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut made: BTreeMap<(RunId, String), usize> = BTreeMap::new();
     fakes.calls().into_iter().for_each(|call| *made.entry((call.token.run, call.id)).or_default() += 1);
     assert!(made.values().all(|count| *count == 1), "{made:?}");
     for world in &worlds {

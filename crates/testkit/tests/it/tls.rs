@@ -21,7 +21,7 @@ async fn a_postgres_store_uses_tls_and_verifies_the_server_certificate() {
     let mut watch = store.watch();
     assert_eq!(watch.next().await, RunChange::Unknown);
     let mut run = FencedRun::new(NewRun {
-        run_id: "cm_1".to_owned(),
+        run_id: "cm_1".into(),
         scope: Scope::default(),
         tool_call_id: "exec-1".to_owned(),
         holder: "one".to_owned(),
@@ -33,7 +33,7 @@ async fn a_postgres_store_uses_tls_and_verifies_the_server_certificate() {
     });
     let waits = Change { state: Some(RunState::Waiting), release: true, ..Change::default() };
     store.commit(&mut run, &waits, Durability::Synced, 1).await.unwrap();
-    assert_eq!(watch.next().await, RunChange::Run("cm_1".to_owned()));
+    assert_eq!(watch.next().await, RunChange::Run("cm_1".into()));
 
     open(server.url("require")).await.unwrap();
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use contract::ids::CallId;
 use executor::{CallToken, Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::{SettleError, Settled};
@@ -133,7 +134,7 @@ async fn a_parked_call_is_settled_once_by_its_token() {
         assert!(matches!(twice, Err(SettleError::NotParked)), "{twice:?}");
     }
     assert_eq!(value(&run.wait(&run_id).await), &json!(["picked", "done"]));
-    let unknown = CallToken { run: run_id, call: 9 };
+    let unknown = CallToken { run: run_id, call: CallId(9) };
     assert!(world.code_mode.settle(&unknown, &Outcome::Unknown).await.is_err());
 }
 

@@ -8,6 +8,7 @@ use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use contract::config::pattern::Pattern;
 use contract::config::{AgentsConfig, Quotas, Retention};
+use contract::ids::RunId;
 use contract::scope::Scope;
 use executor::run::{Host, PreparedRun, RunRequest, ToolsWanted, prepare};
 use executor::{Hook, ToolSource};
@@ -165,10 +166,10 @@ impl Run {
     }
 
     /// Runs a cell that must suspend, and returns the id of its run and the result.
-    pub(crate) async fn suspend(&self, code: &str) -> (String, Value) {
+    pub(crate) async fn suspend(&self, code: &str) -> (RunId, Value) {
         let result = self.exec(code).await;
         assert_eq!(result["status"], "waiting", "{result}");
-        (result["runId"].as_str().unwrap().to_owned(), result)
+        (result["runId"].as_str().unwrap().into(), result)
     }
 
     /// Runs a cell that must complete, and returns its value.

@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use contract::ids::RunId;
 use contract::tool::InputHash;
 use serde_json::{Value, json};
 use store::{Change, Durability, FencedRun, Keys, Location, NewRun, RunState, Store};
@@ -144,7 +145,7 @@ fn a_fork_continues_from_a_step_and_repeats_no_recorded_call() {
 }
 
 /// Stores a run whose journal does not match its source, as if the source behaved differently by now.
-async fn forge(place: &Place, run: &str) {
+async fn forge(place: &Place, run: &RunId) {
     let location = Location::File(place.path("state/runs.db").into());
     let store = Store::open(&location, Keys::ephemeral().unwrap()).await.unwrap();
     let row = store.run(run).await.unwrap().unwrap();
@@ -153,7 +154,7 @@ async fn forge(place: &Place, run: &str) {
     calls[1].payload = calls[1].payload.replace("main", "other");
     calls[1].input_hash = InputHash::of(calls[1].payload.as_bytes()).to_string();
     let mut held = FencedRun::new(NewRun {
-        run_id: "cm_forged".to_owned(),
+        run_id: "cm_forged".into(),
         scope: row.scope,
         tool_call_id: "exec-1".to_owned(),
         holder: String::new(),
@@ -174,7 +175,7 @@ fn replay_reports_where_a_cell_diverges_from_its_record() {
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     client.exec(CELL);
     let run = json_of(&place.runs(&["list", "--json"]))[0]["runId"].as_str().unwrap().to_owned();
-    tokio::runtime::Runtime::new().unwrap().block_on(forge(&place, &run));
+    tokio::runtime::Runtime::new().unwrap().block_on(forge(&place, &run.as_str().into()));
 
     let played = place.runs(&["replay", "cm_forged", "--json"]);
     assert_eq!(played.status.code(), Some(1));

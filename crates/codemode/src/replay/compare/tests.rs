@@ -9,7 +9,7 @@ use super::{Comparison, Verdict, ended_of};
 
 fn row(call: u32, leg: i64, target: &str, payload: &str) -> CallRow {
     let reply = Some(StoredReply::Resolved(format!("\"reply {call}\"")));
-    let row = CallRow::requested(call, "call", target, payload.to_owned(), "exec-1", 0);
+    let row = CallRow::requested(CallId(call), "call", target, payload.to_owned(), "exec-1", 0);
     CallRow { leg, reply, state: CallState::Delivered, ..row }
 }
 
@@ -31,7 +31,7 @@ fn returns(value: &str) -> Leg {
 }
 
 fn ended(leg: i64, replies: Vec<u32>, ran: &Leg) -> LegRow {
-    LegRow { ended: Some(ended_of(ran)), ..LegRow::begun(leg, 0, replies) }
+    LegRow { ended: Some(ended_of(ran)), ..LegRow::begun(leg, 0, replies.into_iter().map(CallId).collect()) }
 }
 
 /// Returns the message for a first leg that differs from its record.
@@ -45,7 +45,7 @@ fn a_leg_that_does_the_same_is_the_same() {
     let calls = [row(1, 0, "a:b:c", "{}"), row(2, 0, "a:b:d", "{\"n\":1}"), row(3, 1, "a:b:c", "{}")];
     let first = waits(vec![call(1, "a:b:c", "{}"), call(2, "a:b:d", "{\"n\":1}")]);
     let second = waits(vec![call(3, "a:b:c", "{}")]);
-    let legs = [ended(0, vec![], &first), ended(1, vec![2], &second), LegRow::begun(2, 0, vec![3, 1])];
+    let legs = [ended(0, vec![], &first), ended(1, vec![2], &second), LegRow::begun(2, 0, vec![CallId(3), CallId(1)])];
     let mut comparison = Comparison::new(&legs, &calls, None);
     assert_eq!(comparison.judge(&legs[0], &first), Ok(Verdict::Same));
     let reply =
@@ -123,12 +123,12 @@ fn a_reply_goes_only_to_a_call_that_is_waited_for() {
         leg(LegEnd::Suspended { calls: vec![call(1, "", "5"), call(2, "", "5")], cleared: vec![CallId(1)] }, &[]);
     let mut calls = [row(1, 0, "", "5"), row(2, 0, "", "5")];
     calls[1].reply = None;
-    let legs = [ended(0, vec![], &cleared), LegRow::begun(1, 0, vec![1]), LegRow::begun(2, 0, vec![2])];
+    let legs = [ended(0, vec![], &cleared), LegRow::begun(1, 0, vec![CallId(1)]), LegRow::begun(2, 0, vec![CallId(2)])];
     let mut comparison = Comparison::new(&legs, &calls, None);
     assert_eq!(comparison.judge(&legs[0], &cleared), Ok(Verdict::Same));
-    assert!(!comparison.waits_for(1) && comparison.waits_for(2));
+    assert!(!comparison.waits_for(CallId(1)) && comparison.waits_for(CallId(2)));
     let refused = comparison.replies(&legs[1]).unwrap_err();
-    assert_eq!((refused.call, refused.happened.as_str()), (Some(1), "a cell that does not wait for it"));
+    assert_eq!((refused.call, refused.happened.as_str()), (Some(CallId(1)), "a cell that does not wait for it"));
     let refused = comparison.replies(&legs[2]).unwrap_err();
     assert_eq!(refused.happened, "no reply in the journal");
     // A yield needs no recorded reply.

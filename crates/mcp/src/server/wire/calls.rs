@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::cell::CellResult;
+use contract::ids::ApprovalId;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData};
 use rmcp::service::RequestContext;
@@ -43,7 +44,7 @@ impl ToolCall<'_> {
     pub(super) async fn run(self) -> Result<CallToolResponse, ErrorData> {
         let Self { service, seal, connection, context, request, tool, call } = self;
         let binding = request_state::binding(&call.principal, tool, &call.arguments);
-        let mut asked: Vec<String> = Vec::new();
+        let mut asked: Vec<ApprovalId> = Vec::new();
         let mut result = match &request.request_state {
             Some(sealed) => {
                 let carried = seal.open(sealed, &binding);
@@ -61,7 +62,7 @@ impl ToolCall<'_> {
         let channel = Channel::of(context);
         loop {
             let open = service.open_approvals(&call.principal, &result).await;
-            let Some(run_id) = waits_for_people(&result).map(str::to_owned).filter(|_| !open.is_empty()) else {
+            let Some(run_id) = waits_for_people(&result).cloned().filter(|_| !open.is_empty()) else {
                 return Ok(self.response(result, &open));
             };
             let fresh = open.iter().filter(|one| !asked.contains(&one.approval_id) && questions::form(one).is_some());
@@ -116,13 +117,14 @@ impl ToolCall<'_> {
     }
 
     /// Stores the decisions in a client's answers. Answers to questions that were not asked are ignored.
-    async fn take_answers(&self, asked: &[String], answers: Option<&BTreeMap<String, Value>>) {
+    async fn take_answers(&self, asked: &[ApprovalId], answers: Option<&BTreeMap<String, Value>>) {
         for approval_id in asked {
-            let Some(answer) = answers.and_then(|answers| answers.get(approval_id)) else { continue };
+            let Some(answer) = answers.and_then(|answers| answers.get(approval_id.as_str())) else { continue };
             let approval = match self.service.code_mode().store().approval(approval_id).await {
                 Ok(Some(approval)) => approval,
                 Ok(None) => continue,
                 Err(error) => {
+                    let approval_id = approval_id.as_str();
                     tracing::warn!(approval_id, %error, "an approval cannot be read, so its answer is not stored");
                     continue;
                 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use contract::ids::ApprovalId;
 use executor::clock::now_ms;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -76,7 +77,7 @@ pub(super) fn input_required(asked: &[&Approval], seal: &Seal, binding: &[u8]) -
     let mut requests = InputRequests::new();
     for approval in asked {
         let request = InputRequest::Elicitation(ElicitRequest::new(form(approval)?));
-        requests.insert(approval.approval_id.clone(), request);
+        requests.insert(approval.approval_id.to_string(), request);
     }
     let asked = asked.iter().map(|approval| approval.approval_id.clone()).collect();
     let state = seal.close(&RequestState { run, asked }, binding)?;
@@ -155,14 +156,14 @@ fn time_left(approval: &Approval, now: Millis) -> Duration {
 }
 
 /// Waits until an approval is no longer open.
-async fn wait_until_closed(service: &McpService, approval_id: &str) {
+async fn wait_until_closed(service: &McpService, approval_id: &ApprovalId) {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
         match service.code_mode().store().approval(approval_id).await {
             Ok(Some(approval)) if approval.is_open(now_ms()) => {}
             Ok(_) => return,
             // The store may recover; the deadline applies in any case.
-            Err(error) => tracing::debug!(approval_id, %error, "an approval cannot be read"),
+            Err(error) => tracing::debug!(approval_id = approval_id.as_str(), %error, "an approval cannot be read"),
         }
     }
 }
@@ -195,6 +196,7 @@ pub(super) fn form(approval: &Approval) -> Option<ElicitRequestParams> {
 mod tests {
     use std::time::Duration;
 
+    use contract::ids::CallId;
     use serde_json::{Value, json};
     use store::{Approval, ApprovalState};
 
@@ -202,9 +204,9 @@ mod tests {
 
     fn approval(expires_at: i64, question: Option<Value>) -> Approval {
         Approval {
-            approval_id: "apr_1".to_owned(),
-            run_id: "cm_1".to_owned(),
-            call: 1,
+            approval_id: "apr_1".into(),
+            run_id: "cm_1".into(),
+            call: CallId(1),
             agent_id: String::new(),
             session_id: String::new(),
             tool_id: "mcp:git:push".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use contract::ids::{ApprovalId, RunId};
 use rmcp::model::{RequestStateCodec, SealOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,9 +17,9 @@ const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
 /// The content of a sealed state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RequestState {
-    pub(super) run: String,
+    pub(super) run: RunId,
     /// The ids of the approvals that were asked about.
-    pub(super) asked: Vec<String>,
+    pub(super) asked: Vec<ApprovalId>,
 }
 
 /// Seals and opens request states.
@@ -70,7 +71,7 @@ mod tests {
         let arguments = |code: &str| Map::from_iter([("code".to_owned(), json!(code))]);
         let (local, ada) = (Principal::local(), Principal::named("ada").unwrap());
         let bound = binding(&local, Tool::Exec, &arguments("a"));
-        let carried = RequestState { run: "cm_1".to_owned(), asked: vec!["apr_1".to_owned()] };
+        let carried = RequestState { run: "cm_1".into(), asked: vec!["apr_1".into()] };
         let sealed = seal.close(&carried, &bound).unwrap();
         assert_eq!(seal.open(&sealed, &bound), Some(carried));
         let others = [

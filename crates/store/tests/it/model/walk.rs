@@ -1,6 +1,7 @@
 //! Runs random operations on the real store and on the model's row, and checks that both give the same answers and
 //! rows.
 
+use contract::ids::{CallId, RunId};
 use store::{CallState, CommitError, Durability, FencedRun, LeaseError, NewRun, RunState, SettleError};
 
 use super::row::{self, ALL_RULES, Call, End, Outcome, Row};
@@ -104,7 +105,7 @@ impl Walk<'_> {
 
     async fn settle(&mut self, number: usize) {
         let expected = self.row.settle(number, Outcome::Given);
-        let settled = self.place.store.settle(&self.run_id(), number as u32, "given").await;
+        let settled = self.place.store.settle(&self.run_id(), CallId(number as u32), "given").await;
         assert_eq!(settled.is_ok(), expected, "{settled:?}");
         assert!(expected || matches!(settled, Err(SettleError::NotParked)), "{settled:?}");
     }
@@ -132,7 +133,7 @@ impl Walk<'_> {
         assert_eq!(state, expected);
         let calls = self.place.store.calls(&self.run_id()).await.unwrap();
         for (number, expected) in self.row.calls.iter().enumerate() {
-            let stored = calls.iter().find(|call| call.call as usize == number).map(|call| call.state);
+            let stored = calls.iter().find(|call| call.call.0 as usize == number).map(|call| call.state);
             let expected = match expected {
                 Call::NotRequested => None,
                 Call::Dispatched => Some(CallState::Dispatched),
@@ -143,8 +144,8 @@ impl Walk<'_> {
         }
     }
 
-    fn run_id(&self) -> String {
-        format!("cm_{}_{}", self.place.name, self.run_number())
+    fn run_id(&self) -> RunId {
+        format!("cm_{}_{}", self.place.name, self.run_number()).into()
     }
 
     fn run_number(&self) -> u32 {
@@ -163,7 +164,7 @@ async fn the_store_follows_the_rules_that_the_model_checks() {
     for place in everywhere().await {
         for number in 0..WALKS as u32 {
             let held = FencedRun::new(NewRun {
-                run_id: format!("cm_{}_{number}", place.name),
+                run_id: format!("cm_{}_{number}", place.name).into(),
                 scope: place.scope(),
                 tool_call_id: "exec-1".to_owned(),
                 holder: "first".to_owned(),

@@ -1,5 +1,6 @@
 //! The clients of a history: they start cells, wait for them, settle calls, decide approvals, abort, and read answers.
 
+use contract::ids::{CallId, RunId};
 use serde_json::{Value, json};
 use store::{ApprovalScope, ApprovalState, Decision};
 
@@ -57,15 +58,15 @@ impl History {
         Ok(())
     }
 
-    pub(super) fn wait(&mut self, node: usize, cell: usize, run: &str) -> Result<u64, String> {
+    pub(super) fn wait(&mut self, node: usize, cell: usize, run: &RunId) -> Result<u64, String> {
         let session = self.cells[cell].session.clone();
-        let request = self.nodes.ask(node, Request::Wait { session, run: run.to_owned() })?;
+        let request = self.nodes.ask(node, Request::Wait { session, run: run.clone() })?;
         self.requests.insert(request, PendingRequest::Cell(cell));
         Ok(request)
     }
 
     /// Settles a random call that waits for an outcome from outside; it may be settled already.
-    fn settle_any(&mut self, node: usize, run: &str) -> StepResult {
+    fn settle_any(&mut self, node: usize, run: &RunId) -> StepResult {
         let parked = self.parked_calls(run);
         if parked.is_empty() {
             return Ok(());
@@ -75,21 +76,21 @@ impl History {
     }
 
     /// Returns the calls of a run that are settled from outside.
-    fn parked_calls(&self, run: &str) -> Vec<u32> {
+    fn parked_calls(&self, run: &RunId) -> Vec<CallId> {
         let effects = self.world.effects();
-        effects.iter().filter(|one| one.run == run && one.kind.is_settled_externally()).map(|one| one.call).collect()
+        effects.iter().filter(|one| one.run == *run && one.kind.is_settled_externally()).map(|one| one.call).collect()
     }
 
-    fn settle(&mut self, node: usize, run: &str, call: u32) -> StepResult {
+    fn settle(&mut self, node: usize, run: &RunId, call: CallId) -> StepResult {
         self.outcomes_sent += 1;
         let value = json!(format!("settled {call} ({})", self.outcomes_sent));
-        let (run, request) = (run.to_owned(), Request::Settle { run: run.to_owned(), call, value: value.clone() });
+        let (run, request) = (run.clone(), Request::Settle { run: run.clone(), call, value: value.clone() });
         let request = self.nodes.ask(node, request)?;
         self.requests.insert(request, PendingRequest::Settle { run, call, value });
         Ok(())
     }
 
-    pub(super) fn decide(&mut self, node: usize, run: &str) -> StepResult {
+    pub(super) fn decide(&mut self, node: usize, run: &RunId) -> StepResult {
         let open = self.inspector.approvals(run).into_iter().filter(|one| one.state == ApprovalState::Pending);
         let open: Vec<_> = open.collect();
         if open.is_empty() {
@@ -140,15 +141,15 @@ impl History {
     }
 
     /// Settles all parked calls of a run that have no outcome yet.
-    pub(super) fn settle_open_calls(&mut self, node: usize, run: &str) -> StepResult {
+    pub(super) fn settle_open_calls(&mut self, node: usize, run: &RunId) -> StepResult {
         let calls = self.inspector.calls(run);
-        let open = |call: u32| calls.iter().any(|row| row.call == call && row.outcome.is_none());
-        let parked: Vec<u32> = self.parked_calls(run).into_iter().filter(|call| open(*call)).collect();
+        let open = |call: CallId| calls.iter().any(|row| row.call == call && row.outcome.is_none());
+        let parked: Vec<CallId> = self.parked_calls(run).into_iter().filter(|call| open(*call)).collect();
         parked.into_iter().try_for_each(|call| self.settle(node, run, call))
     }
 
     /// Waits once more for a run that has ended and returns the result.
-    pub(super) fn final_result(&mut self, node: usize, cell: usize, run: &str) -> Result<Value, String> {
+    pub(super) fn final_result(&mut self, node: usize, cell: usize, run: &RunId) -> Result<Value, String> {
         self.cells[cell].last_result = None;
         self.wait(node, cell, run)?;
         self.run_until_idle(node)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::ids::{ApprovalId, CallId, RunId};
 use fault::POINTS;
 use serde_json::Value;
 use store::Decision;
@@ -39,7 +40,7 @@ const MAX_TURNS: usize = 5_000;
 pub(super) struct StartedCell {
     pub session: String,
     pub calls: Vec<Kind>,
-    pub run: Option<String>,
+    pub run: Option<RunId>,
     /// All final results that were returned for it.
     pub ends: Vec<Value>,
     pub last_result: Option<Value>,
@@ -57,10 +58,10 @@ pub(super) struct History {
     /// The purpose of each request that is not answered yet.
     pub requests: BTreeMap<u64, PendingRequest>,
     /// Outcomes that were accepted, by run and call.
-    pub acknowledged: BTreeMap<(String, u32), Value>,
+    pub acknowledged: BTreeMap<(RunId, CallId), Value>,
     pub outcomes_sent: usize,
     /// All decisions that were sent, by approval; any of them may have been stored.
-    pub decisions: BTreeMap<String, Vec<Decision>>,
+    pub decisions: BTreeMap<ApprovalId, Vec<Decision>>,
     /// The kinds of faults that were injected so far.
     pub faults_injected: FaultKinds,
     /// The kinds of faults that may be injected in this history.
@@ -79,8 +80,8 @@ pub(super) enum PendingRequest {
     /// An `exec` or `wait` of this cell.
     Cell(usize),
     Settle {
-        run: String,
-        call: u32,
+        run: RunId,
+        call: CallId,
         value: Value,
     },
     Other,
@@ -262,7 +263,7 @@ impl History {
             self.nodes.advance(Duration::from_millis(200))?;
             self.process_answers();
         }
-        let left: Vec<_> = self.cells.iter().filter_map(|cell| cell.run.as_deref()).collect();
+        let left: Vec<_> = self.cells.iter().filter_map(|cell| cell.run.as_ref()).collect();
         let left = left.into_iter().map(|run| format!("{run} {:?}", self.inspector.row(run).state));
         Err(format!("runs do not end: {:?}", left.collect::<Vec<_>>()))
     }

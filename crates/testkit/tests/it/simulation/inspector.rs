@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use contract::ids::RunId;
 use sqlx::{Connection, Executor, SqliteConnection};
 use store::{Approval, CallRow, Keys, LegRow, Location, RunRow, RunSummary, Store};
 use tokio::runtime::Runtime;
@@ -27,19 +28,19 @@ impl StoreInspector {
         self.runtime.block_on(self.store.recent_runs(&scope(session), 0, 2)).unwrap().pop()
     }
 
-    pub(super) fn row(&self, run: &str) -> RunRow {
+    pub(super) fn row(&self, run: &RunId) -> RunRow {
         self.runtime.block_on(self.store.run(run)).unwrap().unwrap()
     }
 
-    pub(super) fn legs(&self, run: &str) -> Vec<LegRow> {
+    pub(super) fn legs(&self, run: &RunId) -> Vec<LegRow> {
         self.runtime.block_on(self.store.legs(run)).unwrap()
     }
 
-    pub(super) fn calls(&self, run: &str) -> Vec<CallRow> {
+    pub(super) fn calls(&self, run: &RunId) -> Vec<CallRow> {
         self.runtime.block_on(self.store.calls(run)).unwrap()
     }
 
-    pub(super) fn approvals(&self, run: &str) -> Vec<Approval> {
+    pub(super) fn approvals(&self, run: &RunId) -> Vec<Approval> {
         self.runtime.block_on(self.store.approvals_of_run(run)).unwrap()
     }
 }

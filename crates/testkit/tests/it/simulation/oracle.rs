@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use contract::ids::{CallId, RunId};
 use serde_json::{Value, json};
 use store::{ApprovalState, CallState, Decision, RunState};
 
@@ -38,7 +39,7 @@ pub(super) fn judge(history: &mut History) -> CheckResult {
 
 /// No call of a non-repeatable tool is made twice. A retry of a repeatable one has the same key and input.
 fn check_effects(history: &History) -> CheckResult {
-    let mut made: BTreeMap<(String, u32), Vec<Effect>> = BTreeMap::new();
+    let mut made: BTreeMap<(RunId, CallId), Vec<Effect>> = BTreeMap::new();
     for effect in history.world.effects().iter() {
         made.entry((effect.run.clone(), effect.call)).or_default().push(effect.clone());
     }
@@ -55,13 +56,13 @@ fn check_effects(history: &History) -> CheckResult {
 fn check_missing_run(history: &History, cell: usize) -> CheckResult {
     let cell = &history.cells[cell];
     ensure(cell.ends.is_empty() || history.faults_injected.errors, || format!("reported but not stored: {cell:?}"))?;
-    let known: BTreeSet<&str> = history.cells.iter().filter_map(|cell| cell.run.as_deref()).collect();
+    let known: BTreeSet<&RunId> = history.cells.iter().filter_map(|cell| cell.run.as_ref()).collect();
     let effects = history.world.effects();
-    let stray = effects.iter().find(|effect| !known.contains(effect.run.as_str()) && !effect.kind.may_be_repeated());
+    let stray = effects.iter().find(|effect| !known.contains(&effect.run) && !effect.kind.may_be_repeated());
     ensure(stray.is_none(), || format!("effect of a run that does not exist: {stray:?}"))
 }
 
-fn check_run(history: &mut History, cell: usize, run: &str) -> CheckResult {
+fn check_run(history: &mut History, cell: usize, run: &RunId) -> CheckResult {
     let state = history.inspector.row(run).state;
     let end = history.final_result(0, cell, run)?;
     for node in 1..history.nodes.len() {
@@ -82,7 +83,7 @@ fn check_run(history: &mut History, cell: usize, run: &str) -> CheckResult {
 }
 
 /// Every stored result is delivered to its cell exactly once.
-fn check_deliveries(history: &History, run: &str, state: RunState) -> CheckResult {
+fn check_deliveries(history: &History, run: &RunId, state: RunState) -> CheckResult {
     let mut delivered = BTreeSet::new();
     for leg in history.inspector.legs(run) {
         for call in leg.replies {
@@ -99,9 +100,9 @@ fn check_deliveries(history: &History, run: &str, state: RunState) -> CheckResul
 }
 
 /// A call that needs approval has an approval of its own, for the input it was made with.
-fn check_approvals(history: &History, run: &str) -> CheckResult {
+fn check_approvals(history: &History, run: &RunId) -> CheckResult {
     let approvals = history.inspector.approvals(run);
-    for effect in history.world.effects().iter().filter(|effect| effect.run == run && effect.kind == Kind::Ask) {
+    for effect in history.world.effects().iter().filter(|effect| effect.run == *run && effect.kind == Kind::Ask) {
         let approval = approvals.iter().find(|one| one.call == effect.call && one.state == ApprovalState::Used);
         let Some(approval) = approval else {
             return Err(format!("effect without approval: {effect:?}, {approvals:?}"));
@@ -117,13 +118,13 @@ fn check_approvals(history: &History, run: &str) -> CheckResult {
 }
 
 /// The value of a completed run consists of the results of its tools.
-fn check_value(history: &History, started: &StartedCell, run: &str, end: &Value) -> CheckResult {
+fn check_value(history: &History, started: &StartedCell, run: &RunId, end: &Value) -> CheckResult {
     ensure(end["status"] == "completed", || format!("{run} is completed but reported as {end}"))?;
     let effects = history.world.effects();
     for (n, kind) in started.calls.iter().enumerate() {
         let got = &end["value"][n.to_string()];
-        let effect = effects.iter().find(|effect| effect.run == run && effect.input["n"] == n);
-        let acknowledged = effect.and_then(|effect| history.acknowledged.get(&(run.to_owned(), effect.call)));
+        let effect = effects.iter().find(|effect| effect.run == *run && effect.input["n"] == n);
+        let acknowledged = effect.and_then(|effect| history.acknowledged.get(&(run.clone(), effect.call)));
         let error = got["error"].as_str().unwrap_or_default();
         if error.starts_with("the outcome of this call is unknown") {
             let reason = history.faults_injected.nodes || history.faults_injected.errors;

@@ -6,6 +6,7 @@ use catalog::Catalog;
 use codemode::{CodeMode, ExecInput};
 use contract::config;
 use contract::config::pattern::Pattern;
+use contract::ids::{ApprovalId, CallId, RunId};
 use contract::limits::Limits;
 use contract::scope::Scope;
 use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
@@ -18,10 +19,10 @@ use super::tools::Tools;
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Exec { session: String, code: String },
-    Wait { session: String, run: String },
-    Settle { run: String, call: u32, value: Value },
-    Decide { approval: String, decision: Decision },
-    Abort { run: String },
+    Wait { session: String, run: RunId },
+    Settle { run: RunId, call: CallId, value: Value },
+    Decide { approval: ApprovalId, decision: Decision },
+    Abort { run: RunId },
     Leave,
 }
 

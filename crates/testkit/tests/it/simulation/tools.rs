@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use contract::ids::{CallId, RunId};
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Parked, Returned, ToolSource};
 use serde_json::{Value, json};
@@ -15,8 +16,8 @@ use super::programs::Kind;
 pub(super) struct Effect {
     pub kind: Kind,
     pub key: String,
-    pub run: String,
-    pub call: u32,
+    pub run: RunId,
+    pub call: CallId,
     pub input: Value,
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contract::config::CodeMode;
+use contract::ids::CallId;
 use contract::limits::Limits;
 use executor::{CallToken, Outcome, Returned, ToolSource};
 use serde_json::json;
@@ -52,7 +53,7 @@ async fn a_cell_times_out_and_names_what_it_waited_for() {
     let entries = bench.code_mode.store().transcript("session").await.unwrap();
     let run_id = entries.iter().find_map(|entry| entry.entry["runId"].as_str()).unwrap();
     let config = CodeMode::enabled(Limits::DEFAULT);
-    let waited = json!(bench.code_mode.wait(&bench.run.executor, &config, "wait-1", run_id).await);
+    let waited = json!(bench.code_mode.wait(&bench.run.executor, &config, "wait-1", &run_id.into()).await);
     assert_eq!(waited["code"], "invalid_input", "{waited}");
 }
 
@@ -84,7 +85,7 @@ async fn a_client_answer_within_the_time_limit_is_delivered() {
             let runs = bench.code_mode.store().runs_of_session("session").await.unwrap();
             let picked = Returned::json(json!("picked"));
             for run in runs {
-                let token = CallToken { run, call: 1 };
+                let token = CallToken { run, call: CallId(1) };
                 if bench.code_mode.settle(&token, &Outcome::Returned(picked.clone())).await.is_ok() {
                     return;
                 }
