@@ -193,7 +193,7 @@ fn skip_locked(backend: &Backend) -> &'static str {
     }
 }
 
-/// The SQL condition of a run that is past its expiry and that no process holds. A running run with
-/// `lease_until = 0` is not due: a direct tool call, which has no lease, looks like that.
+/// The SQL condition of a run that is past its expiry and that no process holds. A running run without a holder is not
+/// due: that is a direct tool call, which has no lease.
 const DUE: &str =
-    "expires_at <= $1 AND lease_until <= $1 AND (state = 'waiting' OR (state = 'running' AND lease_until > 0))";
+    "expires_at <= $1 AND lease_until <= $1 AND (state = 'waiting' OR (state = 'running' AND holder <> ''))";

@@ -154,12 +154,7 @@ fn readable(event: &Map<String, Value>, colour: bool) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let level = text("level");
-    let mut line = match (colour, level) {
-        (true, "ERROR") => format!("{} \x1b[31m{level:>5}\x1b[0m", text("timestamp")),
-        (true, "WARN") => format!("{} \x1b[33m{level:>5}\x1b[0m", text("timestamp")),
-        _ => format!("{} {level:>5}", text("timestamp")),
-    };
+    let mut line = String::new();
     for span in event.get("spans").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object) {
         for (name, value) in span.iter().filter(|(name, _)| *name != "name") {
             line.push_str(&format!(" {name}={}", plain(value)));
@@ -170,6 +165,15 @@ fn readable(event: &Map<String, Value>, colour: bool) -> String {
     for (name, value) in event.iter().filter(|(name, _)| !hidden.contains(&name.as_str())) {
         line.push_str(&format!(" {name}={}", plain(value)));
     }
-    // Log text can come from servers: it must not control the terminal.
-    mcp::server::plain(&line, usize::MAX)
+    // Fields can hold text of servers, which must not control the terminal.
+    let (time, level, line) = (one_line(text("timestamp")), one_line(text("level")), one_line(line.trim_start()));
+    match level.as_str() {
+        "ERROR" if colour => format!("{time} \x1b[31m{level:>5}\x1b[0m {line}"),
+        "WARN" if colour => format!("{time} \x1b[33m{level:>5}\x1b[0m {line}"),
+        _ => format!("{time} {level:>5} {line}"),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    contract::text::line(text, usize::MAX)
 }

@@ -162,7 +162,7 @@ pub(crate) async fn restore(
     }
     put(backend, &mut transaction, from, checked).await?;
     let moved = format!(
-        "UPDATE runs SET holder = '', lease_until = 0, fence = fence + {FENCE_INCREMENT} + \
+        "UPDATE runs SET holder = CASE WHEN holder = '' THEN '' ELSE 'restored' END, lease_until = 0, fence = fence + {FENCE_INCREMENT} + \
          COALESCE((SELECT old.fence FROM fences_before AS old WHERE old.run_id = runs.run_id), 0)"
     );
     transaction.execute(moved.as_str()).await?;

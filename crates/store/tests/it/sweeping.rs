@@ -42,7 +42,7 @@ async fn expiry_deletes_the_snapshot_and_voids_the_approvals_of_a_run() {
 async fn a_run_with_a_valid_lease_does_not_expire() {
     for place in everywhere().await {
         // A process that died leaves a running or waiting run with a lease. A direct call without a cell has no lease.
-        let direct = place.run(3, Change { release: true, ..Change::default() }).await;
+        let direct = place.direct_call(3).await;
         let running = place.run(1, Change::default()).await;
         let waiting = place.run(2, Change { release: false, ..waiting(&place, 2) }).await;
         let runs = [running.run_id.clone(), waiting.run_id.clone()];
@@ -56,6 +56,16 @@ async fn a_run_with_a_valid_lease_does_not_expire() {
             assert_eq!(state(&place, &run.run_id).await, Some(RunState::Expired));
         }
         assert_eq!(state(&place, &direct.run_id).await, Some(RunState::Running));
+    }
+}
+
+#[tokio::test]
+async fn a_running_run_that_its_process_released_at_shutdown_expires() {
+    for place in everywhere().await {
+        let running = place.run(1, Change::default()).await;
+        assert_eq!(place.store.release("one").await.unwrap(), 1);
+        place.store.expire(NOW + 10_000).await.unwrap();
+        assert_eq!(state(&place, &running.run_id).await, Some(RunState::Expired));
     }
 }
 

@@ -51,7 +51,11 @@ impl Place {
     }
 
     pub(crate) fn new_run_of(&self, number: u32, scope: Scope) -> FencedRun {
-        FencedRun::new(NewRun {
+        FencedRun::new(self.definition(number, scope))
+    }
+
+    fn definition(&self, number: u32, scope: Scope) -> NewRun {
+        NewRun {
             run_id: format!("cm_{}_{number}", self.name).into(),
             scope,
             tool_call_id: "exec-1".to_owned(),
@@ -61,10 +65,20 @@ impl Place {
             catalog: format!("catalog-{}", self.name),
             tables: Arc::from(*b"tables"),
             definition: "{}".to_owned(),
-        })
+        }
     }
 
     /// Stores a run with its first change.
+    /// Stores a direct tool call, which has neither a cell nor a holder.
+    pub(crate) async fn direct_call(&self, number: u32) -> FencedRun {
+        let mut held = FencedRun::new(NewRun { holder: String::new(), ..self.definition(number, self.scope()) });
+        self.store
+            .commit(&mut held, &Change { release: true, ..Change::default() }, Durability::Synced, NOW)
+            .await
+            .unwrap();
+        held
+    }
+
     pub(crate) async fn run(&self, number: u32, change: Change) -> FencedRun {
         let mut held = self.new_run(number);
         self.store.commit(&mut held, &change, Durability::Synced, NOW).await.unwrap();

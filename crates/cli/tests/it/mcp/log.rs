@@ -59,6 +59,15 @@ fn a_server_logs_its_start_its_problems_and_its_shutdown() {
     assert!(problem["problem"].as_str().unwrap().contains("server `incomplete`"), "{problem}");
     event(&events, "shutting down");
     event(&events, "cellmate mcp stopped");
+    // The settled call is logged inside the spans run, turn and call.
+    let spans = |event: &Value| -> Vec<String> {
+        let spans = event["spans"].as_array().into_iter().flatten();
+        spans.filter_map(|span| span["name"].as_str().map(str::to_owned)).collect()
+    };
+    let in_call = events.iter().filter(|event| values(event, "call").next().is_some());
+    let in_call: Vec<&Value> = in_call.filter(|event| spans(event) == ["run", "turn", "call"]).collect();
+    assert!(!in_call.is_empty(), "{events:#?}");
+    assert!(in_call.iter().all(|event| values(event, "tool").any(|tool| tool == "mcp:s:add")), "{in_call:#?}");
     // Events of a run name it.
     for value in events.iter().flat_map(|event| values(event, "run")) {
         assert_eq!(value, &run);
