@@ -103,10 +103,10 @@ mod tests {
     #[test]
     fn variables_are_registered_unless_they_are_public() {
         register_variable("SOME_SETTING", "value-of-a-variable");
-        register_variable("HOME", "/home/somebody-else");
+        register_variable("HOME", "/home/another-user");
         register_header("Bearer header-credentials");
         assert!(is_redacted("value-of-a-variable") && is_redacted("header-credentials"));
-        assert!(!is_redacted("/home/somebody-else"));
+        assert!(!is_redacted("/home/another-user"));
     }
 
     #[test]
