@@ -66,7 +66,7 @@ pub(crate) fn init(arguments: &LogArguments, kind: CommandKind) -> Result<(), St
     let on_stderr = on_stderr.with_target(CONSOLE, LevelFilter::OFF);
     // The file has more than standard error, which some clients show to their users.
     let in_file = match kind {
-        CommandKind::Server => given.unwrap_or_else(|| default(LevelFilter::INFO)),
+        CommandKind::Server => given.unwrap_or_else(|| quiet_libraries(default(LevelFilter::INFO))),
         CommandKind::Short => default(LevelFilter::OFF),
     };
     let stderr = if io::stderr().is_terminal() {
@@ -87,8 +87,17 @@ pub(crate) fn open_file(state: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Limits libraries that log whole messages of clients and servers at `info` to `warn`.
+fn quiet_libraries(filter: Targets) -> Targets {
+    filter.with_target("rmcp", LevelFilter::WARN)
+}
+
+/// Reads a filter. Texts of clients and models are logged at `debug` only, so `info` keeps libraries quiet that log them.
 fn parse(filter: &str) -> Result<Targets, String> {
-    Targets::from_str(filter).map_err(|error| {
+    let names = |word: &str| filter.to_ascii_lowercase().contains(word);
+    let is_info = names("info") && !["debug", "trace", "rmcp"].into_iter().any(names);
+    let parsed = Targets::from_str(filter);
+    parsed.map(|parsed| if is_info { quiet_libraries(parsed) } else { parsed }).map_err(|error| {
         format!("`{filter}` is not a log filter ({error}); use a level (`error`, `warn`, `info`, `debug`, `trace`) or `TARGET=LEVEL,…`")
     })
 }

@@ -68,6 +68,8 @@ fn a_server_logs_its_start_its_problems_and_its_shutdown() {
     let in_call: Vec<&Value> = in_call.filter(|event| spans(event) == ["run", "turn", "call"]).collect();
     assert!(!in_call.is_empty(), "{events:#?}");
     assert!(in_call.iter().all(|event| values(event, "tool").any(|tool| tool == "mcp:s:add")), "{in_call:#?}");
+    // Libraries log the messages of clients at `info`.
+    assert!(events.iter().all(|event| !event["target"].as_str().unwrap().starts_with("rmcp")), "{events:#?}");
     // Events of a run name it.
     for value in events.iter().flat_map(|event| values(event, "run")) {
         assert_eq!(value, &run);
