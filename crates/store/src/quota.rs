@@ -79,7 +79,8 @@ impl Claim {
 ///
 /// Most commits add a few hundred bytes of journal. Adding them to `usage` one commit at a time would cost a statement
 /// each, so a process collects them and adds them with the next claim for something else, or once they come to
-/// [`MAX_DEFERRED_BYTES`]. If the process dies, at most that much is missing until the next full count.
+/// [`MAX_DEFERRED_BYTES`]. If the process dies or that commit fails, at most that much is missing until the next full
+/// count.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredBytes(Mutex<HashMap<String, i64>>);
 

@@ -60,21 +60,34 @@ impl Redactor {
         for form in [secret.escape_debug().to_string(), json.trim_matches('"').to_owned()] {
             values.known.insert(form);
         }
-        // If one secret is a prefix of another, the longer one is replaced as a whole.
-        let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values.known);
-        values.search = search.ok().map(Arc::new);
+        // Built when a line is redacted next: configurations register many secrets before anything is logged.
+        values.search = None;
     }
 
     /// Returns the text with every registered secret replaced by [`REDACTED`].
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let search = self.values.read().search.clone();
-        match search {
-            Some(search) if search.is_match(text) => {
-                let replacements = vec![REDACTED; search.patterns_len()];
-                Cow::Owned(search.replace_all(text, &replacements))
-            }
-            _ => Cow::Borrowed(text),
+        let Some(search) = self.search() else { return Cow::Borrowed(text) };
+        if !search.is_match(text) {
+            return Cow::Borrowed(text);
         }
+        let replacements = vec![REDACTED; search.patterns_len()];
+        Cow::Owned(search.replace_all(text, &replacements))
+    }
+
+    /// Returns the search for all registered values; `None` if there are none.
+    fn search(&self) -> Option<Arc<AhoCorasick>> {
+        let values = self.values.read();
+        if values.known.is_empty() || values.search.is_some() {
+            return values.search.clone();
+        }
+        drop(values);
+        let mut values = self.values.write();
+        if values.search.is_none() {
+            // If one secret is a prefix of another, the longer one is replaced as a whole.
+            let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values.known);
+            values.search = search.ok().map(Arc::new);
+        }
+        values.search.clone()
     }
 }
 

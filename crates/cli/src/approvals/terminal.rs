@@ -93,33 +93,14 @@ pub(super) fn choices(approval: &Approval) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use contract::ids::CallId;
     use serde_json::{Value, json};
-    use store::{Approval, ApprovalScope, ApprovalState, Decision};
+    use store::{Approval, ApprovalScope, Decision};
 
     use super::{Answer, call, parse_answer};
 
     fn approval(input: Value, question: Option<Value>) -> Approval {
-        Approval {
-            approval_id: "apr_1".into(),
-            run_id: "cm_1".into(),
-            call: CallId(1),
-            agent_id: String::new(),
-            session_id: String::new(),
-            tool_id: "mcp:s:push".to_owned(),
-            tool_hash: String::new(),
-            source_identity: None,
-            input,
-            input_hash: String::new(),
-            reason: "because".to_owned(),
-            state: ApprovalState::Pending,
-            requested_at: 0,
-            expires_at: 1,
-            decided_by: None,
-            note: None,
-            edited_input: None,
-            question,
-        }
+        let (tool_id, reason) = ("mcp:s:push".to_owned(), "because".to_owned());
+        Approval { approval_id: "apr_1".into(), tool_id, input, reason, question, ..Approval::default() }
     }
 
     #[test]

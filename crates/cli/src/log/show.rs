@@ -147,7 +147,7 @@ impl LogsArguments {
     }
 }
 
-/// An event as one line of text: time, level, message, fields, then the fields of its spans.
+/// Formats an event as one line of text: time, level, the fields of its spans, message, and its own fields.
 fn readable(event: &Map<String, Value>, colour: bool) -> String {
     let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
     let plain = |value: &Value| match value {

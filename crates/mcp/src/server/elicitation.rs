@@ -121,33 +121,15 @@ pub(crate) fn decision(approval: &Approval, answer: &Value) -> Option<Decision> 
 
 #[cfg(test)]
 mod tests {
-    use contract::ids::CallId;
     use serde_json::{Value, json};
-    use store::{Approval, ApprovalScope, ApprovalState, Decision};
+    use store::{Approval, ApprovalScope, Decision};
 
     use super::{decision, message, schema, waiting};
 
     fn approval(question: Option<Value>) -> Approval {
-        Approval {
-            approval_id: "apr_1".into(),
-            run_id: "cm_1".into(),
-            call: CallId(1),
-            agent_id: String::new(),
-            session_id: String::new(),
-            tool_id: "mcp:git:push".to_owned(),
-            tool_hash: String::new(),
-            source_identity: None,
-            input: json!({"to": "a\u{202e}b", "long": "x".repeat(5000)}),
-            input_hash: String::new(),
-            reason: "because".to_owned(),
-            state: ApprovalState::Pending,
-            requested_at: 0,
-            expires_at: 1,
-            decided_by: None,
-            note: None,
-            edited_input: None,
-            question,
-        }
+        let input = json!({"to": "a\u{202e}b", "long": "x".repeat(5000)});
+        let (tool_id, reason) = ("mcp:git:push".to_owned(), "because".to_owned());
+        Approval { approval_id: "apr_1".into(), tool_id, input, reason, question, ..Approval::default() }
     }
 
     #[test]

@@ -34,9 +34,10 @@ pub struct ApprovalRequest {
 }
 
 /// The state of an approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalState {
+    #[default]
     Pending,
     Approved,
     Denied,
@@ -60,7 +61,7 @@ impl ApprovalState {
 }
 
 /// A request for approval and its decision.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
     pub approval_id: ApprovalId,

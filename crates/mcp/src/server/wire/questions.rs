@@ -196,33 +196,14 @@ pub(super) fn form(approval: &Approval) -> Option<ElicitRequestParams> {
 mod tests {
     use std::time::Duration;
 
-    use contract::ids::CallId;
     use serde_json::{Value, json};
-    use store::{Approval, ApprovalState};
+    use store::Approval;
 
     use super::{MAX_FORM_BYTES, MAX_LATE, form, time_left};
 
     fn approval(expires_at: i64, question: Option<Value>) -> Approval {
-        Approval {
-            approval_id: "apr_1".into(),
-            run_id: "cm_1".into(),
-            call: CallId(1),
-            agent_id: String::new(),
-            session_id: String::new(),
-            tool_id: "mcp:git:push".to_owned(),
-            tool_hash: String::new(),
-            source_identity: None,
-            input: json!({}),
-            input_hash: String::new(),
-            reason: String::new(),
-            state: ApprovalState::Pending,
-            requested_at: 0,
-            expires_at,
-            decided_by: None,
-            note: None,
-            edited_input: None,
-            question,
-        }
+        let (tool_id, input) = ("mcp:git:push".to_owned(), json!({}));
+        Approval { tool_id, input, expires_at, question, ..Approval::default() }
     }
 
     #[test]
