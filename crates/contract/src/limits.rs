@@ -113,7 +113,7 @@ pub const MAX_HOST_DATA_BYTES: usize = 96 << 20;
 
 /// Bytes of heap for all running cells of one worker, unless one cell alone is configured for more. The pool starts a
 /// leg only if the `memoryLimitBytes` of all running cells fit.
-pub const WORKER_HEAP_BYTES: u64 = 256 << 20;
+pub const WORKER_HEAP_BYTES: u64 = 320 << 20;
 
 /// Legs and freezes that one worker runs at once. There is about one worker per core, so few of them share a core.
 pub const MAX_WORKER_TURNS: usize = 4;

@@ -27,7 +27,11 @@ struct Free<'a> {
 /// Returns whether these cells fit, and can all reach their limits one after another, each freeing its memory when it
 /// is done.
 pub(super) fn is_safe<'a>(capacity: &Capacity, cells: impl Iterator<Item = Holding<'a>>) -> bool {
-    let mut unfinished: Vec<Holding<'a>> = cells.collect();
+    let cells: Vec<Holding<'a>> = cells.collect();
+    quick_verdict(capacity, &cells).unwrap_or_else(|| all_can_finish(capacity, cells))
+}
+
+fn all_can_finish<'a>(capacity: &Capacity, mut unfinished: Vec<Holding<'a>>) -> bool {
     let mut free = Free::of(capacity, &unfinished);
     if !free.is_within_bounds() {
         return false;
@@ -48,6 +52,27 @@ pub(super) fn is_safe<'a>(capacity: &Capacity, cells: impl Iterator<Item = Holdi
         }
     }
     true
+}
+
+/// The most cells for which [`quick_verdict`] compares each with all others.
+const MAX_QUICK_CELLS: usize = 16;
+
+/// Decides the usual cases without building maps, because this runs for every leg: the cells of one worker that do not
+/// fit now, or that fit even if all of them reach their limits. `None` for all other cases.
+fn quick_verdict(capacity: &Capacity, cells: &[Holding<'_>]) -> Option<bool> {
+    let worker = cells.first()?.worker;
+    if cells.len() > MAX_QUICK_CELLS || cells.iter().any(|cell| cell.worker != worker) {
+        return None;
+    }
+    let held = cells.iter().fold(0_u64, |sum, cell| sum.saturating_add(cell.held));
+    if held > capacity.heap_bytes {
+        return Some(false);
+    }
+    let most = |sum: u64, cell: &Holding<'_>| sum.saturating_add(cell.limit.max(cell.held));
+    let own_most = |one: &Holding<'_>| cells.iter().filter(|cell| cell.principal == one.principal).fold(0, most);
+    let fits = cells.iter().fold(0, most) <= capacity.heap_bytes
+        && cells.iter().all(|cell| own_most(cell) <= capacity.heap_share());
+    fits.then_some(true)
 }
 
 impl<'a> Free<'a> {
@@ -93,5 +118,36 @@ impl<'a> Free<'a> {
         *self.in_worker.entry(cell.worker).or_default() += bytes;
         *self.of_principal_in_worker.entry((principal, cell.worker)).or_default() += bytes;
         *self.of_principal.entry(principal).or_default() += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Holding, all_can_finish, quick_verdict};
+    use crate::pool::admission::{Capacity, Principal, WorkerId};
+
+    #[test]
+    fn a_quick_verdict_is_the_verdict_of_the_full_check() {
+        let capacity = Capacity { workers: 2, slots: 64, turns: 4, heap_bytes: 320 };
+        let principals: [Principal; 2] = ["one".into(), "two".into()];
+        let (mut state, mut verdicts) = (7_u64, [0, 0]);
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for _ in 0..20_000 {
+            let cells: Vec<Holding<'_>> = (0..=next(6))
+                .map(|_| {
+                    let limit = 1 + next(100);
+                    let principal = &principals[usize::from(next(3) == 0)];
+                    Holding { principal, worker: WorkerId(1), held: next(limit + 1), limit }
+                })
+                .collect();
+            if let Some(verdict) = quick_verdict(&capacity, &cells) {
+                verdicts[usize::from(verdict)] += 1;
+                assert_eq!(verdict, all_can_finish(&capacity, cells.clone()), "{cells:?}");
+            }
+        }
+        assert!(verdicts.iter().all(|count| *count > 100), "{verdicts:?}");
     }
 }

@@ -45,7 +45,7 @@ impl Capacity {
         (count * 3 / 4).max(1)
     }
 
-    /// Returns one principal's share of a worker's heap: five eighths. With the default limits that is two running
+    /// Returns one principal's share of a worker's heap: five eighths. With the default limits that is three running
     /// cells and some resting ones, and leaves one running cell and some resting ones to others.
     fn heap_share(&self) -> u64 {
         self.heap_bytes / 8 * 5
