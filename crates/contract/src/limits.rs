@@ -111,6 +111,10 @@ pub const JOURNAL_ROW_BYTES: usize = 512;
 /// call rejects with an error that the cell can catch.
 pub const MAX_HOST_DATA_BYTES: usize = 96 << 20;
 
+/// Bytes of a stored snapshot that the driver of a suspended run also keeps in memory. A larger one is read from the
+/// store again when the cell continues.
+pub const MAX_KEPT_SNAPSHOT_BYTES: usize = 64 << 10;
+
 /// Bytes of heap for all running cells of one worker, unless one cell alone is configured for more. The pool starts a
 /// leg only if the `memoryLimitBytes` of all running cells fit.
 pub const WORKER_HEAP_BYTES: u64 = 320 << 20;

@@ -2,11 +2,17 @@
 //! deliver and freeze.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use contract::error::ErrorCode;
 use contract::frame::{Deliver, Failure, Leg, Start};
+use contract::limits::MAX_KEPT_SNAPSHOT_BYTES;
 use contract::tables::CatalogTables;
+use executor::Journal;
 use fault::InjectedFault;
+use store::CommitError;
+use telemetry::Incident;
 
 use crate::cell::Event;
 use crate::failure::failure;
@@ -23,7 +29,26 @@ pub(super) enum CellLocation {
         /// Whether the snapshot is stored.
         saved: bool,
     },
+    /// In a snapshot that only the store has.
+    Stored(Arc<Journal>),
 }
+
+impl CellLocation {
+    /// Drops a large snapshot that is stored, so that many suspended runs take little memory.
+    pub(super) fn drop_stored_snapshot(&mut self, journal: &Arc<Journal>) {
+        if self.is_large_and_stored() {
+            *self = Self::Stored(Arc::clone(journal));
+        }
+    }
+
+    fn is_large_and_stored(&self) -> bool {
+        matches!(self, Self::Frozen { snapshot, saved: true } if snapshot.len() > MAX_KEPT_SNAPSHOT_BYTES)
+    }
+}
+
+/// How often reading a snapshot from the store is tried, and the pause between two attempts.
+const READ_ATTEMPTS: usize = 10;
+const READ_PAUSE: Duration = Duration::from_millis(500);
 
 /// A leg or a freeze in progress. It owns the cell's location, and returns the new location and an event for the cell.
 pub(super) type Work = Pin<Box<dyn Future<Output = (CellLocation, Event)> + Send>>;
@@ -35,11 +60,12 @@ pub(super) fn deliver(location: CellLocation, pool: Pool, tables: CatalogTables,
             let leg = lease.deliver(deliver.budget, deliver.replies).await;
             after_leg(leg.map(|leg| (lease, leg)))
         }),
-        CellLocation::Frozen { snapshot, .. } => Box::pin(async move {
-            if let Err(error) = fault::point("wait.before_deliver") {
-                return (CellLocation::None, Event::Lost(injected_failure(&error)));
+        CellLocation::Frozen { snapshot, .. } => Box::pin(thaw(pool, tables, snapshot, deliver)),
+        CellLocation::Stored(journal) => Box::pin(async move {
+            match read_snapshot(&journal).await {
+                Ok(snapshot) => thaw(pool, tables, snapshot, deliver).await,
+                Err(failure) => (CellLocation::None, Event::Lost(failure)),
             }
-            after_leg(pool.thaw_cell(&tables, snapshot, deliver).await)
         }),
         CellLocation::None => Box::pin(async { (CellLocation::None, Event::Lost(no_location())) }),
     }
@@ -61,8 +87,36 @@ pub(super) fn freeze(location: CellLocation, max_bytes: u64) -> Work {
                 Err(FreezeError::Pool(error)) => (CellLocation::None, Event::Lost(error.failure())),
             }
         }),
-        CellLocation::Frozen { .. } | CellLocation::None => {
+        CellLocation::Frozen { .. } | CellLocation::Stored(_) | CellLocation::None => {
             Box::pin(async { (CellLocation::None, Event::Lost(no_location())) })
+        }
+    }
+}
+
+async fn thaw(pool: Pool, tables: CatalogTables, snapshot: Vec<u8>, deliver: Deliver) -> (CellLocation, Event) {
+    if let Err(error) = fault::point("wait.before_deliver") {
+        return (CellLocation::None, Event::Lost(injected_failure(&error)));
+    }
+    after_leg(pool.thaw_cell(&tables, snapshot, deliver).await)
+}
+
+/// Reads the snapshot from the store. A store that is unavailable for a moment does not end the run.
+async fn read_snapshot(journal: &Journal) -> Result<Vec<u8>, Failure> {
+    let mut attempts = 1;
+    loop {
+        match journal.snapshot().await {
+            Ok(Some(snapshot)) => return Ok(snapshot),
+            Ok(None) => return Err(no_location()),
+            Err(CommitError::Store(error)) if attempts < READ_ATTEMPTS => {
+                tracing::warn!(%error, "cannot read a snapshot; trying again");
+                attempts += 1;
+                tokio::time::sleep(READ_PAUSE).await;
+            }
+            Err(error) => {
+                let incident = Incident::log("read a snapshot", &error);
+                let message = format!("the state of the cell could not be read (incident {incident}); run it again");
+                return Err(failure(ErrorCode::InternalError, message));
+            }
         }
     }
 }
@@ -103,4 +157,19 @@ fn injected_failure(error: &InjectedFault) -> Failure {
 
 fn no_location() -> Failure {
     failure(ErrorCode::InternalError, "internal error: the cell has neither a worker nor a snapshot")
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::limits::MAX_KEPT_SNAPSHOT_BYTES;
+
+    use super::CellLocation;
+
+    #[test]
+    fn only_large_stored_snapshots_are_dropped() {
+        let is_dropped = |bytes, saved| CellLocation::Frozen { snapshot: vec![0; bytes], saved }.is_large_and_stored();
+        assert!(is_dropped(MAX_KEPT_SNAPSHOT_BYTES + 1, true));
+        assert!(!is_dropped(MAX_KEPT_SNAPSHOT_BYTES, true));
+        assert!(!is_dropped(MAX_KEPT_SNAPSHOT_BYTES + 1, false), "nothing else has it");
+    }
 }

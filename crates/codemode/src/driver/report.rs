@@ -78,6 +78,7 @@ impl Driver {
         };
         match written.await {
             Ok(()) => {
+                self.location.drop_stored_snapshot(&self.run.journal);
                 self.log_result(&result);
                 self.report(result);
                 if dormant { Flow::Break(DriverExit::Released) } else { Flow::Continue(()) }
@@ -221,7 +222,7 @@ impl Driver {
                 *saved = true;
                 Some((self.leg, snapshot.clone()))
             }
-            CellLocation::Frozen { .. } | CellLocation::Live(_) | CellLocation::None => None,
+            CellLocation::Frozen { .. } | CellLocation::Stored(_) | CellLocation::Live(_) | CellLocation::None => None,
         }
     }
 

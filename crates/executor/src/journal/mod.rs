@@ -332,6 +332,13 @@ impl Journal {
         self.lock().suspend_refused.take().map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
     }
 
+    /// Reads the run's snapshot from the store; `None` if it has none.
+    pub async fn snapshot(&self) -> Result<Option<Vec<u8>>, CommitError> {
+        let Some(row) = self.store.run(&self.run_id).await? else { return Ok(None) };
+        let held = self.held.lock().await;
+        Ok(self.store.open_snapshot(&held, &row)?)
+    }
+
     /// Writes all unwritten records. Concurrent callers wait for each other; one commit may write the records of
     /// several.
     pub async fn flush(&self) -> Result<(), CommitError> {

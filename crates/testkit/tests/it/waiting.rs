@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contract::ids::CallId;
+use contract::limits::MAX_KEPT_SNAPSHOT_BYTES;
 use executor::{CallToken, Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::{SettleError, Settled};
@@ -58,6 +59,23 @@ async fn a_call_settled_between_turns_is_delivered_by_the_next_wait() {
     assert_eq!((value(&done), &done["output"][0]["text"]), (&json!({"n": 1}), &json!("after")));
     assert_eq!(fakes.called(), ["openclaw:core:slow"]);
     assert_eq!(done["telemetry"]["snapshots"]["restored"], 1, "{done}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_cell_that_waits_for_a_call_is_read_from_the_store_again() {
+    let (world, fakes) = world(short_timeouts()).await;
+    let run = world.run();
+    let code = "let seed = 1
+                const kept = Array.from({ length: 100000 }, () => (seed = (seed * 48271) % 2147483647))
+                const sum = () => kept.reduce((sum, n) => (sum + n) % 1000003, 0)
+                const before = sum()
+                await tools.gate({ n: 1 })
+                return [before > 0, before === sum()]";
+    let (run_id, waiting) = run.suspend(code).await;
+    let bytes = waiting["telemetry"]["snapshots"]["bytes"].as_u64().unwrap();
+    assert!(bytes > 2 * MAX_KEPT_SNAPSHOT_BYTES as u64, "{bytes}");
+    fakes.gate.notify_one();
+    assert_eq!(value(&run.wait(&run_id).await), &json!([true, true]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,3 +16,4 @@ mod runs;
 mod sessions;
 mod stores;
 mod strangers;
+mod totals;

@@ -13,6 +13,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
+use telemetry::LogIgnored;
 use tokio::time::Instant;
 
 use super::INSTRUCTIONS;
@@ -22,6 +23,7 @@ use super::connection::Connection;
 use super::progress::ProgressPump;
 use super::questions;
 use super::request_state::Seal;
+use super::sessions::RequestInProgress;
 use crate::server::CALL_AT_MOST;
 use crate::server::answer::{Answer, refused};
 use crate::server::calls::{Call, CallHandle};
@@ -119,7 +121,10 @@ impl ServerHandler for Handler {
             call: &call,
         };
         tokio::select! {
-            answer = tool_call.run() => answer,
+            answer = tool_call.run() => {
+                count_result(&context, &answer);
+                answer
+            }
             () = ProgressPump::run(pump) => Err(ErrorData::internal_error("stopped", None)),
             () = context.ct.cancelled() => {
                 self.stopped(&context, &call).await;
@@ -202,6 +207,29 @@ impl ServerHandler for Handler {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         changes::notify_subscriber(&self.service, &self.principal, &self.listeners, &context).await;
+        Ok(())
+    }
+}
+
+/// Counts the size of a result that a session keeps for a client that resumes its stream.
+fn count_result(context: &RequestContext<RoleServer>, answer: &Result<CallToolResponse, ErrorData>) {
+    let (Some(request), Ok(answer)) = (context.extensions.get::<RequestInProgress>(), answer) else { return };
+    let mut counted = CountedBytes(0);
+    // Writing to a counter cannot fail, and a result that cannot be serialised is not sent either.
+    serde_json::to_writer(&mut counted, answer).log_ignored("count the bytes of a result");
+    request.count_result(counted.0);
+}
+
+/// A writer that counts bytes and discards them.
+struct CountedBytes(usize);
+
+impl std::io::Write for CountedBytes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
 }

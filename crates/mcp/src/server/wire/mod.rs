@@ -6,6 +6,7 @@ mod changes;
 mod connection;
 mod endpoint;
 mod handler;
+mod kept_responses;
 mod progress;
 mod questions;
 mod request_state;

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::{Stream, StreamExt};
 use parking_lot::Mutex;
@@ -18,9 +19,10 @@ use telemetry::LogIgnored;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::kept_responses::KeptResponses;
 use crate::server::http::limits::{
     MAX_INITIALIZE_BYTES, MAX_REQUESTS_PER_PRINCIPAL, MAX_RESUMABLE_EVENTS, MAX_SESSIONS, MAX_SESSIONS_PER_PRINCIPAL,
-    MAX_STREAMS_PER_SESSION, SESSION_IDLE,
+    MAX_STREAMS_PER_SESSION, RESUMABLE_FOR, SESSION_IDLE,
 };
 use crate::server::http::{Budget, Share};
 use crate::server::principal::Principal;
@@ -79,6 +81,7 @@ pub(super) struct Sessions {
     budget: Arc<Budget>,
     all_sessions: Arc<Semaphore>,
     open: Mutex<HashMap<SessionId, OpenSession>>,
+    kept: Arc<Mutex<KeptResponses>>,
 }
 
 #[derive(Debug)]
@@ -103,20 +106,31 @@ impl OpenSession {
 /// A request in progress in a session. It is carried in the request's extensions and dropped when the request has been
 /// handled.
 #[derive(Clone, Debug)]
-struct RequestInProgress {
-    _request: Arc<RequestGuard>,
+pub(super) struct RequestInProgress {
+    request: Arc<RequestGuard>,
     _share: Share,
+}
+
+impl RequestInProgress {
+    /// Records the size of the result, which the session keeps for a while.
+    pub(super) fn count_result(&self, bytes: usize) {
+        self.request.result_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
 struct RequestGuard {
     id: RequestId,
     requests: Arc<Mutex<HashSet<RequestId>>>,
+    session: SessionId,
+    kept: Arc<Mutex<KeptResponses>>,
+    result_bytes: AtomicUsize,
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.requests.lock().remove(&self.id);
+        self.kept.lock().add(&self.session, self.result_bytes.load(Ordering::Relaxed), Instant::now());
     }
 }
 
@@ -130,7 +144,8 @@ impl Sessions {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(SESSION_IDLE);
         local.session_config.channel_capacity = MAX_RESUMABLE_EVENTS;
-        Self { principal, local, budget, all_sessions, open: Mutex::default() }
+        local.session_config.completed_cache_ttl = RESUMABLE_FOR;
+        Self { principal, local, budget, all_sessions, open: Mutex::default(), kept: Arc::default() }
     }
 
     pub(super) fn has(&self, id: &str) -> bool {
@@ -169,8 +184,38 @@ impl Sessions {
         if !requests.lock().insert(request.clone()) {
             return Err(refuse(Refusal::DuplicateId));
         }
-        let guard = RequestGuard { id: request.clone(), requests };
-        Ok(RequestInProgress { _request: Arc::new(guard), _share: share })
+        let guard = RequestGuard {
+            id: request.clone(),
+            requests,
+            session: SessionId::clone(id),
+            kept: Arc::clone(&self.kept),
+            result_bytes: AtomicUsize::new(0),
+        };
+        Ok(RequestInProgress { request: Arc::new(guard), _share: share })
+    }
+
+    /// Waits until the principal's sessions keep few enough responses for another request.
+    async fn wait_for_kept_responses(&self) {
+        loop {
+            let (expired, full_until) = {
+                let mut kept = self.kept.lock();
+                (kept.expire(Instant::now()), kept.full_until())
+            };
+            for session in expired {
+                self.free_expired(&session).await;
+            }
+            match full_until {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => return,
+            }
+        }
+    }
+
+    /// Makes a session free its expired responses. It does so with every message; this one has no other effect, because
+    /// no stream has this id.
+    async fn free_expired(&self, id: &SessionId) {
+        const NO_STREAM: &str = "0/18446744073709551615";
+        self.local.resume(id, NO_STREAM.to_owned()).await.map(drop).log_expected("free expired responses");
     }
 
     /// Ends a session without waiting for it: its worker stops when its handle is dropped.
@@ -180,6 +225,7 @@ impl Sessions {
             tracing::info!(principal = self.principal.name(), "closed a session");
         }
         self.local.sessions.write().await.remove(id);
+        self.kept.lock().remove(id);
     }
 }
 
@@ -238,6 +284,7 @@ impl SessionManager for Sessions {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let streaming = self.streaming(id)?;
         if let ClientJsonRpcMessage::Request(request) = &mut message {
+            self.wait_for_kept_responses().await;
             let under_way = self.under_way(id, &request.id)?;
             request.request.extensions_mut().insert(under_way);
         }
