@@ -213,10 +213,12 @@ impl ServerHandler for Handler {
 
 /// Counts the size of a result that a session keeps for a client that resumes its stream.
 fn count_result(context: &RequestContext<RoleServer>, answer: &Result<CallToolResponse, ErrorData>) {
-    let (Some(request), Ok(answer)) = (context.extensions.get::<RequestInProgress>(), answer) else { return };
+    let Some(request) = context.extensions.get::<RequestInProgress>() else { return };
+    // Sessions never get the other responses.
+    let Ok(CallToolResponse::Complete(result)) = answer else { return };
     let mut counted = CountedBytes(0);
     // Writing to a counter cannot fail, and a result that cannot be serialised is not sent either.
-    serde_json::to_writer(&mut counted, answer).log_ignored("count the bytes of a result");
+    serde_json::to_writer(&mut counted, result).log_ignored("count the bytes of a result");
     request.count_result(counted.0);
 }
 
