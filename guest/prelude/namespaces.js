@@ -32,10 +32,23 @@ function build(descriptor, namespace, path) {
     }
     case "tools":
       return bridge;
+    case "unavailable":
+      return unavailable(namespace, path);
     default:
       return freeze(descriptor.value);
   }
 }
+
+// A server that cannot be called now. The host rejects every call of its functions, and says why.
+const unavailable = (namespace, path) => new Proxy(freeze(create(null)), {
+  __proto__: null,
+  get: (_, name) => {
+    if (typeof name === "symbol" || name === "then" || name === "toJSON") return undefined;
+    const longer = appended(path, name);
+    if (name === "resources" || name === "prompts") return unavailable(namespace, longer);
+    return build({ __proto__: null, kind: "function" }, namespace, longer);
+  },
+});
 
 const fromTable = (key, namespace, path) => {
   const descriptor = table(key);
