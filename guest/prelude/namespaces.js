@@ -32,8 +32,6 @@ function build(descriptor, namespace, path) {
     }
     case "tools":
       return bridge;
-    case "unavailable":
-      return unavailable(namespace, path);
     default:
       return freeze(descriptor.value);
   }
@@ -60,6 +58,7 @@ const mcp = lazyObject(
   (server) => fromTable(`mcp/${server}`, "MCP", [server]),
   () => table("mcp") ?? [],
   { __proto__: null, $search: freeze((...args) => request(NAMESPACE, "MCP", [["$search"], args], "an argument")) },
+  (server) => (lookup(`unavailable/${server}`) === undefined ? undefined : unavailable("MCP", [server])),
 );
 constant(global, "MCP", mcp);
 

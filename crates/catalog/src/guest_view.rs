@@ -75,10 +75,10 @@ pub(crate) fn tables(
     for (identifier, server) in servers {
         put(format!("mcp/{identifier}"), descriptor(server).to_string());
     }
-    // These are not in the list of servers, but can be read by name: every call of their functions is rejected with the
-    // reason.
+    // These are not in the list of servers, but can be read by name: the host rejects every call of their functions with
+    // the reason.
     for identifier in unavailable.keys() {
-        put(format!("mcp/{identifier}"), json!({"kind": "unavailable"}).to_string());
+        put(format!("unavailable/{identifier}"), "true".to_owned());
     }
 
     // If this table is absent, a cell skips the search for globals.

@@ -23,8 +23,8 @@ pub(super) fn example(catalog: &Catalog) -> Option<String> {
     }
     let has_others = catalog.len() > catalog.sources().mcp;
     has_others.then(|| {
-        "  const [hit] = await tools.search(\"read a file\"); // hit.signature is its input\n  const result = await \
-         tools.call(hit.id, { path: \"README.md\" });\n  return String(result).slice(0, 1000);"
+        "  const [hit] = await tools.search(\"read a file\"); // hit.signature is its input\n  return await \
+         tools.call(hit.id, { path: \"README.md\" });"
             .to_owned()
     })
 }

@@ -26,23 +26,13 @@ pub struct ExecTexts {
 }
 
 pub fn exec(config: &CodeMode, catalog: &Catalog, channel: Channel<'_>) -> ExecTexts {
-    let before = [head(config.languages, catalog)];
-    let after = [
-        mcp(catalog),
-        others(catalog),
-        result(),
-        approvals(channel),
-        waiting(channel),
-        world(catalog),
-        limits(config, channel),
-    ];
-    let fixed: usize =
-        before.iter().chain(&after).filter(|section| !section.is_empty()).map(|one| units(one) + 1).sum();
+    let tools = [head(config.languages, catalog), mcp(catalog), others(catalog)];
+    let rest = [result(), approvals(channel), waiting(channel), world(catalog), limits(config, channel)];
+    let fixed: usize = tools.iter().chain(&rest).map(|section| units(section) + "\n".len()).sum();
     let room = MAX_EXEC_DESCRIPTION_UNITS.saturating_sub(fixed);
     let (namespaces, for_parameter) = namespaces::placed(catalog, room.saturating_sub(LISTS_UNITS));
     let lists = servers::lists(catalog, room.saturating_sub(units(&namespaces) + "\n\n".len()));
-    let [mcp, others, rest @ ..] = after;
-    let [head] = before;
+    let [head, mcp, others] = tools;
     let sections = [head, lists, mcp, others, namespaces].into_iter().chain(rest);
     let text = sections.filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n");
     // Every section is bounded; this guards against later changes.
@@ -91,8 +81,8 @@ fn others(catalog: &Catalog) -> String {
     };
     format!(
         "\
-{} in `tools`: `await tools.search(\"read a file\")` returns [{{ id, signature, description }}]; `await \
-tools.call(id, input)` returns data or throws.{shell}",
+{} in `tools`: `await tools.search(\"read a file\")` finds [{{ id, signature }}]; `await tools.call(id, input)` \
+returns data or throws.{shell}",
         count(number, "tool")
     )
 }
@@ -122,8 +112,8 @@ fn waiting(channel: Channel<'_>) -> String {
     let wait = channel.wait_name();
     format!(
         "\
-Slow calls continue while the status is \"waiting\"; `{wait}` resumes the cell. `await yield_control(\"why\")` returns \
-early in the same way. Start independent calls together with Promise.all."
+Slow calls also leave it \"waiting\"; `{wait}` resumes the cell. `await yield_control(\"why\")` returns early. Start \
+independent calls together with Promise.all."
     )
 }
 
@@ -131,8 +121,7 @@ fn world(catalog: &Catalog) -> String {
     let shell = if catalog.get(SHELL).is_some() { "" } else { " shell," };
     format!(
         "\
-No import, require, fetch,{shell} files or processes: only tools reach outside. setTimeout, URL, TextEncoder and atob \
-exist."
+No import, require, fetch,{shell} files or processes: only tools reach outside. setTimeout, URL and TextEncoder exist."
     )
 }
 
@@ -141,13 +130,13 @@ fn limits(config: &CodeMode, channel: Channel<'_>) -> String {
     let code = time(limits.timeout_ms);
     let call = match channel {
         Channel::Mcp(mcp) if mcp.hold_ms != limits.timeout_ms => {
-            format!("{} for calls, {code} for its own code", time(mcp.hold_ms))
+            format!("{} for calls, {code} for own code", time(mcp.hold_ms))
         }
         Channel::Contract | Channel::Mcp(_) => format!("{code} in all"),
     };
     format!(
-        "Limits: {call}; {memory} of memory; {output} of value and output; {source} of source; {pending} calls at once, \
-         more are queued.",
+        "Limits: {call}, {memory} memory, {output} value and output, {source} source, {pending} calls at once (more are \
+         queued).",
         memory = size(limits.memory_bytes),
         output = size(limits.output_bytes),
         source = size(MAX_SOURCE_BYTES as u64),

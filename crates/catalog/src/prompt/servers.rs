@@ -19,23 +19,28 @@ pub(super) fn lists(catalog: &Catalog, room: usize) -> String {
     if servers.is_empty() && unavailable.is_empty() {
         return String::new();
     }
+    let names: Vec<&str> = servers.keys().map(String::as_str).collect();
+    let here = |room: usize| match names.as_slice() {
+        [] => "No MCP server is available.".to_owned(),
+        names => titled("Servers: ", names, REST, room),
+    };
     let missing: Vec<String> = unavailable.values().map(shown).collect();
-    let missing = match missing.len() {
-        0 => String::new(),
-        _ => titled(" Unavailable: ", missing.iter().map(String::as_str), "", UNAVAILABLE_UNITS.min(room / 2)),
+    let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+    // Half of the room, and what the servers do not need of theirs.
+    let missing = match missing.as_slice() {
+        [] => String::new(),
+        missing => {
+            let room = (room / 2).max(room.saturating_sub(units(&here(room)))).min(UNAVAILABLE_UNITS);
+            titled(" Unavailable: ", missing, "", room)
+        }
     };
-    let names = servers.keys().map(String::as_str);
-    let here = match names.len() {
-        0 => "No MCP server is available.".to_owned(),
-        _ => titled("Servers: ", names, REST, room.saturating_sub(units(&missing))),
-    };
-    format!("{here}{missing}")
+    format!("{}{missing}", here(room.saturating_sub(units(&missing))))
 }
 
 /// Lists items after a title; if not all of them fit, `rest` follows.
-fn titled<'a>(title: &str, items: impl ExactSizeIterator<Item = &'a str> + Clone, rest: &str, room: usize) -> String {
+fn titled(title: &str, items: &[&str], rest: &str, room: usize) -> String {
     let room = room.saturating_sub(units(title) + ".".len());
-    match listed(items.clone(), room) {
+    match listed(items, room) {
         Some(list) if list.is_whole => format!("{title}{}.", list.text),
         _ => match listed(items, room.saturating_sub(units(rest))) {
             Some(list) => format!("{title}{}{rest}.", list.text),

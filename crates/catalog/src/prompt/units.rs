@@ -14,31 +14,23 @@ pub(super) struct List {
 }
 
 /// Lists items in at most `room` units. Returns `None` if not even their number fits.
-pub(super) fn listed<'a>(items: impl ExactSizeIterator<Item = &'a str>, room: usize) -> Option<List> {
-    let count = items.len();
+pub(super) fn listed(items: &[&str], room: usize) -> Option<List> {
+    let whole = items.join(", ");
+    if units(&whole) <= room {
+        return Some(List { text: whole, is_whole: true });
+    }
     let mut line = String::new();
-    let mut shown = 0;
-    for item in items {
-        let separator = if shown == 0 { "" } else { ", " };
-        let rest = match count - shown - 1 {
-            0 => String::new(),
-            left => more(shown + 1, left),
-        };
-        if units(&line) + units(separator) + units(item) + units(&rest) > room {
+    let mut rest = items.len().to_string();
+    for (shown, item) in items.iter().enumerate() {
+        let longer = if shown == 0 { (*item).to_owned() } else { format!("{line}, {item}") };
+        let left = format!(" and {} more", items.len() - shown - 1);
+        if units(&longer) + units(&left) > room {
             break;
         }
-        line += separator;
-        line += item;
-        shown += 1;
+        (line, rest) = (longer, left);
     }
-    if shown < count {
-        line += &more(shown, count - shown);
-    }
-    (units(&line) <= room).then_some(List { text: line, is_whole: shown == count })
-}
-
-fn more(shown: usize, left: usize) -> String {
-    if shown == 0 { left.to_string() } else { format!(" and {left} more") }
+    line += &rest;
+    (units(&line) <= room).then_some(List { text: line, is_whole: false })
 }
 
 /// Cuts a text that is too long, as a last resort.
@@ -61,7 +53,7 @@ mod tests {
     use super::{cut, listed, units};
 
     fn list(items: &[&str], room: usize) -> Option<String> {
-        let list = listed(items.iter().copied(), room)?;
+        let list = listed(items, room)?;
         assert_eq!(list.is_whole, list.text.split(", ").eq(items.iter().copied()) || items.is_empty(), "{list:?}");
         Some(list.text)
     }

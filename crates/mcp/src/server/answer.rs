@@ -42,7 +42,7 @@ impl Answer {
         let is_error = was_not_run(result);
         let mut telemetry = None;
         if let Some(fields) = value.as_object_mut() {
-            telemetry = fields.shift_remove("telemetry").filter(|_| !is_error);
+            telemetry = fields.shift_remove("telemetry").filter(|_| has_telemetry(result));
             if let CellResult::Waiting { pending_tool_calls, .. } = result {
                 fields.insert("pendingToolCalls".to_owned(), pending(pending_tool_calls));
                 if let Some(reason) = pending_tool_calls.iter().find_map(|call| call.reason.as_ref()) {
@@ -81,6 +81,14 @@ impl Answer {
 fn pending(calls: &[PendingToolCall]) -> Value {
     let calls = calls.iter().filter(|call| call.method != Method::Yield.as_str()).take(MAX_NAMED_CALLS);
     json!(calls.collect::<Vec<_>>())
+}
+
+/// Whether the result has telemetry of its run; that of a started run counts at least the `exec` that started it.
+fn has_telemetry(result: &CellResult) -> bool {
+    let (CellResult::Completed { telemetry, .. }
+    | CellResult::Waiting { telemetry, .. }
+    | CellResult::Failed { telemetry, .. }) = result;
+    telemetry.exec_count > 0
 }
 
 /// Whether the cell never started: the telemetry of a started run counts at least the `exec` that started it.

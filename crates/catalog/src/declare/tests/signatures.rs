@@ -30,6 +30,6 @@ fn a_comment_does_not_hide_the_rest_of_the_line() {
 #[test]
 fn a_short_input_has_no_line_breaks_and_no_line_comments() {
     let limit = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}});
-    assert_eq!(signature(&limit), "{ n?: number /* integer 1..9 */ }");
+    assert_eq!(signature(&limit), "{ n?: number /* integer, 1..9 */ }");
     assert_eq!(signature(&json!({})), "Record<string, unknown>");
 }

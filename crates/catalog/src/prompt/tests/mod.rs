@@ -111,9 +111,9 @@ fn limits_are_the_runs_own() {
     for part in [
         "one TypeScript program",
         "2 tools in `tools`",
-        "Limits: 1500 ms in all;",
-        "2 MiB of memory",
-        "2049 bytes of value and output",
+        "Limits: 1500 ms in all,",
+        "2 MiB memory",
+        "2049 bytes value and output",
         "3 calls at once",
         "after 7 s;",
         "for 60 s after",
@@ -122,9 +122,9 @@ fn limits_are_the_runs_own() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let over_mcp = exec(&config.code_mode, &catalog, Channel::Mcp(MCP));
-    assert!(over_mcp.contains("Limits: 45 s for calls, 1500 ms for its own code;"), "{over_mcp}");
+    assert!(over_mcp.contains("Limits: 45 s for calls, 1500 ms for own code,"), "{over_mcp}");
     let own_timeout = exec(&config.code_mode, &catalog, Channel::Mcp(McpChannel { hold_ms: 1500, ..MCP }));
-    assert!(own_timeout.contains("Limits: 1500 ms in all;"), "{own_timeout}");
+    assert!(own_timeout.contains("Limits: 1500 ms in all,"), "{own_timeout}");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn descriptions_fit_whatever_the_catalog_contains_with_the_example_first_and_the
                             if servers > 0 { "  const r = await MCP.s0" } else { "  const [hit] = await tools." };
                         assert!(lines[1].starts_with(first), "{case}");
                         assert!(lines.last().unwrap().starts_with("Limits: "), "{case}");
-                        assert!(text.ends_with("more are queued."), "{case}");
+                        assert!(text.ends_with("(more are queued)."), "{case}");
                         assert_eq!(text.contains("Servers: "), servers > 0, "{case}");
                         // Five long names may fit or not.
                         let is_cut = text.contains("; `await API.read(\"mcp/index.d.ts\")` lists all.");
