@@ -1,5 +1,5 @@
-//! Configured servers that cannot be started at all, such as one whose variable is not set. They offer no tools, but
-//! models are told that they exist and why they cannot be called.
+//! Configured servers that cannot be started at all, such as one whose variable is not set. They offer no tools, but the
+//! description of `exec` names them with the reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
