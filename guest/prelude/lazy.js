@@ -2,8 +2,8 @@
 
 // The catalog stays with the host; a name has a cost only when a cell uses it. Operations on the
 // whole object (keys, `in`, isFrozen) fill and freeze it.
-// `unlisted` properties can be read by name, but are not enumerated.
-function lazyObject(fixed, find, names, unlisted = create(null)) {
+// `unlisted` properties, and those that `findUnlisted` returns, can be read by name, but are not enumerated.
+function lazyObject(fixed, find, names, unlisted = create(null), findUnlisted = () => undefined) {
   const target = create(null);
   const given = getOwnPropertyNames(fixed);
   for (let i = 0; i < given.length; i++) constant(target, given[i], fixed[given[i]]);
@@ -13,9 +13,10 @@ function lazyObject(fixed, find, names, unlisted = create(null)) {
     if (name in target) return target[name];
     if (name in unlisted) return unlisted[name];
     // `await` would call the `then` of a thenable.
-    if (filled || name === "then") return undefined;
-    const found = find(name);
-    if (found !== undefined) constant(target, name, found);
+    if (name === "then") return undefined;
+    const found = filled ? undefined : find(name);
+    if (found === undefined) return findUnlisted(name);
+    constant(target, name, found);
     return found;
   };
   const fill = () => {

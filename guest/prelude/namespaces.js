@@ -37,6 +37,17 @@ function build(descriptor, namespace, path) {
   }
 }
 
+// A server that cannot be called now. The host rejects every call of its functions, and says why.
+const unavailable = (namespace, path) => new Proxy(freeze(create(null)), {
+  __proto__: null,
+  get: (_, name) => {
+    if (typeof name === "symbol" || name === "then" || name === "toJSON") return undefined;
+    const longer = appended(path, name);
+    if (name === "resources" || name === "prompts") return unavailable(namespace, longer);
+    return build({ __proto__: null, kind: "function" }, namespace, longer);
+  },
+});
+
 const fromTable = (key, namespace, path) => {
   const descriptor = table(key);
   return descriptor === undefined ? undefined : build(descriptor, namespace, path);
@@ -47,6 +58,7 @@ const mcp = lazyObject(
   (server) => fromTable(`mcp/${server}`, "MCP", [server]),
   () => table("mcp") ?? [],
   { __proto__: null, $search: freeze((...args) => request(NAMESPACE, "MCP", [["$search"], args], "an argument")) },
+  (server) => (lookup(`unavailable/${server}`) === undefined ? undefined : unavailable("MCP", [server])),
 );
 constant(global, "MCP", mcp);
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::namespace::Namespaces;
 use crate::server::Server;
 use crate::text::clean_lines;
+use crate::unavailable::UnavailableServer;
 use crate::view::View;
 use crate::{declare, names};
 
@@ -51,7 +52,12 @@ pub(crate) fn hit_in(view: View, tool: &ToolSpec, called: Option<String>) -> Val
     entry
 }
 
-pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, namespaces: &Namespaces) -> CatalogTables {
+pub(crate) fn tables(
+    tools: &[ToolSpec],
+    servers: &BTreeMap<String, Server>,
+    unavailable: &BTreeMap<String, UnavailableServer>,
+    namespaces: &Namespaces,
+) -> CatalogTables {
     let mut tables = BTreeMap::new();
     let mut put = |key: String, value: String| tables.insert(key, value);
 
@@ -69,6 +75,11 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, nam
     for (identifier, server) in servers {
         put(format!("mcp/{identifier}"), descriptor(server).to_string());
     }
+    // These are not in the list of servers, but can be read by name: the host rejects every call of their functions with
+    // the reason.
+    for identifier in unavailable.keys() {
+        put(format!("unavailable/{identifier}"), "true".to_owned());
+    }
 
     // If this table is absent, a cell skips the search for globals.
     if !namespaces.is_empty() {
@@ -78,7 +89,7 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, nam
         put(format!("namespace/{global}"), namespace.descriptor.to_string());
     }
 
-    let files = declare::files(tools, servers);
+    let files = declare::files(tools, servers, unavailable);
     let listed: Vec<Value> = files
         .iter()
         .map(|file| json!({"path": file.path, "description": file.description, "bytes": file.text.len()}))

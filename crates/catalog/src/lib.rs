@@ -18,6 +18,7 @@ pub mod search;
 mod server;
 mod surface;
 mod text;
+mod unavailable;
 mod view;
 
 use std::collections::BTreeMap;
@@ -36,7 +37,8 @@ pub use names::{convenience_name, mcp_identifier};
 pub use namespace::{
     InputMapping, NamespaceError, Namespaces, Registration, Registry, RunContext, ScopeFailure, ScopeMaker, ScopeValue,
 };
-pub use surface::{Origin, Surface, SurfaceError, SurfaceViolation, VisibleTool, tool_search_tools};
+pub use surface::{Origin, Surface, SurfaceError, SurfaceViolation, VisibleTool, mcp_tools, tool_search_tools};
+pub use unavailable::UnavailableServer;
 pub use view::View;
 
 /// The tools that control the catalog itself, which are never part of it.
@@ -55,6 +57,8 @@ pub enum CatalogError {
 pub struct Catalog {
     tools: Vec<ToolSpec>,
     servers: BTreeMap<String, Server>,
+    /// Configured MCP servers that cannot be called now, by the identifiers that they would have.
+    unavailable: BTreeMap<String, UnavailableServer>,
     namespaces: Namespaces,
     tables: CatalogTables,
     direct_bytes: OnceLock<usize>,
@@ -76,11 +80,12 @@ impl Catalog {
             return Err(CatalogError::Operation { id, expected: misnamed.operation.as_str() });
         }
         let servers = server::servers(&tools);
-        let namespaces = Namespaces::default();
-        let tables = guest_view::tables(&tools, &servers, &namespaces);
+        let (unavailable, namespaces) = (BTreeMap::new(), Namespaces::default());
+        let tables = guest_view::tables(&tools, &servers, &unavailable, &namespaces);
         Ok(Self {
             tools,
             servers,
+            unavailable,
             namespaces,
             tables,
             direct_bytes: OnceLock::new(),
@@ -92,8 +97,24 @@ impl Catalog {
 
     /// Replaces the namespaces.
     pub fn with_namespaces(self, namespaces: Namespaces) -> Self {
-        let tables = guest_view::tables(&self.tools, &self.servers, &namespaces);
+        let tables = guest_view::tables(&self.tools, &self.servers, &self.unavailable, &namespaces);
         Self { namespaces, tables, ..self }
+    }
+
+    /// Names the MCP servers that are configured but cannot be called now. Servers that the catalog has are left out.
+    pub fn with_unavailable(self, unavailable: Vec<UnavailableServer>) -> Self {
+        let unavailable = unavailable::by_identifier(unavailable, &self.servers);
+        if unavailable == self.unavailable {
+            return self;
+        }
+        let tables = guest_view::tables(&self.tools, &self.servers, &unavailable, &self.namespaces);
+        Self { unavailable, tables, ..self }
+    }
+
+    /// Returns why `MCP.<identifier>` cannot be called, as an error message. `None` if it is not an unavailable server.
+    pub fn why_unavailable(&self, identifier: &str) -> Option<String> {
+        let UnavailableServer { name, reason } = self.unavailable.get(identifier)?;
+        Some(format!("the MCP server `{name}` is unavailable: {reason}; tell your user, or continue without it"))
     }
 
     pub fn namespaces(&self) -> &Namespaces {
@@ -195,16 +216,22 @@ impl Catalog {
             .servers
             .iter()
             .map(|(identifier, server)| {
-                json!({"identifier": identifier, "serverName": server.name, "toolCount": server.len()})
+                json!({"identifier": identifier, "serverName": server.name, "toolCount": server.methods.len()})
             })
             .collect();
-        json!({
+        let mut api = json!({
             "kind": "mcp_api",
             "scope": "root",
-            "header": declare::index(&self.servers),
+            "header": declare::index(&self.servers, &self.unavailable),
             "servers": servers,
             "note": "API.read(\"mcp/<server>.d.ts\") returns each server's declarations",
-        })
+        });
+        if let (false, Some(fields)) = (self.unavailable.is_empty(), api.as_object_mut()) {
+            let unavailable = self.unavailable.values();
+            let unavailable = unavailable.map(|one| json!({"serverName": one.name, "reason": one.reason}));
+            fields.insert("unavailable".to_owned(), unavailable.collect());
+        }
+        api
     }
 
     /// Returns the result of `MCP.<server>.$api(selector?, { schema? })`.

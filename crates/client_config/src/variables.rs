@@ -39,7 +39,7 @@ impl fmt::Debug for Variables {
 /// Why a text cannot be expanded. Messages contain names only: a default next to a name may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unset {
-    #[error("`{0}` is not set; set it in the environment that cellmate starts in")]
+    #[error("environment variable `{0}` is not set; set it in the environment that cellmate starts in")]
     Variable(String),
     #[error("the input `{id}` has no value; set `{variable}` in the environment that cellmate starts in")]
     Input { id: String, variable: String },
@@ -206,14 +206,26 @@ mod tests {
             (
                 Dialect::BareDollar,
                 "$A/$A_ ${A}",
-                Err("`A_` is not set; set it in the environment that cellmate starts in"),
+                Err("environment variable `A_` is not set; set it in the environment that cellmate starts in"),
             ),
             (Dialect::BareDollar, "$A/x $1", Ok("1/x $1")),
             (Dialect::Brace, "{env:A} ${A} {file:x}", Ok("1 ${A} {file:x}")),
             (Dialect::Literal, "${A} $A {env:A}", Ok("${A} $A {env:A}")),
-            (Dialect::Dollar, "${B}", Err("`B` is not set; set it in the environment that cellmate starts in")),
-            (Dialect::Dollar, "${env:B}", Err("`B` is not set; set it in the environment that cellmate starts in")),
-            (Dialect::Brace, "{env:B}", Err("`B` is not set; set it in the environment that cellmate starts in")),
+            (
+                Dialect::Dollar,
+                "${B}",
+                Err("environment variable `B` is not set; set it in the environment that cellmate starts in"),
+            ),
+            (
+                Dialect::Dollar,
+                "${env:B}",
+                Err("environment variable `B` is not set; set it in the environment that cellmate starts in"),
+            ),
+            (
+                Dialect::Brace,
+                "{env:B}",
+                Err("environment variable `B` is not set; set it in the environment that cellmate starts in"),
+            ),
             (
                 Dialect::Dollar,
                 "${input:user}",

@@ -11,6 +11,7 @@ use contract::limits::{
 use executor::{Outcome, UNKNOWN_OUTCOME};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use store::CallRow;
 
 /// A cell's call after it was checked.
 #[derive(Debug)]
@@ -181,11 +182,11 @@ fn namespace(
             let with_schema = given.get(1).and_then(|options| options.get("schema")) == Some(&Value::Bool(true));
             match catalog.mcp_server_api(server, selector, with_schema) {
                 Some(api) => Request::Answered(resolve(&api, &name)),
-                None => not_callable(namespace, &name),
+                None => not_on_mcp(catalog, server, &name),
             }
         }
         ("MCP", path) => match catalog.mcp_function(path) {
-            None => not_callable(namespace, &name),
+            None => not_on_mcp(catalog, path.first().copied().unwrap_or_default(), &name),
             Some(tool) => mcp_call(tool.id.as_str(), arguments(given)?, &name),
         },
         // Looks up the function without arguments: whether it exists does not depend on them.
@@ -200,6 +201,28 @@ fn namespace(
     })
 }
 
+/// Returns the tool that a stored call is for. `None` if it calls no tool, or one that the catalog does not have.
+pub(crate) fn tool_of(catalog: &Catalog, call: &CallRow) -> Option<String> {
+    if call.tool_id.is_some() {
+        return call.tool_id.clone();
+    }
+    match Method::parse(&call.method)? {
+        Method::Call | Method::Describe => Some(call.target.clone()),
+        Method::Namespace => {
+            let (path, _) = serde_json::from_str::<(&RawValue, &RawValue)>(&call.payload).ok()?;
+            let path: Vec<String> =
+                (path.get().len() <= MAX_TARGET_BYTES).then(|| serde_json::from_str(path.get()).ok())??;
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            let tool = match call.target.as_str() {
+                "MCP" => catalog.mcp_function(&path)?.id.clone(),
+                global => catalog.namespace_call(global, &path, &[]).ok()?.0,
+            };
+            Some(tool.as_str().to_owned())
+        }
+        Method::Search | Method::Yield | Method::Timer => None,
+    }
+}
+
 /// Returns the call of an MCP tool, which takes one object or no argument.
 fn mcp_call(id: &str, given: Value, name: &str) -> Request {
     let mut given = match given {
@@ -212,6 +235,14 @@ fn mcp_call(id: &str, given: Value, name: &str) -> Request {
         _ => return Request::Answered(reject("MCP tools take one object argument", name)),
     };
     Request::Tool { id: id.to_owned(), input }
+}
+
+/// Rejects the call of a function that `MCP` does not have. If the server is unavailable, the error says why.
+fn not_on_mcp(catalog: &Catalog, server: &str, name: &str) -> Request {
+    match catalog.why_unavailable(server) {
+        Some(why) => Request::Answered(reject(&why, name)),
+        None => not_callable("MCP", name),
+    }
 }
 
 fn not_callable(namespace: &str, name: &str) -> Request {

@@ -103,6 +103,9 @@ pub struct PendingToolCall {
     pub tool_id: Option<String>,
     pub state: PendingState,
     pub since_ms: u64,
+    /// The text that the cell passed to `yield_control`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

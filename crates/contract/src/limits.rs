@@ -165,8 +165,15 @@ pub const MAX_NAMESPACE_DEPTH: usize = 16;
 pub const MAX_NAMESPACE_VALUES: usize = 2048;
 pub const MAX_NAMESPACE_BYTES: usize = 64 << 10;
 
-/// Bytes of a control tool's description, which costs tokens in every request to the model.
-pub const MAX_CONTROL_DESCRIPTION_BYTES: usize = 12 << 10;
+/// UTF-16 code units, as JavaScript clients count, of the description of `exec`. Claude Code cuts a description after
+/// 2,048. Characters are never more than code units.
+pub const MAX_EXEC_DESCRIPTION_UNITS: usize = 1_900;
+
+/// UTF-16 code units of the description of `wait`.
+pub const MAX_WAIT_DESCRIPTION_UNITS: usize = 900;
+
+/// Characters of the text that a cell passes to `yield_control`; the model receives it in the result.
+pub const MAX_YIELD_REASON_CHARS: usize = 500;
 
 /// Bytes of a tool's description in a Tool Search result.
 pub const MAX_COMPACT_DESCRIPTION_BYTES: usize = 1 << 10;

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use catalog::policy::{Policy, RunScope, layers};
-use catalog::{Catalog, CatalogError, NamespaceError, Registry, RunContext, Surface, SurfaceError, VisibleTool};
+use catalog::policy::{Decision, Policy, RunScope, layers};
+use catalog::{
+    Catalog, CatalogError, NamespaceError, Registry, RunContext, Surface, SurfaceError, UnavailableServer, VisibleTool,
+};
 use contract::config::pattern::Pattern;
 use contract::config::policy::Lists;
 use contract::config::{AgentsConfig, ToolsConfig};
 use contract::scope::Scope;
+use contract::tool::{Source, ToolId};
 use serde_json::Value;
 
 use crate::call::hooks::Hook;
@@ -92,7 +95,11 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     // 5. The surface: none, direct tools, Tool Search or code mode.
     let surface = Surface::choose(&config, effective.clone(), host.runtime_available)?;
     // 6. The run's own catalog, and the namespaces whose tools are all in it.
-    let catalog = Catalog::new(effective)?;
+    let unavailable = match request.wants {
+        ToolsWanted::None => Vec::new(),
+        ToolsWanted::All | ToolsWanted::Lists(_) => unavailable(&sources, &policy),
+    };
+    let catalog = Catalog::new(effective)?.with_unavailable(unavailable);
     let catalog = if config.search_meaning { catalog } else { catalog.without_meaning() };
     let catalog = match &request.former {
         Some(former) => catalog.reusing_index_of(former),
@@ -108,6 +115,16 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
         .with_hooks(host.hooks.clone())
         .with_approval_patterns(host.ask.clone());
     Ok(PreparedRun { surface, visible, executor, config, refused_namespaces })
+}
+
+/// Returns the servers that cannot be called now, as far as the policy allows all of a server's tools: which tools they
+/// have is not known.
+fn unavailable(sources: &[Arc<dyn ToolSource>], policy: &Policy) -> Vec<UnavailableServer> {
+    let is_allowed = |server: &UnavailableServer| {
+        let any = ToolId::parse(&format!("{}:{}:*", Source::Mcp.as_str(), server.name));
+        any.is_ok_and(|any| policy.explain(&any) == Decision::Allowed)
+    };
+    sources.iter().filter_map(|source| source.unavailable()).filter(is_allowed).collect()
 }
 
 fn policy(config: &ToolsConfig, request: &RunRequest) -> Policy {

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use catalog::UnavailableServer;
 use contract::ids::{CallId, RunId};
 use contract::scope::Scope;
 use contract::tool::{ToolHash, ToolId, ToolSpec};
@@ -28,6 +29,11 @@ pub trait ToolSource: fmt::Debug + Send + Sync {
     /// its name. For an MCP server it is a hash of its command and arguments, or of its address. Tools of an MCP server
     /// without an identity cannot have standing approvals.
     fn identity(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the MCP server behind this source, if it offers no tools because it cannot be reached, with the reason.
+    fn unavailable(&self) -> Option<UnavailableServer> {
         None
     }
 

@@ -5,6 +5,7 @@ use contract::tool::Operation;
 use serde_json::Value;
 
 use super::answer;
+use super::print::Comments;
 use super::render::{RenderedSchema, Role, render};
 use crate::text::{clean, cut, in_comment, property, quoted};
 
@@ -62,7 +63,8 @@ impl Function<'_> {
         let (result, result_types) = self.result(indent);
         let limit = SCHEMA_BYTES.saturating_sub(result.len() + result_types.len());
         let prefix = self.method.to_owned();
-        let role = Role { is_input: true, prefix, name: "Input", margin: indent, indent, limit };
+        let role =
+            Role { is_input: true, prefix, name: "Input", margin: indent, indent, limit, comments: Comments::Lines };
         let input = render(self.input, &role);
         let mark = if input.is_optional { "?" } else { "" };
         let types = format!("{}{result_types}", input.definitions);
@@ -88,7 +90,15 @@ impl Function<'_> {
         let inner = if is_tool { indent + 2 } else { indent };
         let prefix = format!("{}_Result", self.method);
         let limit = OUTPUT_BYTES;
-        let role = Role { is_input: false, prefix, name: "Output", margin: indent, indent: inner, limit };
+        let role = Role {
+            is_input: false,
+            prefix,
+            name: "Output",
+            margin: indent,
+            indent: inner,
+            limit,
+            comments: Comments::Lines,
+        };
         let output = render(schema, &role);
         let text = match (is_tool, output.text.contains('\n')) {
             (false, _) => output.text,

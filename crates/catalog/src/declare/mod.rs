@@ -20,6 +20,7 @@ use contract::tool::ToolSpec;
 
 use crate::server::Server;
 use crate::text::{clean, in_comment, quoted};
+use crate::unavailable::UnavailableServer;
 use server::{functions, namespace};
 
 pub(crate) use api::server_api;
@@ -40,14 +41,18 @@ pub(crate) struct File {
 }
 
 /// Returns `mcp/index.d.ts` and one file per server; no files if there are no servers.
-pub(crate) fn files(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> Vec<File> {
-    if servers.is_empty() {
+pub(crate) fn files(
+    tools: &[ToolSpec],
+    servers: &BTreeMap<String, Server>,
+    unavailable: &BTreeMap<String, UnavailableServer>,
+) -> Vec<File> {
+    if servers.is_empty() && unavailable.is_empty() {
         return Vec::new();
     }
     let mut files = vec![File {
         path: "mcp/index.d.ts".to_owned(),
         description: "All MCP servers of this run.".to_owned(),
-        text: index(servers),
+        text: index(servers, unavailable),
     }];
     files.extend(servers.iter().map(|(identifier, server)| File {
         path: format!("mcp/{identifier}.d.ts"),
@@ -64,7 +69,7 @@ pub(crate) fn signature(tool: &ToolSpec) -> String {
 
 /// Returns the index of all servers. It declares a namespace, because a `const` of that name would clash with the
 /// servers' files.
-pub(crate) fn index(servers: &BTreeMap<String, Server>) -> String {
+pub(crate) fn index(servers: &BTreeMap<String, Server>, unavailable: &BTreeMap<String, UnavailableServer>) -> String {
     let mut references = String::new();
     let mut text = String::from("\ndeclare namespace MCP {\n  /** All servers of this run. */\n");
     text += "  function $api(): Promise<McpApiHeader>;\n";
@@ -81,6 +86,16 @@ pub(crate) fn index(servers: &BTreeMap<String, Server>) -> String {
         } else {
             references += &reference;
             text += &entry;
+        }
+    }
+    text += &more(left, "  ");
+    let mut left = 0;
+    for server in unavailable.values() {
+        let line = format!("  // Unavailable: server {}: {}\n", quoted(&server.name), server.reason);
+        if references.len() + text.len() + line.len() > FILE_BYTES - FRAME_BYTES {
+            left += 1;
+        } else {
+            text += &line;
         }
     }
     references + &text + &more(left, "  ") + "}\n"

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::names::Names;
 use super::shape::{Tuple, Type};
+use crate::text::in_comment;
 
 /// The maximum depth of printed types; definitions written in place can nest without a limit.
 const MAX_DEPTH: usize = 64;
@@ -15,6 +16,7 @@ pub(super) struct Printer<'a> {
     names: &'a Names<'a>,
     note_bytes: usize,
     limit: usize,
+    comments: Comments,
     out: String,
     depth: usize,
     /// Whether the printer is inside an object that it tries to print on one line.
@@ -26,7 +28,19 @@ pub(super) struct Printer<'a> {
 impl<'a> Printer<'a> {
     /// Creates a printer. Its text is meaningless once it exceeds `limit` bytes: see [`Printer::finish`].
     pub(super) fn new(root: &'a Value, names: &'a Names<'a>, note_bytes: usize, limit: usize) -> Self {
-        Self { root, names, note_bytes, limit, out: String::new(), depth: 0, is_inline: false, is_broken: false }
+        let (comments, out) = (Comments::Lines, String::new());
+        Self { root, names, note_bytes, limit, comments, out, depth: 0, is_inline: false, is_broken: false }
+    }
+
+    pub(super) fn with_comments(self, comments: Comments) -> Self {
+        Self { comments, ..self }
+    }
+
+    fn comment(&self, text: &str) -> String {
+        match self.comments {
+            Comments::Lines => format!("// {text}"),
+            Comments::Blocks => format!("/* {} */", in_comment(text)),
+        }
     }
 
     /// Returns the text, unless it is longer than allowed.
@@ -116,6 +130,15 @@ impl<'a> Printer<'a> {
         }
         self.push("]");
     }
+}
+
+/// How comments beside fields are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comments {
+    /// `// …` up to the end of the line.
+    Lines,
+    /// `/* … */`, for text whose lines are joined afterwards.
+    Blocks,
 }
 
 /// How an object is printed as a block.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::names::Names;
 use super::note;
-use super::print::{Layout, Printer};
+use super::print::{Comments, Layout, Printer};
 use super::schema::{Detail, Shape, shape};
 use super::shape::{Object, Type};
 use crate::text::property;
@@ -31,6 +31,7 @@ pub(super) struct Role<'a> {
     /// The indentation of the line that it is written on.
     pub(super) indent: usize,
     pub(super) limit: usize,
+    pub(super) comments: Comments,
 }
 
 impl Role<'_> {
@@ -78,7 +79,7 @@ pub(super) fn render(schema: &Value, role: &Role<'_>) -> RenderedSchema {
 /// Prints the shape, unless that is too long.
 fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout) -> Option<RenderedSchema> {
     let names = Names::new(&shape.definitions, role.prefix.clone());
-    let mut printer = Printer::new(shape.root, &names, note_bytes, role.limit);
+    let mut printer = Printer::new(shape.root, &names, note_bytes, role.limit).with_comments(role.comments);
     for (at, value) in names.declared() {
         printer.push(&format!("{}type {} = ", " ".repeat(role.margin), names.of(at)));
         match layout {
@@ -88,7 +89,8 @@ fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout
         printer.push(";\n");
     }
     let definitions = printer.finish()?;
-    let mut printer = Printer::new(shape.root, &names, note_bytes, role.limit - definitions.len());
+    let limit = role.limit - definitions.len();
+    let mut printer = Printer::new(shape.root, &names, note_bytes, limit).with_comments(role.comments);
     let whole = shape.definitions.first().map_or(&Type::UNKNOWN, |definition| names.seen(&definition.value));
     match names.seen(&Type::Defined(0)) {
         Type::Word(_) if role.is_input => printer.push("Record<string, unknown>"),
@@ -117,7 +119,15 @@ const BRIEF: [Detail; 3] = [
 
 /// Renders an input on one line, as `{ path: string; limit?: number }`.
 pub(super) fn signature(schema: &Value) -> String {
-    let role = Role { prefix: String::new(), is_input: true, name: "Input", margin: 0, indent: 0, limit: BRIEF_BYTES };
+    let role = Role {
+        prefix: String::new(),
+        is_input: true,
+        name: "Input",
+        margin: 0,
+        indent: 0,
+        limit: BRIEF_BYTES,
+        comments: Comments::Blocks,
+    };
     let written = |detail: &Detail| {
         let shape = shape(schema, role.name, *detail);
         let rendered = written(&shape, &role, 0, Layout::Nested).filter(|_| !shape.is_exhausted)?;

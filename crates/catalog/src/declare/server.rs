@@ -26,6 +26,7 @@ type McpApiHeader = {
   header: string;
   server?: { identifier: string; serverName: string };
   servers?: { identifier: string; serverName: string; toolCount: number }[];
+  unavailable?: { serverName: string; reason: string }[];
   tools?: { method: string; path: string; mcpTool: string; operation: string; description: string }[];
   schemas?: Record<string, unknown>;
   note: string;

@@ -1,103 +1,145 @@
-//! The description of `exec`: how to write a cell, and what a cell can use.
+//! The description of `exec`: an example first, then how to find and call tools, what is returned, and the limits last.
 
 use contract::cell::Language;
 use contract::config::{CodeMode, Languages};
-use contract::limits::{MAX_CONTROL_DESCRIPTION_BYTES, MAX_OUTSTANDING_CALLS, MAX_SOURCE_BYTES};
+use contract::limits::{MAX_EXEC_DESCRIPTION_UNITS, MAX_SOURCE_BYTES};
 
 use super::amount::{count, size, time};
-use super::namespaces;
+use super::example::example;
+use super::units::{cut, units};
+use super::{Channel, namespaces, servers};
 use crate::Catalog;
-use crate::text::cut;
 
 /// An ordinary tool in the catalog, which models that need a shell should call.
 const SHELL: &str = "openclaw:core:exec";
 
-pub fn exec(config: &CodeMode, catalog: &Catalog) -> String {
-    let mut sections = vec![program(config.languages), tools(config, catalog), world(), language(config, catalog)];
-    sections.push(limits(config));
-    sections.extend(namespaces::block(catalog));
-    // Every section has its own bound; this one guards against later changes of those.
-    cut(sections.join("\n\n"), MAX_CONTROL_DESCRIPTION_BYTES)
+/// The room that the lists of servers have at least. Plugins' namespaces get what is left.
+const LISTS_UNITS: usize = 140;
+
+/// The texts of `exec` that depend on the catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecTexts {
+    /// At most [`MAX_EXEC_DESCRIPTION_UNITS`], whatever the catalog contains.
+    pub description: String,
+    /// Plugins' namespaces, if they do not fit into the description. They belong to that of the parameter `code`.
+    pub namespaces: Option<String>,
 }
 
-fn program(languages: Languages) -> String {
-    format!(
-        "\
-Runs one {} program, called a cell, and returns {{ status, value, output, telemetry }}; the status is \"completed\", \
-\"waiting\" or \"failed\".
-A cell is the body of an async function: `await` and `return` work at its top level. Only `return` passes a value \
-back; a cell without it completes with the value null. `text(value)`, `json(value)` and `console.log(…)` add to \
-`output` in order. Values must be JSON.",
-        spoken(languages)
-    )
+pub fn exec(config: &CodeMode, catalog: &Catalog, channel: Channel<'_>) -> ExecTexts {
+    let tools = [head(config.languages, catalog), mcp(catalog), others(catalog)];
+    let rest = [result(), approvals(channel), waiting(channel), world(catalog), limits(config, channel)];
+    let fixed: usize = tools.iter().chain(&rest).map(|section| units(section) + "\n".len()).sum();
+    let room = MAX_EXEC_DESCRIPTION_UNITS.saturating_sub(fixed);
+    let (namespaces, for_parameter) = namespaces::placed(catalog, room.saturating_sub(LISTS_UNITS));
+    let lists = servers::lists(catalog, room.saturating_sub(units(&namespaces) + "\n\n".len()));
+    let [head, mcp, others] = tools;
+    let sections = [head, lists, mcp, others, namespaces].into_iter().chain(rest);
+    let text = sections.filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n");
+    // Every section is bounded; this guards against later changes.
+    ExecTexts { description: cut(text, MAX_EXEC_DESCRIPTION_UNITS), namespaces: for_parameter }
 }
 
-fn spoken(languages: Languages) -> &'static str {
-    match (languages.allow(Language::JavaScript), languages.allow(Language::TypeScript)) {
+fn head(languages: Languages, catalog: &Catalog) -> String {
+    let language = match (languages.allow(Language::JavaScript), languages.allow(Language::TypeScript)) {
         (true, true) => "JavaScript or TypeScript",
         (false, true) => "TypeScript",
         (true, false) | (false, false) => "JavaScript",
+    };
+    let program = format!("Runs one {language} program (a cell), the body of an async function");
+    match example(catalog) {
+        Some(example) => format!("{program}, that calls tools. Example:\n{example}"),
+        None => format!("{program}, and returns its result, as in `return 6 * 7`. It has no tools in this run."),
     }
 }
 
-fn tools(config: &CodeMode, catalog: &Catalog) -> String {
-    let number = catalog.len() - catalog.sources().mcp;
-    if number == 0 {
-        return "`tools` is empty in this run; its tools are in the namespaces below.".to_owned();
+/// Says how to find and call the tools of MCP servers.
+fn mcp(catalog: &Catalog) -> String {
+    if catalog.servers.is_empty() {
+        return String::new();
     }
+    let has_more = catalog.servers.values().any(|server| !server.operations.is_empty());
+    let more = if has_more { " Some servers have resources.list/read and prompts.list/get." } else { "" };
     format!(
         "\
-{number} can be searched, described and called from the cell:
-  const hits = await tools.search(\"read a file\");
-  return await tools.call(hits[0].id, {{ path: \"README.md\" }}); // hits[0].signature is its input type
-`await tools.describe(id)` returns the full JSON Schema of its input as `parameters`.
-A search returns at most {default} tools, or {{ limit }} up to {max}. `ALL_TOOLS` lists the id, name and description \
-of every tool. `tools.<name>(input)` calls a tool whose name is a plain and unique identifier.
-A call resolves to the tool's structured data if it has any, else to its text. A failed call rejects; catch it if the \
-cell can continue. Start independent calls together with Promise.all: {pending} run at once, the rest are queued, and \
-at most {outstanding} may be outstanding.",
-        number = count(number, "tool"),
-        default = config.search.default,
-        max = config.search.max,
-        pending = config.limits.pending_calls,
-        outstanding = MAX_OUTSTANDING_CALLS,
+Find tools: `await MCP.$search(\"create an issue\")` searches all servers: [{{ call, signature, description }}]; `await \
+API.read(\"mcp/<server>.d.ts\")` declares a server's tools; `await MCP.<server>.$api(\"<tool>\", {{ schema: true }})` \
+has a JSON Schema.
+`MCP.<server>.<tool>` takes one object and resolves to {{ content, structuredContent, isError }}; a failed tool does \
+not throw, so check isError.{more}"
     )
 }
 
-fn world() -> String {
+/// Says how to find and call other tools.
+fn others(catalog: &Catalog) -> String {
+    let number = catalog.len() - catalog.sources().mcp;
+    if number == 0 {
+        return String::new();
+    }
+    let shell = match catalog.get(SHELL) {
+        Some(_) => format!(" Shell: tools.call(\"{SHELL}\", input)."),
+        None => String::new(),
+    };
+    format!(
+        "\
+{} in `tools`: `await tools.search(\"read a file\")` finds [{{ id, signature }}]; `await tools.call(id, input)` \
+returns data or throws.{shell}",
+        count(number, "tool")
+    )
+}
+
+fn result() -> String {
     "\
-There are no modules, `import` or `require`, no Node built-ins, files, network, processes or environment: use tools \
-for everything outside the cell. There are setTimeout and clearTimeout (no setInterval), TextEncoder, TextDecoder, \
-structuredClone, atob, btoa and URL. The clock does not advance while code runs, only when a call or a timer settles; \
-to let time pass, await a timer."
+Result: { status: \"completed\", value, output }, { status: \"failed\", error } or { status: \"waiting\", runId }. \
+Only `return` sets `value`. text(x), json(x) and console.log(x) add to `output`."
         .to_owned()
 }
 
-fn language(config: &CodeMode, catalog: &Catalog) -> String {
-    let choice = match (config.languages.allow(Language::JavaScript), config.languages.allow(Language::TypeScript)) {
-        (true, true) => "\"javascript\", the default, or \"typescript\", whose types are erased and not checked",
-        (false, true) => "\"typescript\" and is required; types are erased and not checked",
-        (true, false) | (false, false) => "\"javascript\"",
-    };
-    let shell = match catalog.get(SHELL) {
-        Some(_) => format!("This is not a shell; run commands with tools.call(\"{SHELL}\", input)."),
-        None => "This is not a shell and cannot run commands.".to_owned(),
-    };
-    format!("`language` is {choice}. It is never \"bash\" or \"shell\". {shell}")
+fn approvals(channel: Channel<'_>) -> String {
+    let wait = channel.wait_name();
+    match channel {
+        Channel::Contract => format!(
+            "If a call needs a person's approval, the status is \"waiting\": tell your user, then call `{wait}`."
+        ),
+        Channel::Mcp(_) => format!(
+            "\
+If a call needs a person's approval, the result is \"waiting\" with a `message`: pass it on to your user, then call \
+`{wait}`. Do not try another way."
+        ),
+    }
 }
 
-fn limits(config: &CodeMode) -> String {
-    let limits = &config.limits;
+fn waiting(channel: Channel<'_>) -> String {
+    let wait = channel.wait_name();
     format!(
         "\
-One `exec` takes at most {time}: code still running then fails with `timeout`; if calls are still pending then, the \
-status is \"waiting\", and `wait` with the result's `runId` resumes the cell. `await yield_control(reason)` suspends \
-it at once, to return the output so far. Memory: {memory}. Source: {source}. Value and output together: {output}, so \
-return what you need, not everything you read. A failed cell's `error` gives the position as line:column; output \
-written before it is kept.",
-        time = time(limits.timeout_ms),
+Slow calls also leave it \"waiting\"; `{wait}` resumes the cell. `await yield_control(\"why\")` returns early. Start \
+independent calls together with Promise.all."
+    )
+}
+
+fn world(catalog: &Catalog) -> String {
+    let shell = if catalog.get(SHELL).is_some() { "" } else { " shell," };
+    format!(
+        "\
+No import, require, fetch,{shell} files or processes: only tools reach outside. setTimeout, URL and TextEncoder exist."
+    )
+}
+
+fn limits(config: &CodeMode, channel: Channel<'_>) -> String {
+    let limits = &config.limits;
+    let code = time(limits.timeout_ms);
+    let call = match channel {
+        Channel::Mcp(mcp) if mcp.hold_ms != limits.timeout_ms => {
+            format!("{} for calls, {code} for own code", time(mcp.hold_ms))
+        }
+        Channel::Contract | Channel::Mcp(_) => format!("{code} in all"),
+    };
+    format!(
+        "Limits: {call}, {memory} memory, {output} value and output, {source} source, {pending} calls at once (more are \
+         queued).",
         memory = size(limits.memory_bytes),
-        source = size(MAX_SOURCE_BYTES as u64),
         output = size(limits.output_bytes),
+        source = size(MAX_SOURCE_BYTES as u64),
+        pending = limits.pending_calls,
     )
 }

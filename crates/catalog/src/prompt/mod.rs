@@ -1,36 +1,54 @@
 //! The descriptions of the control tools: all that a model knows before it writes its first cell.
 //!
-//! Equal catalogs and limits give equal bytes, so that providers can cache the prompt.
+//! Clients cut long descriptions, so the most important part comes first, and every list is bounded. Equal catalogs and
+//! limits give equal bytes, so that providers can cache the prompt.
 
 mod amount;
+mod example;
 mod exec;
 mod namespaces;
+mod servers;
 mod tool_search;
+mod units;
+mod wait;
 
-use contract::config::CodeMode;
-
-use amount::{size, time};
-
-pub use exec::exec;
+pub use exec::{ExecTexts, exec};
 pub use tool_search::{tool_call, tool_describe, tool_search, tool_search_code};
+pub use wait::wait;
 
-pub fn wait(config: &CodeMode) -> String {
-    let limits = &config.limits;
-    format!(
-        "\
-Resumes a cell that `exec` or an earlier `wait` left at status \"waiting\". Pass its `runId`; the result has the same \
-shape as that of `exec`.
+/// How the model reaches `exec` and `wait`: it determines what results contain, and how long a call takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Channel<'a> {
+    /// The host program shows the tools and results of the contract.
+    Contract,
+    Mcp(McpChannel<'a>),
+}
 
-The cell keeps its variables, and its tool calls continue between your turns. `wait` returns when the cell completes, \
-fails or yields, when only a person's answer is missing, or after {wait}; while the status is still \"waiting\", call \
-it again. The cell's own code has {timeout} in each `wait`.
-A cell can be resumed only by the run and session that started it, for {ttl} after its last activity. Suspended, it \
-may take {snapshot}, compressed. A completed or failed cell cannot be resumed; start a new one with `exec`.",
-        wait = time(limits.max_wait_ms),
-        timeout = time(limits.timeout_ms),
-        ttl = time(config.snapshot_ttl_seconds.saturating_mul(1000)),
-        snapshot = size(limits.snapshot_bytes),
-    )
+/// The two tools over MCP, where clients may rename them.
+#[derive(Clone, Copy, Debug)]
+pub struct McpChannel<'a> {
+    /// The name of `exec`.
+    pub exec: &'a str,
+    /// The name of `wait`.
+    pub wait: &'a str,
+    /// How long an `exec` waits for pending calls.
+    pub hold_ms: u64,
+}
+
+impl Channel<'_> {
+    fn exec_name(&self) -> &str {
+        match self {
+            Self::Contract => "exec",
+            Self::Mcp(channel) => channel.exec,
+        }
+    }
+
+    fn wait_name(&self) -> &str {
+        match self {
+            Self::Contract => "wait",
+            Self::Mcp(channel) => channel.wait,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,73 +1,55 @@
-//! The part of the `exec` description about `MCP` and plugins' namespaces, if a run has any.
+//! Plugins' namespaces: in the description of `exec` if they all fit there, otherwise in that of its parameter `code`,
+//! which clients do not cut.
 
+use super::units::units;
 use crate::Catalog;
 use crate::namespace::Namespace;
 use crate::text::clean;
 
-/// The maximum length of the list of MCP servers.
-const SERVERS_BYTES: usize = 2 << 10;
+/// The maximum length of all namespaces in the description of `exec`.
+const IN_DESCRIPTION_UNITS: usize = 300;
 
-/// The maximum length of all plugins' namespaces together, and of one's description and prompt.
-const NAMESPACES_BYTES: usize = 5 << 10;
+/// The maximum length of all namespaces in the description of the parameter, and of one's description and prompt.
+const IN_PARAMETER_BYTES: usize = 5 << 10;
 const DESCRIPTION_BYTES: usize = 240;
 const PROMPT_BYTES: usize = 1 << 10;
 
-pub(super) fn block(catalog: &Catalog) -> Option<String> {
-    let lines: Vec<String> = mcp(catalog).into_iter().chain(plugins(catalog)).collect();
-    (!lines.is_empty()).then(|| format!("Namespaces, as globals and as `namespaces.<name>`:\n{}", lines.join("\n")))
-}
+/// Replaces the namespaces in the description of `exec` if they are described at the parameter.
+const ELSEWHERE: &str = "Plugins' namespaces are described at `code`.";
 
-/// Describes `MCP`: which servers there are, and how to find and call their tools.
-fn mcp(catalog: &Catalog) -> Option<String> {
-    if catalog.servers.is_empty() {
-        return None;
+/// Returns the section of the description of `exec`, which is empty if there are no namespaces, and the text for the
+/// parameter, if they do not fit into `room`.
+pub(super) fn placed(catalog: &Catalog, room: usize) -> (String, Option<String>) {
+    if catalog.namespaces.is_empty() {
+        return (String::new(), None);
     }
-    let identifiers: Vec<&str> = catalog.servers.keys().map(String::as_str).collect();
-    let has_more = catalog.servers.values().any(|server| !server.operations.is_empty());
-    let more =
-        if has_more { " Some servers have resources.list/read and prompts.list/get beside their tools." } else { "" };
-    Some(format!(
-        "\
-- MCP: the tools of MCP servers. They are only here, not in `tools` or `ALL_TOOLS`.
-  Servers: {}. `await MCP.$search(\"create an issue\")` searches the tools of all servers, best first, and returns {{ \
-call, signature, description }}: `call` is the function to call, `signature` its input. `await \
-API.read(\"mcp/<server>.d.ts\")` returns a server's TypeScript declarations, `await API.list(\"mcp\")` lists the \
-files; neither is a tool call.
-  Call `await MCP.<server>.<tool>({{ ...input }})` with one object. The result is {{ content, structuredContent, \
-isError }}; check isError.{more} `await MCP.<server>.$api(\"<tool>\", {{ schema: true }})` returns one tool's \
-schema.",
-        listed(&identifiers)
-    ))
-}
-
-/// Lists as many identifiers as fit, then the number of the others.
-fn listed(identifiers: &[&str]) -> String {
-    let mut line = String::new();
-    for (position, identifier) in identifiers.iter().enumerate() {
-        if line.len() + identifier.len() > SERVERS_BYTES {
-            return format!("{line} and {} more", identifiers.len() - position);
+    let mut text = "Namespaces (globals):".to_owned();
+    for entry in entries(catalog) {
+        text += &format!("\n{entry}");
+        if units(&text) > room.min(IN_DESCRIPTION_UNITS) {
+            return (ELSEWHERE.to_owned(), Some(of_parameter(catalog)));
         }
-        line += if position == 0 { "" } else { ", " };
-        line += identifier;
     }
-    line
+    (text, None)
 }
 
-/// Describes plugins' namespaces in the order of their globals, as many as fit.
-fn plugins(catalog: &Catalog) -> Vec<String> {
-    let namespaces = catalog.namespaces.iter();
-    let count = namespaces.len();
+fn of_parameter(catalog: &Catalog) -> String {
+    let count = catalog.namespaces.iter().len();
     let mut used = 0;
     let fits = |line: &String| {
         used += line.len() + 1;
-        used <= NAMESPACES_BYTES
+        used <= IN_PARAMETER_BYTES
     };
-    let mut lines: Vec<String> =
-        namespaces.map(|(global, namespace)| entry(global, namespace)).take_while(fits).collect();
+    let mut lines: Vec<String> = entries(catalog).take_while(fits).collect();
     if lines.len() < count {
         lines.push(format!("- {} more: Object.keys(namespaces) names them.", count - lines.len()));
     }
-    lines
+    format!("Namespaces, as globals and as `namespaces.<name>`:\n{}", lines.join("\n"))
+}
+
+/// Returns the namespaces in the order of their globals.
+fn entries(catalog: &Catalog) -> impl Iterator<Item = String> {
+    catalog.namespaces.iter().map(|(global, namespace)| entry(global, namespace))
 }
 
 fn entry(global: &str, namespace: &Namespace) -> String {

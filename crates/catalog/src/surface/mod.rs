@@ -5,10 +5,11 @@ mod size;
 mod verify;
 mod visible;
 
-use contract::config::{ToolSearch, ToolSearchMode, ToolsConfig};
+use contract::config::{CodeMode, ToolSearch, ToolSearchMode, ToolsConfig};
 use contract::error::ErrorCode;
 use contract::tool::ToolSpec;
 
+use crate::prompt::{Channel, McpChannel};
 use crate::{Catalog, is_control_tool};
 
 pub(crate) use size::direct_bytes;
@@ -107,7 +108,7 @@ impl Surface {
             Self::Direct(tools) => visible::direct(tools, self.names()),
             Self::ToolSearchCode => tool_search_tools(ToolSearchMode::Code, &config.tool_search, catalog),
             Self::ToolSearchTools(_) => tool_search_tools(ToolSearchMode::Tools, &config.tool_search, catalog),
-            Self::CodeMode => vec![visible::exec(&config.code_mode, catalog), visible::wait(&config.code_mode)],
+            Self::CodeMode => code_mode_tools(&config.code_mode, catalog, Channel::Contract),
         }
     }
 
@@ -122,6 +123,15 @@ impl Surface {
     pub fn verify(&self, names: &[&str]) -> Result<(), SurfaceViolation> {
         verify::verify(&self.names(), names)
     }
+}
+
+/// Returns `exec` and `wait` as clients of the MCP server see them. Their names are those of the contract.
+pub fn mcp_tools(config: &CodeMode, catalog: &Catalog, channel: McpChannel<'_>) -> Vec<VisibleTool> {
+    code_mode_tools(config, catalog, Channel::Mcp(channel))
+}
+
+fn code_mode_tools(config: &CodeMode, catalog: &Catalog, channel: Channel<'_>) -> Vec<VisibleTool> {
+    vec![visible::exec(config, catalog, channel), visible::wait(config, channel)]
 }
 
 /// Returns the tools of Tool Search in the given mode.

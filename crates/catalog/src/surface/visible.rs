@@ -6,8 +6,9 @@ use contract::limits::MAX_TOOL_DESCRIPTION_BYTES;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
 
+use crate::Catalog;
+use crate::prompt::{self, Channel, ExecTexts};
 use crate::text::clean_lines;
-use crate::{Catalog, prompt};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisibleTool {
@@ -34,21 +35,28 @@ fn parameters(schema: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// All fields are optional in the schema. If neither `code` nor `command` is given, the call fails with a message.
-pub(super) fn exec(config: &CodeMode, catalog: &Catalog) -> VisibleTool {
-    let code = "The program: the body of an async function. `tools`, `ALL_TOOLS`, `API` and the namespaces are in \
-                scope; Node built-ins are not.";
-    let command = "An alias of `code`, for policies that inspect it. Leave it out.";
-    let properties = json!({
-        "code": {"type": "string", "description": code},
-        "command": {"type": "string", "description": command},
-        "language": language(config.languages),
-    });
-    VisibleTool {
-        name: "exec".to_owned(),
-        description: prompt::exec(config, catalog),
-        parameters: object(properties, &[]),
+/// All fields are optional in the contract's schema. If neither `code` nor `command` is given, the call fails with a
+/// message. Over MCP, `code` is required and `command` is not shown, although it is accepted.
+pub(super) fn exec(config: &CodeMode, catalog: &Catalog, channel: Channel<'_>) -> VisibleTool {
+    let ExecTexts { description, namespaces } = prompt::exec(config, catalog, channel);
+    let mut code = "The program: the body of an async function.".to_owned();
+    if let Some(namespaces) = namespaces {
+        code = format!("{code}\n{namespaces}");
     }
+    let code = json!({"type": "string", "description": code});
+    let language = language(config.languages);
+    let parameters = match channel {
+        Channel::Contract => {
+            let command = json!({"type": "string", "description": "An alias of `code`."});
+            object(json!({"code": code, "command": command, "language": language}), &[])
+        }
+        Channel::Mcp(_) => {
+            let has_default = config.languages.allow(Language::JavaScript);
+            let required: &[&str] = if has_default { &["code"] } else { &["code", "language"] };
+            object(json!({"code": code, "language": language}), required)
+        }
+    };
+    VisibleTool { name: "exec".to_owned(), description, parameters }
 }
 
 fn language(allowed: Languages) -> Value {
@@ -59,12 +67,17 @@ fn language(allowed: Languages) -> Value {
     json!({"type": "string", "enum": words, "description": format!("The language of `code`; {default}.")})
 }
 
-pub(super) fn wait(config: &CodeMode) -> VisibleTool {
+/// Over MCP, `runId` is optional: it may be lost with the connection.
+pub(super) fn wait(config: &CodeMode, channel: Channel<'_>) -> VisibleTool {
     let run_id = json!({"type": "string", "description": "The `runId` of a result whose status is \"waiting\"."});
+    let required: &[&str] = match channel {
+        Channel::Contract => &["runId"],
+        Channel::Mcp(_) => &[],
+    };
     VisibleTool {
         name: "wait".to_owned(),
-        description: prompt::wait(config),
-        parameters: object(json!({ "runId": run_id }), &["runId"]),
+        description: prompt::wait(config, channel),
+        parameters: object(json!({ "runId": run_id }), required),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod tokens;
+mod unusable;
 mod upstream;
 
 use std::io::{ErrorKind, Read};
@@ -103,7 +104,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         seal: key,
     };
     let frontend = McpService::new(code_mode.clone(), settings, offered);
-    let servers = Servers::new(&loaded.servers, state.path(TOOL_LISTS), arguments.idle_stop());
+    let servers = Servers::new(&loaded.servers, state.path(TOOL_LISTS), arguments.idle_stop()).naming_unusable(&loaded);
     tokio::spawn(servers.clone().offer(offer));
     tokio::spawn(release_memory());
     let stop = stop_on_signals(&frontend)?;

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client_config::{ServerEntry, display};
+use client_config::{Loaded, ServerEntry, display};
 use executor::ToolSource;
 use mcp::server::OfferedSources;
 use mcp::{Unavailable, UpstreamOptions, Upstreams};
 use tokio::sync::watch;
 
+use super::unusable::unusable_servers;
 use crate::log::CONSOLE;
 use crate::servers::FilteredTools;
 
@@ -32,6 +33,12 @@ impl Servers {
         };
         let sources = entries.iter().filter_map(source).collect();
         Self { upstreams: Arc::new(upstreams), sources }
+    }
+
+    /// Adds the configured servers that cannot be started, so that models read why they cannot be called.
+    pub(crate) fn naming_unusable(mut self, loaded: &Loaded) -> Self {
+        self.sources.extend(unusable_servers(&loaded.servers, &loaded.problems));
+        self
     }
 
     /// Offers the stored tool lists at once and fresh ones as servers return them, until the receiver is dropped.

@@ -2,25 +2,30 @@
 
 use std::sync::Arc;
 
+use catalog::UnavailableServer;
 use client_config::ServerEntry;
-use contract::tool::ToolSpec;
+use contract::tool::{Operation, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, CancelFuture, ParkedCall, ToolSource};
+
+/// Counts a server's own tools. Operations on its resources and prompts are no tools of its own.
+pub(crate) fn count_tools(tools: &[ToolSpec]) -> usize {
+    tools.iter().filter(|tool| tool.operation == Operation::Tool).count()
+}
 
 #[derive(Debug)]
 pub(crate) struct FilteredTools {
     source: Arc<dyn ToolSource>,
-    only: Option<Vec<String>>,
-    without: Vec<String>,
+    entry: ServerEntry,
 }
 
 impl FilteredTools {
     pub(crate) fn new(source: Arc<dyn ToolSource>, entry: &ServerEntry) -> Self {
-        Self { source, only: entry.only_tools.clone(), without: entry.without_tools.clone() }
+        Self { source, entry: entry.clone() }
     }
 
     fn offers(&self, tool: &ToolSpec) -> bool {
         let named = |names: &[String]| names.iter().any(|name| name == tool.id.name());
-        self.only.as_deref().is_none_or(named) && !named(&self.without)
+        self.entry.only_tools.as_deref().is_none_or(named) && !named(&self.entry.without_tools)
     }
 }
 
@@ -33,6 +38,12 @@ impl ToolSource for FilteredTools {
 
     fn identity(&self) -> Option<String> {
         self.source.identity()
+    }
+
+    /// Models read the reason, so it must not contain the secrets that the server was given.
+    fn unavailable(&self) -> Option<UnavailableServer> {
+        let UnavailableServer { name, reason } = self.source.unavailable()?;
+        Some(UnavailableServer { name, reason: self.entry.without_secrets(&reason) })
     }
 
     /// Needs no filter: only tools that are offered are authorized.

@@ -9,6 +9,7 @@ use executor::ToolSource;
 use mcp::{LoggedIn, ServerSpec};
 use serde_json::{Value, json};
 
+use super::filtered_tools::count_tools;
 use super::{ProbeResult, probe_all};
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
@@ -76,7 +77,7 @@ fn log_out(spec: &ServerSpec, name: &str) -> Result<Report, String> {
 
 fn login_report(name: &str, logged_in: &LoggedIn, probed: Option<&ProbeResult>) -> Report {
     let (tools, error) = match probed.map(|probed| &probed.server) {
-        Some(Ok(server)) => (Some(server.tools().len()), None),
+        Some(Ok(server)) => (Some(count_tools(&server.tools())), None),
         Some(Err(failure)) => (None, Some(failure.why.clone())),
         None => (None, None),
     };

@@ -10,6 +10,7 @@ use executor::ToolSource;
 use mcp::Server;
 use serde_json::{Value, json};
 
+use super::filtered_tools::count_tools;
 use super::list::problem_json;
 use super::{FilteredTools, ProbeResult, probe_all};
 use crate::render;
@@ -67,14 +68,14 @@ fn is_known(loaded: &Loaded, name: &str) -> bool {
 
 fn offered(result: &ProbeResult, server: &Arc<Server>) -> usize {
     let source: Arc<dyn ToolSource> = server.clone();
-    FilteredTools::new(source, &result.entry).tools().len()
+    count_tools(&FilteredTools::new(source, &result.entry).tools())
 }
 
 fn readable(result: &ProbeResult) -> String {
     let (name, ms) = (display::plain(&result.entry.name), result.took.as_millis());
     match &result.server {
         Ok(server) => {
-            let (all, offered) = (server.tools().len(), offered(result, server));
+            let (all, offered) = (count_tools(&server.tools()), offered(result, server));
             let chosen = if offered < all { format!(" of {all}") } else { String::new() };
             let revision = server.revision().map(|revision| format!(", MCP {revision}")).unwrap_or_default();
             let mut text = format!("ok    {name}: {offered}{chosen} tools in {ms} ms{revision}\n");
@@ -109,7 +110,7 @@ fn as_json(result: &ProbeResult) -> Value {
             json!({
                 "revision": server.revision(),
                 "tools": offered(result, server),
-                "toolsOfServer": server.tools().len(),
+                "toolsOfServer": count_tools(&server.tools()),
                 "leftOut": server.left_out().iter().map(left_out).collect::<Vec<_>>(),
             })
         }

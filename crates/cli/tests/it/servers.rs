@@ -110,7 +110,12 @@ fn a_failing_server_does_not_affect_the_report_of_the_others() {
     let problem = &report["problems"][0];
     assert_eq!(
         (&problem["server"], &problem["message"]),
-        (&json!("unset"), &json!("`NOT_SET_ANYWHERE` is not set; set it in the environment that cellmate starts in"))
+        (
+            &json!("unset"),
+            &json!(
+                "environment variable `NOT_SET_ANYWHERE` is not set; set it in the environment that cellmate starts in"
+            )
+        )
     );
     let readable = person.run(&["servers", "test", "crashes"]);
     assert!(

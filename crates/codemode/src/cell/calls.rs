@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use contract::cell::{PendingState, PendingToolCall};
 use contract::frame::{HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
-use contract::limits::{MAX_OUTSTANDING_BYTES, MAX_OUTSTANDING_CALLS};
+use contract::limits::{MAX_OUTSTANDING_BYTES, MAX_OUTSTANDING_CALLS, MAX_YIELD_REASON_CHARS};
 
 use super::turn::Turns;
 use super::{Action, Cell};
@@ -23,6 +23,8 @@ pub(super) struct Open {
     pub(super) holds_slot: bool,
     /// Length of its target and payload together.
     pub(super) bytes: usize,
+    /// The text that the cell passed to `yield_control`.
+    pub(super) reason: Option<String>,
 }
 
 /// A call whose reply was not delivered to the cell yet.
@@ -146,29 +148,38 @@ impl Cell {
 impl Open {
     pub(super) fn new(call: &HostCall, state: PendingState, since: u64, holds_slot: bool) -> Self {
         let bytes = call.target.len() + call.payload.len();
-        Self { method: call.method, target: call.target.clone(), state, since, holds_slot, bytes }
+        let (method, target) = (call.method, call.target.clone());
+        Self { method, target, state, since, holds_slot, bytes, reason: yield_reason(call) }
+    }
+
+    pub(super) fn pending(&self, call: CallId, now: u64) -> PendingToolCall {
+        PendingToolCall {
+            id: format!("bridge:{}:{}", self.method.as_str(), call.0),
+            method: self.method.as_str().to_owned(),
+            tool_id: matches!(self.method, Method::Call | Method::Describe).then(|| self.target.clone()),
+            state: self.state,
+            since_ms: now.saturating_sub(self.since),
+            reason: self.reason.clone(),
+        }
     }
 }
 
 impl Reopened {
     pub fn pending(&self, now: u64) -> PendingToolCall {
-        let HostCall { id, method, target, .. } = &self.call;
-        pending(*id, *method, target, self.state, now.saturating_sub(self.since))
+        Open::new(&self.call, self.state, self.since, self.worked_on).pending(self.call.id, now)
     }
 }
 
-pub(super) fn pending(
-    call: CallId,
-    method: Method,
-    target: &str,
-    state: PendingState,
-    since_ms: u64,
-) -> PendingToolCall {
-    PendingToolCall {
-        id: format!("bridge:{}:{}", method.as_str(), call.0),
-        method: method.as_str().to_owned(),
-        tool_id: matches!(method, Method::Call | Method::Describe).then(|| target.to_owned()),
-        state,
-        since_ms,
+/// Returns the text that a cell passed to `yield_control`, shortened. `None` for other calls, and without a text.
+fn yield_reason(call: &HostCall) -> Option<String> {
+    if call.method != Method::Yield {
+        return None;
     }
+    let text = std::str::from_utf8(&call.payload).ok()?;
+    let reason = serde_json::from_str::<Option<String>>(text).ok()??;
+    let mut short: String = reason.chars().take(MAX_YIELD_REASON_CHARS).collect();
+    if short.len() < reason.len() {
+        short.push('…');
+    }
+    (!short.trim().is_empty()).then_some(short)
 }

@@ -52,6 +52,6 @@ pub enum Action {
 #[derive(Debug)]
 pub enum Answer {
     Completed { value: Box<RawValue>, output: Vec<OutputItem> },
-    Waiting { reason: WaitingReason, pending: Vec<PendingToolCall>, output: Vec<OutputItem> },
+    Waiting { reason: WaitingReason, pending: Vec<(CallId, PendingToolCall)>, output: Vec<OutputItem> },
     Failed { failure: Failure, output: Vec<OutputItem> },
 }

@@ -10,13 +10,13 @@ mod turn;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use contract::cell::{OutputItem, PendingState, PendingToolCall, WaitingReason};
+use contract::cell::{OutputItem, PendingState, WaitingReason};
 use contract::error::ErrorCode;
 use contract::frame::{Failure, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use contract::limits::Limits;
 
-use calls::{Open, Queued, Settled, pending};
+use calls::{Open, Queued, Settled};
 use turn::{Turn, TurnKind, Turns};
 
 pub use calls::Reopened;
@@ -86,6 +86,15 @@ impl Cell {
             guest_us: 0,
             snapshots: contract::cell::Snapshots::default(),
         }
+    }
+
+    /// Makes the first turn wait this long for pending calls. `timeoutMs` then limits guest code alone, as in `wait`.
+    #[must_use]
+    pub fn holding_first_turn(mut self, hold_ms: u64) -> Self {
+        if let Some(turn) = &mut self.turn {
+            turn.kind = TurnKind::LongExec { hold_ms };
+        }
+        self
     }
 
     /// Creates a started cell that cannot be resumed with `wait`: it completes or fails within its first turn.
@@ -318,11 +327,7 @@ impl Cell {
 
     fn answer_waiting(&mut self, now: u64) -> Action {
         self.turn = None;
-        let pending: Vec<PendingToolCall> = self
-            .open
-            .iter()
-            .map(|(call, open)| pending(*call, open.method, &open.target, open.state, now.saturating_sub(open.since)))
-            .collect();
+        let pending: Vec<_> = self.open.iter().map(|(call, open)| (*call, open.pending(*call, now))).collect();
         let only_yields = self.open.values().all(|open| open.method == Method::Yield);
         let reason =
             if only_yields && !pending.is_empty() { WaitingReason::Yield } else { WaitingReason::PendingTools };

@@ -4,7 +4,7 @@ use contract::cell::{PendingState, WaitingReason};
 use contract::error::ErrorCode;
 use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, ReplyValue};
 use contract::ids::CallId;
-use contract::limits::Limits;
+use contract::limits::{Limits, MAX_YIELD_REASON_CHARS};
 use serde_json::value::RawValue;
 
 use super::{Action, Answer, Cell, Event, KEEP_LIVE_MS, Reopened, Spent};
@@ -346,8 +346,10 @@ fn waiting_lists_what_is_pending() {
     let actions = cell.on(Event::Froze { bytes: 1 }, 1000);
     let Some(Action::Answer(Answer::Waiting { reason, pending, .. })) = actions.into_iter().next() else { panic!() };
     assert_eq!(reason, WaitingReason::PendingTools);
-    let listed: Vec<_> =
-        pending.iter().map(|call| (call.id.as_str(), call.state, call.since_ms, call.tool_id.as_deref())).collect();
+    let listed: Vec<_> = pending
+        .iter()
+        .map(|(_, call)| (call.id.as_str(), call.state, call.since_ms, call.tool_id.as_deref()))
+        .collect();
     assert_eq!(
         listed,
         [
@@ -356,6 +358,41 @@ fn waiting_lists_what_is_pending() {
             ("bridge:call:3", PendingState::Queued, 990, Some("openclaw:a:b")),
         ]
     );
+}
+
+#[test]
+fn a_yield_carries_its_reason_bounded() {
+    let yields = |payload: &str| HostCall { payload: payload.as_bytes().to_vec(), ..call(1, Method::Yield) };
+    let reason = |payload: &str| {
+        let mut cell = Cell::started(limits(), 0);
+        cell.on(suspended(vec![yields(payload)]), 10);
+        let actions = cell.on(Event::Froze { bytes: 1 }, 11);
+        let Some(Action::Answer(Answer::Waiting { reason, pending, .. })) = actions.into_iter().next() else {
+            panic!()
+        };
+        assert_eq!(reason, WaitingReason::Yield);
+        pending[0].1.reason.clone()
+    };
+    assert_eq!(reason("\"phase 0 done\"").as_deref(), Some("phase 0 done"));
+    for nothing in ["null", "\"\"", "\" \"", "7", "not JSON"] {
+        assert_eq!(reason(nothing), None, "{nothing}");
+    }
+    let long = reason(&format!("\"{}\"", "é".repeat(MAX_YIELD_REASON_CHARS + 1))).unwrap();
+    assert_eq!(long.chars().count(), MAX_YIELD_REASON_CHARS + 1);
+    assert!(long.ends_with('…'));
+}
+
+#[test]
+fn a_held_first_turn_waits_longer_for_calls_and_gives_guest_code_its_own_time() {
+    let mut cell = Cell::started(limits(), 0).holding_first_turn(4000);
+    cell.on(suspended(vec![call(1, Method::Call)]), 5);
+    assert_eq!(words(&cell.on(Event::Woke, 5 + KEEP_LIVE_MS)), ["freeze"]);
+    assert_eq!(words(&cell.on(Event::Froze { bytes: 1 }, 100)), ["wake at 4000"]);
+    // 5 ms of the budget of 1000 ms are spent, whatever the time.
+    assert_eq!(words(&cell.on(settled(1), 3900)), ["deliver [1] for 995"]);
+    cell.on(suspended(vec![call(2, Method::Call)]), 3910);
+    assert_eq!(words(&cell.on(Event::Woke, 4000)), ["freeze"]);
+    assert_eq!(words(&cell.on(Event::Froze { bytes: 1 }, 4010)), ["waiting PendingTools 1"]);
 }
 
 fn cleared(ids: &[u32]) -> Event {

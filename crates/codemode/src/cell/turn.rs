@@ -30,7 +30,12 @@ pub(super) struct Turn {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnKind {
+    /// `timeoutMs` limits the whole turn.
     Exec,
+    /// An `exec` that waits longer for pending calls; `timeoutMs` limits guest code alone.
+    LongExec {
+        hold_ms: u64,
+    },
     Wait,
 }
 
@@ -39,6 +44,7 @@ impl Turn {
         self.began
             + match self.kind {
                 TurnKind::Exec => limits.timeout_ms,
+                TurnKind::LongExec { hold_ms } => hold_ms,
                 TurnKind::Wait => limits.max_wait_ms,
             }
     }
@@ -48,7 +54,7 @@ impl Turn {
         let unspent = limits.timeout_ms.saturating_sub(self.guest_us / 1000);
         match self.kind {
             TurnKind::Exec => unspent.min(self.hold_until(limits).saturating_sub(now)),
-            TurnKind::Wait => unspent,
+            TurnKind::LongExec { .. } | TurnKind::Wait => unspent,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `exec`: starts a run, and waits for the result of its first turn.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::cell::CellResult;
 use contract::config;
@@ -28,6 +29,7 @@ type OnStart<'a> = Box<dyn FnOnce(&RunId) + Send + 'a>;
 pub struct ExecRequest<'a> {
     input: Input<'a>,
     on_start: OnStart<'a>,
+    hold: Option<Duration>,
 }
 
 enum Input<'a> {
@@ -39,7 +41,14 @@ enum Input<'a> {
 
 impl<'a> ExecRequest<'a> {
     fn new(input: Input<'a>) -> Self {
-        Self { input, on_start: Box::new(|_| {}) }
+        Self { input, on_start: Box::new(|_| {}), hold: None }
+    }
+
+    /// Waits this long for pending calls, instead of `timeoutMs`, before the result is `waiting`. `timeoutMs` then
+    /// limits the time of the cell's own code, as it does in `wait`.
+    #[must_use]
+    pub fn hold_for(self, hold: Duration) -> Self {
+        Self { hold: Some(hold), ..self }
     }
 
     /// Calls `on_start` with the run's id as soon as there is one. A caller that may have to abort the run needs the id
@@ -74,14 +83,17 @@ pub(super) async fn exec(
     executor: &Executor,
     config: &config::CodeMode,
     tool_call_id: &str,
-    ExecRequest { input, on_start }: ExecRequest<'_>,
+    ExecRequest { input, on_start, hold }: ExecRequest<'_>,
 ) -> CellResult {
     let json = match input {
-        Input::Cell(cell) => return first_turn(registry, executor, config, tool_call_id, Ok(cell), on_start).await,
+        Input::Cell(cell) => {
+            return first_turn(registry, executor, config, tool_call_id, (Ok(cell), hold), on_start).await;
+        }
         Input::Json(json) => json,
     };
     if !executor.has_hooks() {
-        return first_turn(registry, executor, config, tool_call_id, ExecInput::parse(json), on_start).await;
+        let cell = ExecInput::parse(json);
+        return first_turn(registry, executor, config, tool_call_id, (cell, hold), on_start).await;
     }
     let given = both_names(json);
     let (rewritten, mut event) = match executor.before_cell(tool_call_id, given.clone(), language(&given)).await {
@@ -92,7 +104,7 @@ pub(super) async fn exec(
     event.params = sync_names(&given, rewritten);
     event.tool_input_kind = language(&event.params);
     let cell = ExecInput::parse(&event.params);
-    let result = first_turn(registry, executor, config, tool_call_id, cell, on_start).await;
+    let result = first_turn(registry, executor, config, tool_call_id, (cell, hold), on_start).await;
     executor.after_cell(&event, stored_result::to_value(&result)).await;
     result
 }
@@ -102,11 +114,11 @@ async fn first_turn(
     executor: &Executor,
     config: &config::CodeMode,
     tool_call_id: &str,
-    cell: Result<ExecInput, Failure>,
+    (cell, hold): (Result<ExecInput, Failure>, Option<Duration>),
     on_start: OnStart<'_>,
 ) -> CellResult {
     let started = match cell {
-        Ok(cell) => start(registry, executor, config, RunMode::CodeMode, tool_call_id, cell).await,
+        Ok(cell) => start(registry, executor, config, RunMode::CodeMode, tool_call_id, (cell, hold)).await,
         Err(failure) => Err(failure),
     };
     match started {
@@ -122,14 +134,15 @@ async fn first_turn(
     }
 }
 
-/// Starts a run. Returns its id, and the channel that receives the result of its first turn.
+/// Starts a run. Returns its id, and the channel that receives the result of its first turn, which waits for pending
+/// calls for the given time, or for `timeoutMs`.
 pub(super) async fn start(
     registry: &Arc<RunRegistry>,
     executor: &Executor,
     config: &config::CodeMode,
     mode: RunMode,
     tool_call_id: &str,
-    cell: ExecInput,
+    (cell, hold): (ExecInput, Option<Duration>),
 ) -> Result<(RunId, oneshot::Receiver<CellResult>), Failure> {
     if !config.languages.allow(cell.language) {
         let message = format!("this run's cells may not be written in {}", cell.language.as_str());
@@ -163,6 +176,10 @@ pub(super) async fn start(
     let run = registry.run(run_id.clone(), definition, config.search, executor, tables, journal);
     let (listener, reported) = oneshot::channel();
     let driver = Driver::new(Run { mode, ..run }, tool_call_id.to_owned(), listener);
+    let driver = match hold {
+        Some(hold) => driver.holding_first_turn(hold),
+        None => driver,
+    };
     registry.launch(run_id.clone(), driver, None);
     Ok((run_id, reported))
 }

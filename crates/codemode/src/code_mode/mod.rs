@@ -14,6 +14,7 @@ use contract::config;
 use contract::frame::Failure;
 use contract::ids::{ApprovalId, RunId};
 use contract::scope::Scope;
+use executor::clock::now_ms;
 use executor::{CallToken, Executor, Outcome};
 use serde_json::Value;
 use store::{Approval, Decision, DecisionError, Millis, RunState, SettleError, Settled, Store, StoreError};
@@ -87,7 +88,7 @@ impl CodeMode {
         tool_call_id: &str,
         cell: ExecInput,
     ) -> Result<(RunId, oneshot::Receiver<CellResult>), Failure> {
-        exec::start(&self.registry, executor, config, mode, tool_call_id, cell).await
+        exec::start(&self.registry, executor, config, mode, tool_call_id, (cell, None)).await
     }
 
     /// Resumes a waiting cell, or returns the result of one that has ended.
@@ -189,6 +190,20 @@ impl CodeMode {
                 source: Definition::from_json(&row.definition).map(|definition| definition.source).unwrap_or_default(),
             })
             .collect())
+    }
+
+    /// Returns the newest runs of a scope that are running or waiting. Runs that are not written yet are not included.
+    pub async fn live(&self, scope: &Scope, limit: u32) -> Result<Vec<Recent>, StoreError> {
+        // A waiting run whose time is over can no longer be resumed.
+        self.store().expire(now_ms()).await?;
+        self.recent(scope, Millis::MAX, limit).await
+    }
+
+    /// Returns whether `wait` knows a run of this scope. A run that is not written yet is not known.
+    pub async fn has_run(&self, scope: &Scope, run_id: &RunId) -> Result<bool, StoreError> {
+        let row = self.store().run(run_id).await?;
+        let is_cell = run_id.starts_with(RunMode::CodeMode.run_prefix());
+        Ok(row.is_some_and(|row| is_cell && row.scope.admits(scope)))
     }
 
     /// Returns the number of runs that have a driver in this process.

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::cell::{CellResult, WaitingReason};
+use contract::cell::{CellResult, PendingToolCall, WaitingReason};
 use contract::config;
 use contract::error::ErrorCode;
 use contract::frame::Failure;
 use contract::ids::RunId;
 use executor::Executor;
 use executor::clock::now_ms;
-use store::{RunRow, RunState, StoreError};
+use store::{CallRow, RunRow, RunState, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::bridge;
 use crate::driver::{Command, reopened};
 use crate::failure::{
     aborted, commit_message, failed, failed_with, no_such_run, snapshot_expired, store_unavailable, unreadable_result,
@@ -54,7 +55,7 @@ pub(super) async fn wait(
             Err(error) => return failed_with(&store_unavailable("expire a run", &error)),
         }
         if late {
-            return held_elsewhere(registry, &row).await;
+            return held_elsewhere(registry, executor, &row).await;
         }
         let (listener, reported) = oneshot::channel();
         let command = Command::Wait { tool_call_id: tool_call_id.to_owned(), executor: executor.clone(), listener };
@@ -98,17 +99,21 @@ async fn ended(registry: &RunRegistry, row: &RunRow) -> Result<Option<CellResult
 
 /// Returns the `waiting` result of a run that another process holds. The model calls `wait` again, and its results
 /// arrive through the store.
-async fn held_elsewhere(registry: &RunRegistry, row: &RunRow) -> CellResult {
+async fn held_elsewhere(registry: &RunRegistry, executor: &Executor, row: &RunRow) -> CellResult {
     let calls = registry.store.open_calls(&row.run_id).await.unwrap_or_else(|error| {
         tracing::warn!(%error, run = row.run_id.as_str(), "cannot list the pending calls of a run of another process");
         Vec::new()
     });
     let now = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
-    let open = calls.iter().filter_map(|call| reopened(call, row.created_at));
+    let pending = |call: &CallRow| {
+        let pending = reopened(call, row.created_at)?.pending(now);
+        let tool_id = pending.tool_id.clone().or_else(|| bridge::tool_of(executor.catalog(), call));
+        Some(PendingToolCall { tool_id, ..pending })
+    };
     CellResult::Waiting {
         run_id: row.run_id.clone(),
         reason: WaitingReason::PendingTools,
-        pending_tool_calls: open.map(|call| call.pending(now)).collect(),
+        pending_tool_calls: calls.iter().filter_map(pending).collect(),
         output: Vec::new(),
         telemetry: serde_json::from_str(&row.progress).unwrap_or_default(),
     }

@@ -178,6 +178,12 @@ impl Driver {
         driver
     }
 
+    /// Makes the first turn wait this long for pending calls; see [`Cell::holding_first_turn`].
+    pub(crate) fn holding_first_turn(self, hold: Duration) -> Self {
+        let hold_ms = u64::try_from(hold.as_millis()).unwrap_or(u64::MAX);
+        Self { cell: self.cell.holding_first_turn(hold_ms), ..self }
+    }
+
     fn around(run: Run, cell: Cell, location: CellLocation, telemetry: Telemetry) -> Self {
         let (states, received_states) = mpsc::channel(MAX_STATES);
         Self {

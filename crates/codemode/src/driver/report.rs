@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use contract::cell::CellResult;
+use contract::cell::{CellResult, PendingToolCall};
 use contract::error::ErrorCode;
+use contract::ids::CallId;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
 use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState};
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::{CellLocation, Driver, DriverExit, Flow, Ownership, Run};
+use crate::bridge;
 use crate::cell::Answer;
 use crate::failure::{aborted, commit_message, failed, failed_with, failure_text, snapshot_expired};
 use crate::stored_result;
@@ -242,16 +244,10 @@ impl Driver {
             Answer::Completed { value, output } => {
                 (RunState::Completed, CellResult::Completed { value, output, telemetry })
             }
-            Answer::Waiting { reason, pending, output } => (
-                RunState::Waiting,
-                CellResult::Waiting {
-                    run_id: self.run.id.clone(),
-                    reason,
-                    pending_tool_calls: pending,
-                    output,
-                    telemetry,
-                },
-            ),
+            Answer::Waiting { reason, pending, output } => {
+                let (run_id, pending_tool_calls) = (self.run.id.clone(), self.with_tool_ids(pending));
+                (RunState::Waiting, CellResult::Waiting { run_id, reason, pending_tool_calls, output, telemetry })
+            }
             Answer::Failed { failure, output } => {
                 let aborted = failure.code == Some(ErrorCode::Aborted);
                 let state = if aborted { RunState::Aborted } else { RunState::Failed };
@@ -259,6 +255,19 @@ impl Driver {
                 (state, CellResult::Failed { error, code: failure.code, output, telemetry })
             }
         }
+    }
+
+    /// Adds the tools that calls of namespaces are for.
+    fn with_tool_ids(&self, pending: Vec<(CallId, PendingToolCall)>) -> Vec<PendingToolCall> {
+        let catalog = self.run.executor.catalog();
+        let named = |(call, pending): (CallId, PendingToolCall)| {
+            if pending.tool_id.is_some() {
+                return pending;
+            }
+            let tool_id = self.run.journal.call(call).and_then(|row| bridge::tool_of(catalog, &row));
+            PendingToolCall { tool_id, ..pending }
+        };
+        pending.into_iter().map(named).collect()
     }
 
     fn update_telemetry(&mut self, answer: &Answer) {

@@ -14,6 +14,8 @@ pub struct CodeMode {
     pub enabled: bool,
     pub languages: Languages,
     pub limits: Limits,
+    /// Whether `timeoutMs` comes from the configuration. A host may then not hold an `exec` open for longer.
+    pub has_own_timeout: bool,
     pub search: SearchLimits,
     pub snapshot_ttl_seconds: u64,
     /// The most live runs in the whole store; the same for every agent.
@@ -23,7 +25,8 @@ pub struct CodeMode {
 impl CodeMode {
     /// Returns an enabled code mode with these limits and default settings otherwise.
     pub fn enabled(limits: Limits) -> Self {
-        Self { enabled: true, limits: limits.clamped(), ..PartialConfig::default().resolve() }
+        let defaults = PartialConfig::default().resolve();
+        Self { enabled: true, limits: limits.clamped(), has_own_timeout: true, ..defaults }
     }
 }
 
@@ -114,6 +117,7 @@ impl PartialConfig {
                 snapshot_bytes: number(&limits::MAX_SNAPSHOT_BYTES),
                 pending_calls: number(&limits::MAX_PENDING_TOOL_CALLS),
             },
+            has_own_timeout: self.numbers.given(&limits::TIMEOUT_MS).is_some(),
             search: SearchLimits::of(&self.numbers, &limits::MAX_SEARCH_LIMIT),
             snapshot_ttl_seconds: number(&limits::SNAPSHOT_TTL_SECONDS),
             max_live_runs: number(&limits::MAX_LIVE_RUNS),

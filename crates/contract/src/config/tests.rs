@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AgentsConfig, SearchLimits, ToolSearchMode, ToolsConfig};
+use super::{AgentsConfig, CodeMode, SearchLimits, ToolSearchMode, ToolsConfig};
 
 fn texts(errors: &[super::ConfigError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
@@ -40,7 +40,8 @@ fn the_examples_of_the_contract_can_be_read() {
         "sandbox": {"tools": {"alsoAllow": ["bundle-mcp"]}},
     }))
     .unwrap();
-    assert_eq!(config.code_mode, ToolsConfig::resolve(&json!({"codeMode": true})).unwrap().code_mode);
+    let defaults = ToolsConfig::resolve(&json!({"codeMode": true})).unwrap().code_mode;
+    assert_eq!(config.code_mode, CodeMode { has_own_timeout: true, ..defaults });
     assert_eq!(config.tool_search, ToolsConfig::resolve(&json!({"toolSearch": true})).unwrap().tool_search);
 }
 

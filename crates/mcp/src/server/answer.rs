@@ -1,12 +1,16 @@
 //! A result as clients receive it: the same compact JSON as text and as structured content, because about half of the
 //! clients show the model the text and the others show it the structured content.
 //!
+//! It contains only what the model needs: empty lists are left out, and telemetry is in the response's `_meta`, which
+//! models do not see.
+//!
 //! `isError` is set only if the call could not be carried out at all (bad input, an unknown run), not if a cell ran and
 //! failed: some clients cut the text of an error, some count it against a retry budget, some end the agent's run with
 //! it. How a cell ended is in `status`, which every model sees.
 
-use contract::cell::{CellResult, Telemetry, WaitingReason};
+use contract::cell::{CellResult, PendingToolCall, Telemetry, WaitingReason};
 use contract::error::ErrorCode;
+use contract::frame::Method;
 use contract::ids::RunId;
 use contract::json;
 use serde_json::{Value, json};
@@ -17,10 +21,15 @@ use super::elicitation;
 /// The maximum number of approvals that one answer lists. The message gives the total number.
 const MAX_NAMED_APPROVALS: usize = 16;
 
+/// The maximum number of pending calls that one answer lists. A cell may have a thousand.
+const MAX_NAMED_CALLS: usize = 32;
+
 /// The response to a control call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) value: Value,
+    /// What the run did and cost. `None` if no run was started or resumed.
+    pub(crate) telemetry: Option<Value>,
     pub(crate) is_error: bool,
 }
 
@@ -30,16 +39,56 @@ impl Answer {
         let mut value = json::read(&text).unwrap_or_else(|error| {
             json!({"status": "failed", "error": format!("the result cannot be shown: {error}"), "code": "internal_error"})
         });
-        if let (CellResult::Waiting { .. }, false, Some(fields)) = (result, asked.is_empty(), value.as_object_mut()) {
-            fields.insert("message".to_owned(), json!(message(asked)));
-            fields.insert("approvals".to_owned(), named(asked));
+        let is_error = was_not_run(result);
+        let mut telemetry = None;
+        if let Some(fields) = value.as_object_mut() {
+            telemetry = fields.shift_remove("telemetry").filter(|_| has_telemetry(result));
+            if let CellResult::Waiting { pending_tool_calls, .. } = result {
+                fields.insert("pendingToolCalls".to_owned(), pending(pending_tool_calls));
+                if let Some(reason) = pending_tool_calls.iter().find_map(|call| call.reason.as_ref()) {
+                    fields.insert("yieldReason".to_owned(), json!(reason));
+                }
+                if !asked.is_empty() {
+                    fields.insert("message".to_owned(), json!(message(asked)));
+                    fields.insert("approvals".to_owned(), named(asked));
+                }
+            }
+            // The cell's own value is not touched.
+            for name in ["output", "pendingToolCalls"] {
+                if fields.get(name).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+                    fields.shift_remove(name);
+                }
+            }
         }
-        Self { value, is_error: was_not_run(result) }
+        Self { value, telemetry, is_error }
     }
 
+    /// An answer that lists runs, because the call did not say which one it means.
     pub(crate) fn listed(value: Value) -> Self {
-        Self { value, is_error: false }
+        Self { value, telemetry: None, is_error: false }
     }
+
+    /// Adds the caller's live runs to the answer to a call for an unknown run.
+    pub(crate) fn with_runs(mut self, runs: Vec<Value>) -> Self {
+        if let (false, Some(fields)) = (runs.is_empty(), self.value.as_object_mut()) {
+            fields.insert("runs".to_owned(), Value::from(runs));
+        }
+        self
+    }
+}
+
+/// Returns the calls that the cell waits for. A yield is not one of them: `wait` continues it.
+fn pending(calls: &[PendingToolCall]) -> Value {
+    let calls = calls.iter().filter(|call| call.method != Method::Yield.as_str()).take(MAX_NAMED_CALLS);
+    json!(calls.collect::<Vec<_>>())
+}
+
+/// Whether the result has telemetry of its run; that of a started run counts at least the `exec` that started it.
+fn has_telemetry(result: &CellResult) -> bool {
+    let (CellResult::Completed { telemetry, .. }
+    | CellResult::Waiting { telemetry, .. }
+    | CellResult::Failed { telemetry, .. }) = result;
+    telemetry.exec_count > 0
 }
 
 /// Whether the cell never started: the telemetry of a started run counts at least the `exec` that started it.
@@ -113,12 +162,12 @@ fn failure(code: ErrorCode, message: &str) -> CellResult {
 
 #[cfg(test)]
 mod tests {
-    use contract::cell::{CellResult, Telemetry};
+    use contract::cell::{CellResult, PendingState, PendingToolCall, Telemetry, WaitingReason};
     use contract::error::ErrorCode;
     use serde_json::json;
     use serde_json::value::RawValue;
 
-    use super::Answer;
+    use super::{Answer, MAX_NAMED_CALLS};
 
     #[test]
     fn status_comes_first_and_only_a_cell_that_did_not_run_is_an_error() {
@@ -132,11 +181,50 @@ mod tests {
         let value = RawValue::from_string("{\"b\":1,\"a\":[2]}".to_owned()).unwrap();
         let completed = CellResult::Completed { value, output: Vec::new(), telemetry: ran.clone() };
         let answer = Answer::of(&completed, &[]);
-        assert!(answer.value.to_string().starts_with("{\"status\":\"completed\",\"value\":{\"b\":1,\"a\":[2]}"));
+        assert_eq!(answer.value.to_string(), "{\"status\":\"completed\",\"value\":{\"b\":1,\"a\":[2]}}");
         assert!(!answer.is_error);
+        assert_eq!(answer.telemetry, Some(json!(ran)));
         assert!(!Answer::of(&failed(&ran), &[]).is_error);
         let refused = Answer::of(&failed(&Telemetry::default()), &[]);
         assert!(refused.is_error);
         assert_eq!(refused.value["code"], json!("invalid_input"));
+        assert_eq!(refused.telemetry, None);
+    }
+
+    #[test]
+    fn the_fields_of_a_cells_own_value_are_kept() {
+        let text = "{\"telemetry\":1,\"output\":[],\"pendingToolCalls\":[]}";
+        let value = RawValue::from_string(text.to_owned()).unwrap();
+        let completed = CellResult::Completed { value, output: Vec::new(), telemetry: Telemetry::default() };
+        assert_eq!(
+            Answer::of(&completed, &[]).value.to_string(),
+            format!("{{\"status\":\"completed\",\"value\":{text}}}")
+        );
+    }
+
+    #[test]
+    fn a_waiting_answer_names_pending_calls_and_the_reason_of_a_yield() {
+        let call = |method: &str, tool_id: Option<&str>, reason: Option<&str>| PendingToolCall {
+            id: format!("bridge:{method}:1"),
+            method: method.to_owned(),
+            tool_id: tool_id.map(str::to_owned),
+            state: PendingState::Running,
+            since_ms: 5,
+            reason: reason.map(str::to_owned),
+        };
+        let waiting = |reason: WaitingReason, pending_tool_calls: Vec<PendingToolCall>| CellResult::Waiting {
+            run_id: "cm_1".into(),
+            reason,
+            pending_tool_calls,
+            output: Vec::new(),
+            telemetry: Telemetry::default(),
+        };
+        let yielded = Answer::of(&waiting(WaitingReason::Yield, vec![call("yield", None, Some("phase 0"))]), &[]);
+        let expected = json!({"status": "waiting", "runId": "cm_1", "reason": "yield", "yieldReason": "phase 0"});
+        assert_eq!(yielded.value, expected);
+        let slow = call("namespace", Some("mcp:s:slow"), None);
+        let answer = Answer::of(&waiting(WaitingReason::PendingTools, vec![slow; 1024]), &[]);
+        let listed = answer.value["pendingToolCalls"].as_array().unwrap();
+        assert_eq!((listed.len(), &listed[0]["toolId"]), (MAX_NAMED_CALLS, &json!("mcp:s:slow")));
     }
 }

@@ -34,7 +34,8 @@ pub use tools::{BadPrefix, ToolPrefix};
 pub use wire::{ServeError, serve_streams};
 
 /// The longest time that a call is held open: clients give up on a silent call after a minute, some on any call.
-pub const CALL_AT_MOST: Duration = Duration::from_secs(48);
+pub const CALL_AT_MOST: Duration = Duration::from_secs(45);
 
-/// The upper limit for the configured `timeoutMs` and `maxWaitMs`, so that a turn ends before its call must.
-const TURN_AT_MOST_MS: u64 = 45_000;
+/// How long a turn waits for pending calls at most, also if `timeoutMs` or `maxWaitMs` is longer. It ends before its
+/// call must, so that there is time to suspend the cell.
+const TURN_AT_MOST_MS: u64 = 44_000;

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use catalog::{Catalog, Registry, Surface};
+use catalog::{Catalog, Registry};
 use contract::config::pattern::Pattern;
 use contract::config::{self, AgentsConfig};
 use executor::run::{Host, PrepareError, RunRequest, prepare};
@@ -12,12 +13,13 @@ use executor::{Executor, Hook, ToolSource};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::TURN_AT_MOST_MS;
 use super::approvals::{ApprovalHook, ApprovalPolicy};
 use super::principal::Principal;
 use super::progress::Progress;
 use super::tools::{self, ToolPrefix};
+use super::{CALL_AT_MOST, TURN_AT_MOST_MS};
 
 /// Settings that stay fixed while the server runs.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub(crate) struct Prepared {
     executor: Executor,
     asked_about: ApprovalHook,
     pub(crate) config: config::CodeMode,
+    /// How long an `exec` waits for pending calls.
+    exec_hold_ms: u64,
     /// The tools that a client lists, as protocol JSON.
     pub(crate) listed: Arc<Vec<Value>>,
 }
@@ -70,16 +74,30 @@ impl Prepared {
         config.enabled = true;
         config.limits.timeout_ms = config.limits.timeout_ms.min(TURN_AT_MOST_MS);
         config.limits.max_wait_ms = config.limits.max_wait_ms.min(TURN_AT_MOST_MS);
+        let exec_hold_ms = if config.has_own_timeout { config.limits.timeout_ms } else { TURN_AT_MOST_MS };
         // Always list both tools, even while no upstream server offers any: the client's tool list must stay stable.
-        let shown = Surface::CodeMode.visible_tools(&run.config, run.executor.catalog());
+        let catalog = run.executor.catalog();
+        let listed = tools::listed(catalog, &run.config.code_mode, exec_hold_ms, &settings.tool_prefix);
         // A tool outside the catalog cannot be called, so it needs no approval.
         let asked_about = settings.approval_policy.hook_for(&settings.exempt, run.executor.catalog().tools());
         Ok(Self {
-            listed: Arc::new(tools::listed(&shown, &run.config.code_mode, &settings.tool_prefix)),
+            listed: Arc::new(listed),
+            exec_hold_ms,
             config: run.config.code_mode,
             executor: run.executor,
             asked_about,
         })
+    }
+
+    /// Returns how long an `exec` that must be answered by `until` waits for pending calls. `None` if `timeoutMs` is
+    /// configured and says so itself.
+    pub(crate) fn exec_hold(&self, until: Instant) -> Option<Duration> {
+        if self.config.has_own_timeout {
+            return None;
+        }
+        // The call may have waited for servers or a worker before.
+        let rest = CALL_AT_MOST.saturating_sub(Duration::from_millis(self.exec_hold_ms));
+        Some(until.saturating_duration_since(Instant::now()).saturating_sub(rest))
     }
 
     /// Returns the executor for one control call, which reports progress of its tool calls to the client.

@@ -1,8 +1,9 @@
 //! Recovery of answers that did not reach the client.
 //!
-//! `wait` without a `runId` finds runs whose answers may have been lost. Output of a turn that reached no client is
-//! added to the run's next answer: a result contains only the output since the previous result, so output would be lost
-//! if the server resumes the run itself, sends a question instead of the result, or finds the client disconnected.
+//! `wait` without a `runId` means the only live run. If there is none, it finds runs that have just ended, whose answers
+//! may have been lost. Output of a turn that reached no client is added to the run's next answer: a result contains only
+//! the output since the previous result, so output would be lost if the server resumes the run itself, sends a question
+//! instead of the result, or finds the client disconnected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use contract::ids::RunId;
 use executor::clock::now_ms;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use store::{Millis, RunState};
+use store::{Millis, RunState, StoreError};
 use tokio::time::Instant;
 
-use super::answer::{failed, refused};
+use super::answer::{Answer, failed, refused};
 use super::calls::{Call, InFlight, InFlightRun, POLL_INTERVAL};
 use super::plain;
 use super::principal::Principal;
@@ -25,10 +26,10 @@ use super::principal::Principal;
 const JUST_OVER_MS: Millis = 15 * 60 * 1000;
 
 /// The maximum number of runs that one answer lists.
-const MAX_LISTED: u32 = 20;
+const MAX_LISTED: u32 = 10;
 
 /// How much of a cell's code a listing shows, so that the model recognizes it.
-const MAX_CODE_CHARS: usize = 160;
+const MAX_CODE_CHARS: usize = 120;
 
 /// The maximum number of runs that output is kept for. A new run replaces the oldest.
 const MAX_UNDELIVERED_RUNS: usize = 256;
@@ -36,8 +37,8 @@ const MAX_UNDELIVERED_RUNS: usize = 256;
 /// The meaning of a `wait` call's arguments.
 pub(crate) enum WaitTarget {
     Run(RunId),
-    Listed(Value),
-    Failed(Box<CellResult>),
+    /// There is no run to wait for.
+    Nothing(Answer),
 }
 
 /// Finds the run that a `wait` call refers to.
@@ -45,39 +46,83 @@ pub(crate) async fn wait_target(code_mode: &CodeMode, in_flight: &InFlight, call
     let given = ["runId", "run_id"].iter().find_map(|name| call.arguments.get(*name));
     match given {
         Some(Value::String(run_id)) if !run_id.trim().is_empty() => {
-            return WaitTarget::Run(run_id.trim().into());
+            return named(code_mode, in_flight, call, run_id.trim().into()).await;
         }
         None | Some(Value::Null | Value::String(_)) => {}
-        Some(_) => return WaitTarget::Failed(Box::new(refused("`runId` must be a string"))),
+        Some(_) => return WaitTarget::Nothing(Answer::of(&refused("`runId` must be a string"), &[])),
     }
     // A run that is just starting may be the one that the client means, and is known in a moment.
     while in_flight.is_starting(&call.principal) && Instant::now() < call.until {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    let (scope, now) = (call.principal.scope(), now_ms());
-    let in_flight = in_flight.of(&call.principal);
-    let recent = code_mode.recent(&scope, now - JUST_OVER_MS, MAX_LISTED).await;
-    match recent.map(|recent| merge_candidates(recent, in_flight, now)) {
-        Ok(Candidates::Only(run_id)) => WaitTarget::Run(run_id),
-        Ok(Candidates::Several(list)) => WaitTarget::Listed(list),
-        Ok(Candidates::None) => {
-            WaitTarget::Failed(Box::new(refused("no cell is live or finished recently; start one with `exec`")))
+    unnamed(code_mode, in_flight, call)
+        .await
+        .unwrap_or_else(|error| WaitTarget::Nothing(Answer::of(&failed(&error.to_string()), &[])))
+}
+
+/// Checks that a run exists. If it does not, the answer lists the caller's live runs.
+async fn named(code_mode: &CodeMode, in_flight: &InFlight, call: &Call, run_id: RunId) -> WaitTarget {
+    if in_flight.has(&run_id, &call.principal) {
+        return WaitTarget::Run(run_id);
+    }
+    match code_mode.has_run(&call.principal.scope(), &run_id).await {
+        // If the store cannot be read, `wait` reports it.
+        Ok(true) | Err(_) => WaitTarget::Run(run_id),
+        Ok(false) => {
+            let live = live(code_mode, in_flight, call).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the live runs of a client cannot be listed");
+                Vec::new()
+            });
+            let message = match live.as_slice() {
+                [] => {
+                    "no such run, and you have no live cell; `wait` takes the `runId` of a result whose status is \
+                       \"waiting\""
+                }
+                [_] => "no such run; your live cell is in `runs`, and `wait` without `runId` waits for it",
+                _ => "no such run; your live cells are in `runs`, newest first",
+            };
+            let now = now_ms();
+            let runs = live.iter().map(|run| shown(run, now)).collect();
+            WaitTarget::Nothing(Answer::of(&refused(message), &[]).with_runs(runs))
         }
-        Err(error) => WaitTarget::Failed(Box::new(failed(&error.to_string()))),
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum Candidates {
-    None,
-    /// The run's id.
-    Only(RunId),
-    Several(Value),
+/// Finds the run that a call without a `runId` means: the only live run, or else the only one that has just ended.
+async fn unnamed(code_mode: &CodeMode, in_flight: &InFlight, call: &Call) -> Result<WaitTarget, StoreError> {
+    let live = live(code_mode, in_flight, call).await?;
+    let now = now_ms();
+    let (candidates, message) = match live.as_slice() {
+        [] => {
+            let scope = call.principal.scope();
+            let ended = code_mode.recent(&scope, now.saturating_sub(JUST_OVER_MS), MAX_LISTED).await?;
+            (
+                ended,
+                "No cell is live. These ended in the last 15 minutes; `wait` with a `runId` returns a result again.",
+            )
+        }
+        [_, ..] => (live, "Several cells are live; call `wait` with the `runId` of the one you mean."),
+    };
+    Ok(match candidates.as_slice() {
+        [] => WaitTarget::Nothing(Answer::of(&refused("no cell is live; start one with `exec`"), &[])),
+        [only] => WaitTarget::Run(only.run_id.clone()),
+        several => WaitTarget::Nothing(Answer::listed(json!({
+            "status": "listed",
+            "message": message,
+            "runs": several.iter().map(|run| shown(run, now)).collect::<Vec<_>>(),
+        }))),
+    })
+}
+
+/// Returns the caller's live runs, newest first.
+async fn live(code_mode: &CodeMode, in_flight: &InFlight, call: &Call) -> Result<Vec<Recent>, StoreError> {
+    let in_flight = in_flight.of(&call.principal);
+    Ok(merged(code_mode.live(&call.principal.scope(), MAX_LISTED).await?, in_flight))
 }
 
 /// Merges the runs in the store with those in flight, which may not be in the store yet.
-fn merge_candidates(recent: Vec<Recent>, in_flight: Vec<InFlightRun>, now: Millis) -> Candidates {
-    let unwritten = in_flight.into_iter().filter(|one| recent.iter().all(|other| other.run_id != one.run_id));
+fn merged(stored: Vec<Recent>, in_flight: Vec<InFlightRun>) -> Vec<Recent> {
+    let unwritten = in_flight.into_iter().filter(|one| stored.iter().all(|other| other.run_id != one.run_id));
     let unwritten = unwritten.map(|one| Recent {
         run_id: one.run_id,
         state: RunState::Running,
@@ -86,18 +131,10 @@ fn merge_candidates(recent: Vec<Recent>, in_flight: Vec<InFlightRun>, now: Milli
         source: one.source,
     });
     let mut all: Vec<Recent> = unwritten.collect();
-    all.extend(recent);
+    all.extend(stored);
     all.sort_by(|a, b| b.started_at.cmp(&a.started_at).then_with(|| a.run_id.cmp(&b.run_id)));
     all.truncate(MAX_LISTED as usize);
-    match all.as_slice() {
-        [] => Candidates::None,
-        [only] => Candidates::Only(only.run_id.clone()),
-        several => Candidates::Several(json!({
-            "status": "listed",
-            "message": "Several cells are live or finished recently; call `wait` with the `runId` of the one you mean.",
-            "runs": several.iter().map(|run| shown(run, now)).collect::<Vec<_>>(),
-        })),
-    }
+    all
 }
 
 fn shown(run: &Recent, now: Millis) -> Value {
@@ -106,7 +143,6 @@ fn shown(run: &Recent, now: Millis) -> Value {
         "runId": run.run_id,
         "state": run.state.as_str(),
         "startedSecondsAgo": ago(run.started_at),
-        "movedSecondsAgo": ago(run.moved_at),
         "code": plain(run.source.trim(), MAX_CODE_CHARS),
     })
 }
@@ -172,7 +208,7 @@ mod tests {
     use serde_json::json;
     use store::RunState;
 
-    use super::{Candidates, InFlightRun, UndeliveredOutput, merge_candidates};
+    use super::{InFlightRun, MAX_LISTED, UndeliveredOutput, merged, shown};
     use crate::server::Principal;
 
     fn recent(run_id: &str, started_at: i64) -> Recent {
@@ -181,9 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn a_single_run_is_chosen_and_several_are_listed_newest_first() {
-        assert_eq!(merge_candidates(vec![], vec![], 0), Candidates::None);
-        assert_eq!(merge_candidates(vec![recent("cm_1", 5)], vec![], 9), Candidates::Only("cm_1".into()));
+    fn runs_are_listed_once_newest_first_and_bounded() {
+        assert!(merged(vec![], vec![]).is_empty());
         let in_flight = |run_id: &str| InFlightRun {
             run_id: run_id.into(),
             principal: Principal::local(),
@@ -191,23 +226,18 @@ mod tests {
             started_at: 7_000,
         };
         // A run that is both in flight and in the store counts once.
+        assert_eq!(merged(vec![recent("cm_1", 5)], vec![in_flight("cm_1")]), [recent("cm_1", 5)]);
+        let both = merged(vec![recent("cm_1", 5_000)], vec![in_flight("cm_2")]);
+        let listed: Vec<_> = both.iter().map(|run| shown(run, 9_500)).collect();
         assert_eq!(
-            merge_candidates(vec![recent("cm_1", 5)], vec![in_flight("cm_1")], 9),
-            Candidates::Only("cm_1".into())
+            listed,
+            [
+                json!({"runId": "cm_2", "state": "running", "startedSecondsAgo": 2, "code": "f()"}),
+                json!({"runId": "cm_1", "state": "completed", "startedSecondsAgo": 4, "code": "return \"cm_1\""}),
+            ]
         );
-        let Candidates::Several(list) = merge_candidates(vec![recent("cm_1", 5_000)], vec![in_flight("cm_2")], 9_500)
-        else {
-            panic!()
-        };
-        assert_eq!(list["status"], "listed");
-        assert_eq!(
-            list["runs"],
-            json!([
-                {"runId": "cm_2", "state": "running", "startedSecondsAgo": 2, "movedSecondsAgo": 2, "code": "f()"},
-                {"runId": "cm_1", "state": "completed", "startedSecondsAgo": 4, "movedSecondsAgo": 4,
-                 "code": "return \"cm_1\""},
-            ])
-        );
+        let many: Vec<_> = (0..100).map(|number| in_flight(&format!("cm_{number}"))).collect();
+        assert_eq!(merged(vec![recent("cm_x", 5)], many).len(), MAX_LISTED as usize);
     }
 
     fn waiting(run_id: &str, texts: &[&str]) -> CellResult {

@@ -138,8 +138,8 @@ impl McpService {
         let Ok(tool_call_id) = random_name() else { return failed("cannot read system randomness") };
         let input = Value::Object(call.arguments.clone());
         let (code_mode, in_flight) = (self.inner.code_mode.clone(), self.inner.in_flight.clone());
-        let (executor, handle, principal) =
-            (prepared.executor(&call.progress), Arc::clone(&call.handle), call.principal.clone());
+        let (executor, until) = (prepared.executor(&call.progress), call.until);
+        let (handle, principal) = (Arc::clone(&call.handle), call.principal.clone());
         let running = async move {
             let mut run = None;
             let source = ["code", "command"].iter().find_map(|name| input.get(name)?.as_str()).unwrap_or_default();
@@ -154,7 +154,10 @@ impl McpService {
                     tokio::spawn(async move { code_mode.abort(&run_id).await });
                 }
             };
-            let request = ExecRequest::from(&input).on_start(on_start);
+            let mut request = ExecRequest::from(&input).on_start(on_start);
+            if let Some(hold) = prepared.exec_hold(until) {
+                request = request.hold_for(hold);
+            }
             let result = code_mode.exec(&executor, &prepared.config, &tool_call_id, request).await;
             if let Some(run_id) = run {
                 in_flight.remove(&run_id);

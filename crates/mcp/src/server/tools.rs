@@ -1,20 +1,12 @@
 //! The two tools `exec` and `wait` as clients list them. Equal catalogs and limits give equal bytes.
 
-use catalog::VisibleTool;
+use catalog::prompt::McpChannel;
+use catalog::{Catalog, VisibleTool};
 use contract::config::CodeMode;
 use serde_json::{Value, json};
 
-/// The size of a result beyond the cell's own value and output: telemetry, pending calls, approvals.
+/// The size of a result beyond the cell's own value and output: pending calls, approvals.
 const AROUND_A_RESULT: u64 = 32 << 10;
-
-/// Added to the description of `wait`: over MCP a `runId` can be lost with the connection.
-const WITHOUT_RUN_ID: &str = "\n\nOmit `runId` if a result was lost (timeout, broken connection): if one cell is live \
-    or has finished recently, `wait` waits for it; if several, it lists them, newest first, with their `runId`s and \
-    the start of their code. Check here before you run a cell again: it may already have taken effect.";
-
-/// Added to both descriptions: an agent that waits for approval should say so instead of trying other ways.
-const ABOUT_PEOPLE: &str = "\n\nSome calls need a person's approval. The result of a cell that waits for one has a \
-    `message` that says what the person can do: pass it on to your user, then call `wait`.";
 
 /// Tool names are `[A-Za-z0-9_.-]`; providers allow 64 characters, and clients add their own prefix before this one.
 const MAX_PREFIX_BYTES: usize = 24;
@@ -43,10 +35,6 @@ impl ToolPrefix {
         Ok(Self(text.to_owned()))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(crate) fn name(&self, tool: Tool) -> String {
         format!("{}{}", self.0, tool.as_str())
     }
@@ -65,8 +53,10 @@ impl Tool {
     }
 }
 
-/// Returns the tool list as protocol JSON.
-pub(crate) fn listed(shown: &[VisibleTool], config: &CodeMode, prefix: &ToolPrefix) -> Vec<Value> {
+/// Returns the tool list as protocol JSON. An `exec` waits `hold_ms` for pending calls.
+pub(crate) fn listed(catalog: &Catalog, config: &CodeMode, hold_ms: u64, prefix: &ToolPrefix) -> Vec<Value> {
+    let (exec, wait) = (prefix.name(Tool::Exec), prefix.name(Tool::Wait));
+    let shown = catalog::mcp_tools(config, catalog, McpChannel { exec: &exec, wait: &wait, hold_ms });
     let find = |tool: Tool| shown.iter().find(|shown| shown.name == tool.as_str());
     let mut tools = Vec::new();
     for tool in [Tool::Exec, Tool::Wait] {
@@ -78,19 +68,15 @@ pub(crate) fn listed(shown: &[VisibleTool], config: &CodeMode, prefix: &ToolPref
 }
 
 fn one(tool: Tool, shown: &VisibleTool, config: &CodeMode, prefix: &ToolPrefix) -> Value {
-    let (title, more) = match tool {
-        Tool::Exec => ("Run a cell", ""),
-        Tool::Wait => ("Wait for a cell", WITHOUT_RUN_ID),
+    let title = match tool {
+        Tool::Exec => "Run a cell",
+        Tool::Wait => "Wait for a cell",
     };
-    let mut parameters = shown.parameters.clone();
-    if let (Tool::Wait, Some(fields)) = (tool, parameters.as_object_mut()) {
-        fields.shift_remove("required");
-    }
     json!({
         "name": prefix.name(tool),
         "title": title,
-        "description": format!("{}{}{more}{ABOUT_PEOPLE}", names(prefix), shown.description),
-        "inputSchema": parameters,
+        "description": shown.description,
+        "inputSchema": shown.parameters,
         "outputSchema": output(tool),
         // The effects depend on the tools that a cell calls; these hints describe the worst case.
         "annotations": {
@@ -108,14 +94,6 @@ fn one(tool: Tool, shown: &VisibleTool, config: &CodeMode, prefix: &ToolPrefix) 
     })
 }
 
-fn names(prefix: &ToolPrefix) -> String {
-    if prefix.is_empty() {
-        return String::new();
-    }
-    let (exec, wait) = (prefix.name(Tool::Exec), prefix.name(Tool::Wait));
-    format!("(`exec` and `wait` are called `{exec}` and `{wait}` here.)\n\n")
-}
-
 /// Returns one flat schema for all results, because not every client that generates types from it supports unions.
 fn output(tool: Tool) -> Value {
     let mut statuses = vec!["completed", "waiting", "failed"];
@@ -126,11 +104,11 @@ fn output(tool: Tool) -> Value {
         "value": {"description": "The value that a completed cell returned."},
         "runId": text,
         "reason": text,
+        "yieldReason": text,
         "pendingToolCalls": objects,
         "error": text,
         "code": text,
         "output": objects,
-        "telemetry": {"type": "object"},
         "message": text,
         "approvals": objects,
     });

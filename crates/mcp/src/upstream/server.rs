@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::UnavailableServer;
 use contract::tool::ToolSpec;
 use executor::{AuthorizedCall, CallFuture, CancelFuture, ParkedCall, StandingApprovals, ToolSource};
 use tokio::sync::watch;
@@ -90,6 +91,10 @@ impl ToolSource for Upstream {
 
     fn identity(&self) -> Option<String> {
         Some(self.supervisor.spec.identity())
+    }
+
+    fn unavailable(&self) -> Option<UnavailableServer> {
+        self.supervisor.why_unlisted().map(|reason| UnavailableServer { name: self.name().to_owned(), reason })
     }
 
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {

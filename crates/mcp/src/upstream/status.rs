@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use contract::tool::Operation;
 use executor::StandingApprovals;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
@@ -98,7 +99,8 @@ impl Status {
             failures: state.lifecycle.failures(),
             next_try: next_try(phase),
             in_flight: state.in_flight,
-            tools: tools.len(),
+            // Resources and prompts are operations of the server, not tools of its own.
+            tools: tools.iter().filter(|tool| tool.operation == Operation::Tool).count(),
             left_out: listing.map_or(0, |listing| listing.left_out.len()),
             listed_at: listing.map(|listing| listing.listed_at),
             remembered: listing.is_some_and(|listing| listing.remembered),

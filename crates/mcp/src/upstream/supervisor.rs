@@ -142,6 +142,19 @@ impl Supervisor {
         self.state().listing.clone()
     }
 
+    /// Returns why there is no listing, in a few words, if there is none.
+    pub(super) fn why_unlisted(&self) -> Option<String> {
+        let state = self.state();
+        if state.listing.is_some() {
+            return None;
+        }
+        Some(match (&state.last_failure, state.lifecycle.phase()) {
+            (_, Phase::Starting) => "still starting; try again later".to_owned(),
+            (Some(failure), _) => failure.message.clone(),
+            (None, _) => "not started yet".to_owned(),
+        })
+    }
+
     /// Passes an event to the life cycle and returns what it decides.
     pub(super) fn on(&self, state: &mut State, event: Event) -> Action {
         let before = state.lifecycle.phase();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use catalog::UnavailableServer;
 use contract::config::AgentsConfig;
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
@@ -46,6 +47,61 @@ impl Client {
     async fn ask(&mut self, message: Value) -> Value {
         self.say(message).await;
         self.hear().await
+    }
+}
+
+/// A server with long names, or one that is unavailable.
+#[derive(Debug)]
+enum Other {
+    Long(usize),
+    Unavailable(usize),
+}
+
+impl ToolSource for Other {
+    fn tools(&self) -> Vec<ToolSpec> {
+        let Self::Long(number) = self else { return Vec::new() };
+        let id = ToolId::parse(&format!("mcp:s{number}-{}:read_{}", "server-".repeat(7), "x".repeat(40))).unwrap();
+        let path = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+        vec![ToolSpec::new(id, "Reads. ".repeat(1000), path)]
+    }
+
+    fn unavailable(&self) -> Option<UnavailableServer> {
+        let Self::Unavailable(number) = self else { return None };
+        let reason = format!("\u{1F600} {}", "no reason ".repeat(100));
+        Some(UnavailableServer { name: format!("\u{1F600} missing {number}"), reason })
+    }
+
+    fn call(&self, _call: AuthorizedCall) -> CallFuture<'_> {
+        Box::pin(async move { Dispatch::Settled(Outcome::Failed("not called".to_owned())) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn descriptions_fit_with_any_number_of_servers_and_do_not_change() {
+    let (mut client, offer) = serve().await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta()}});
+    for number in [0, 1, 5, 64, 500] {
+        let long = (0..number).map(|number| -> Arc<dyn ToolSource> { Arc::new(Other::Long(number)) });
+        let missing = (0..number).map(|number| -> Arc<dyn ToolSource> { Arc::new(Other::Unavailable(number)) });
+        let mut sources: Vec<_> = long.chain(missing).collect();
+        offer.send_modify(|offered| offered.sources.clone_from(&sources));
+        let listed = client.ask(list.clone()).await;
+        for (tool, limit) in [(0, 1_900), (1, 900)] {
+            let description = listed["result"]["tools"][tool]["description"].as_str().unwrap();
+            assert!(description.chars().count() <= limit, "{number}: {description}");
+            assert!(description.encode_utf16().count() <= limit, "{number}: {description}");
+            assert!(!description.ends_with('…'), "{number}: {description}");
+        }
+        let description = listed["result"]["tools"][0]["description"].as_str().unwrap();
+        let lines: Vec<&str> = description.lines().collect();
+        assert_eq!(lines[1].starts_with("  const r = await MCP.s0Server"), number > 0, "{description}");
+        assert!(lines.last().unwrap().starts_with("Limits: "), "{description}");
+        // Five long names may fit or not.
+        let is_cut = description.contains("; `await API.read(\"mcp/index.d.ts\")` lists all.");
+        assert!(is_cut == (number > 5) || number == 5, "{description}");
+        sources.reverse();
+        offer.send_modify(|offered| offered.sources = sources);
+        assert_eq!(client.ask(list.clone()).await, listed);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use executor::Outcome;
+use executor::{Outcome, ToolSource};
 use futures_util::future::join_all;
 use mcp::{ServerState, Unavailable, UpstreamOptions};
 use serde_json::json;
@@ -40,6 +40,22 @@ async fn all_callers_that_wait_for_a_failed_start_get_the_reason_at_once() {
     let why = "it was not ready within 400 ms; check its standard error, or raise the limit";
     assert!(listed.iter().all(|one| *one == Err(Unavailable::NotStarted(why.into()))), "{listed:?}");
     assert_eq!(kept.upstream.status().failures, 1);
+}
+
+#[tokio::test]
+async fn a_server_without_a_list_says_why_and_one_with_a_list_is_available() {
+    let kept = ScriptedUpstream::with(json!({"start": [{"exit": 1}]}), options()).await;
+    let why = || kept.upstream.unavailable().map(|one| (one.name, one.reason));
+    assert_eq!(why(), Some(("s".to_owned(), "not started yet".to_owned())));
+    kept.upstream.listed().await.unwrap_err();
+    let (_, reason) = why().unwrap();
+    assert!(reason.contains("check its standard error"), "{reason}");
+    let resources = json!([{"uri": "note://1", "name": "one", "text": "hello"}]);
+    kept.rewrite(json!({"tools": [fine()], "resources": resources, "prompts": [{"name": "p", "text": "x"}]}));
+    kept.upstream.refresh().await.unwrap();
+    assert_eq!(why(), None);
+    // Operations on resources and prompts are not tools of the server.
+    assert_eq!((kept.upstream.tools().len(), kept.upstream.status().tools), (5, 1));
 }
 
 #[tokio::test]

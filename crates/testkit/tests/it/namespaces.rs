@@ -170,10 +170,12 @@ async fn a_suspended_namespace_call_resumes_through_wait() {
     let run = world.run();
     let (run_id, waiting) =
         run.suspend("const list = await Issues.list({ n: 1 }); return [list, await Issues.deep.update(1, {})]").await;
-    assert_eq!(waiting["pendingToolCalls"][0]["method"], "namespace");
+    let pending = &waiting["pendingToolCalls"][0];
+    assert_eq!((&pending["method"], &pending["toolId"]), (&json!("namespace"), &json!(LIST)), "{waiting}");
     fakes.gate.notify_one();
     let asked = run.wait(&run_id).await;
-    assert_eq!(asked["pendingToolCalls"][0]["state"], "approval", "{asked}");
+    let pending = &asked["pendingToolCalls"][0];
+    assert_eq!((&pending["state"], &pending["toolId"]), (&json!("approval"), &json!(UPDATE)), "{asked}");
     world.approve_all(store::ApprovalScope::Once).await;
     assert_eq!(value(&run.wait(&run_id).await), &json!([{"n": 1}, {"number": 1, "patch": {}}]));
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use executor::ToolSource;
+use catalog::UnavailableServer;
+use contract::tool::ToolSpec;
 use executor::run::RunRequest;
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolSource};
 use serde_json::{Value, json};
 
 use crate::fake_tools::{Behavior, FakeTools};
@@ -42,6 +44,43 @@ async fn all_tools_lists_every_allowed_tool_except_mcp_tools() {
         "source": "client", "sourceName": "app",
     });
     assert_eq!(value[1], entry, "the entry has no schema");
+}
+
+/// A configured MCP server that cannot be reached.
+#[derive(Debug)]
+struct Unreachable(&'static str);
+
+impl ToolSource for Unreachable {
+    fn tools(&self) -> Vec<ToolSpec> {
+        Vec::new()
+    }
+
+    fn unavailable(&self) -> Option<UnavailableServer> {
+        Some(UnavailableServer { name: self.0.to_owned(), reason: "it requires a login; log in".to_owned() })
+    }
+
+    fn call(&self, _call: AuthorizedCall) -> CallFuture<'_> {
+        Box::pin(std::future::ready(Dispatch::Settled(Outcome::Failed("unreachable".to_owned()))))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unavailable_server_is_named_with_its_reason_unless_policy_denies_it() {
+    let fakes = FakeTools::new([("mcp:github:create_issue", Behavior::Echo)]);
+    let sources: Vec<Arc<dyn ToolSource>> =
+        vec![fakes, Arc::new(Unreachable("my-mail")), Arc::new(Unreachable("vault")), Arc::new(Unreachable("github"))];
+    let tools = json!({"codeMode": true, "deny": ["mcp:vault:*"]});
+    let world = Parts { tools, sources, ..Parts::default() }.open().await;
+    let run = world.run();
+    let description = &run.prepared.visible[0].description;
+    assert!(description.contains("Servers: github. Unavailable: my-mail (requires a login)."), "{description}");
+    let cell = "const call = (server) => server.send({}).catch(error => error.message)
+        return [Object.keys(MCP), await call(MCP.myMail), typeof MCP.vault, await MCP.myMail.$api().catch(String),
+                (await API.read('mcp/index.d.ts')).includes('server \"my-mail\": it requires a login')]";
+    let why = "the MCP server `my-mail` is unavailable: it requires a login; log in; tell your user, or continue \
+               without it";
+    let keys = json!(["$api", "github"]);
+    assert_eq!(run.value(cell).await, json!([keys, why, "undefined", format!("Error: {why}"), true]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,9 +85,11 @@ impl<'a> Printer<'a> {
             self.push(";");
             let note = self.note(field, layout);
             if self.out.get(start..).is_some_and(|text| text.contains('\n')) && !note.is_empty() {
-                self.out.insert_str(start, &format!("{margin}// {note}\n"));
+                let comment = self.comment(&note);
+                self.out.insert_str(start, &format!("{margin}{comment}\n"));
             } else if !note.is_empty() {
-                self.push(&format!(" // {note}"));
+                let comment = self.comment(&note);
+                self.push(&format!(" {comment}"));
             }
             self.push("\n");
             if layout == Layout::Fitted && self.out.len() + CLOSING_BYTES > self.limit {
@@ -121,7 +123,8 @@ impl<'a> Printer<'a> {
             self.is_inline = was;
             let rest = self.out.split_off(start);
             let rest = if is_broken { "objects".to_owned() } else { cut(rest, INLINE_BYTES) };
-            self.push(&format!(" // others: {rest}"));
+            let comment = self.comment(&format!("others: {rest}"));
+            self.push(&format!(" {comment}"));
         }
         self.push("\n");
     }

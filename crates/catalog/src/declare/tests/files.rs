@@ -10,6 +10,7 @@ use crate::declare::function::Function;
 use crate::declare::server::{members, namespace};
 use crate::declare::{FILE_BYTES, files, index, server_api};
 use crate::server::Server;
+use crate::unavailable::UnavailableServer;
 
 fn tool(id: &str) -> ToolSpec {
     let id = ToolId::parse(id).unwrap();
@@ -28,7 +29,7 @@ fn server(name: &str, methods: &[&str]) -> Server {
 fn there_is_an_index_and_one_file_per_server() {
     let tools = [tool("mcp:git-hub:b_tool"), tool("mcp:git-hub:a_tool")];
     let servers = BTreeMap::from([("gitHub".to_owned(), server("git-hub", &["bTool", "aTool"]))]);
-    let files = files(&tools, &servers);
+    let files = files(&tools, &servers, &BTreeMap::new());
     let listed: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.description.as_str())).collect();
     assert_eq!(
         listed,
@@ -50,6 +51,7 @@ type McpApiHeader = {
   header: string;
   server?: { identifier: string; serverName: string };
   servers?: { identifier: string; serverName: string; toolCount: number }[];
+  unavailable?: { serverName: string; reason: string }[];
   tools?: { method: string; path: string; mcpTool: string; operation: string; description: string }[];
   schemas?: Record<string, unknown>;
   note: string;
@@ -67,7 +69,7 @@ declare namespace MCP.gitHub {
 }
 "#;
     assert_eq!(files[1].text, expected);
-    assert!(crate::declare::files(&tools, &BTreeMap::new()).is_empty());
+    assert!(crate::declare::files(&tools, &BTreeMap::new(), &BTreeMap::new()).is_empty());
 }
 
 #[test]
@@ -97,7 +99,12 @@ declare namespace MCP {{
 }}
 "#
     );
-    assert_eq!(index(&servers), expected);
+    assert_eq!(index(&servers, &BTreeMap::new()), expected);
+    let (name, reason) = ("far".to_owned(), "needs login".to_owned());
+    let unavailable = BTreeMap::from([("far".to_owned(), UnavailableServer { name, reason })]);
+    let expected = expected.replace("\n}\n", "\n  // Unavailable: server \"far\": needs login\n}\n");
+    assert_eq!(index(&servers, &unavailable), expected);
+    assert_eq!(crate::declare::files(&[], &BTreeMap::new(), &unavailable)[0].path, "mcp/index.d.ts");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod facts;
 mod files;
 mod functions;
 mod hostile;
+mod signatures;
 mod soup;
 mod types;
 
@@ -12,11 +13,20 @@ use contract::tool::Operation;
 use serde_json::Value;
 
 use super::function::Function;
+use super::print::Comments;
 use super::render::{Role, render};
 
 /// Returns a type with the definitions it needs, as a result type is written.
 fn shown(schema: &Value) -> String {
-    let role = Role { is_input: false, prefix: "f".to_owned(), name: "Output", margin: 0, indent: 0, limit: 4096 };
+    let role = Role {
+        is_input: false,
+        prefix: "f".to_owned(),
+        name: "Output",
+        margin: 0,
+        indent: 0,
+        limit: 4096,
+        comments: Comments::Lines,
+    };
     let rendered = render(schema, &role);
     rendered.definitions + &rendered.text
 }

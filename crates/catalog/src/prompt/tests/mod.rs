@@ -1,13 +1,16 @@
 //! The exact texts that a model reads, and the bounds that every catalog must keep.
 
-use contract::config::ToolsConfig;
-use contract::limits::{MAX_CONTROL_DESCRIPTION_BYTES, MAX_NAMESPACES};
+use contract::config::{CodeMode, ToolsConfig};
+use contract::limits::{MAX_EXEC_DESCRIPTION_UNITS, MAX_NAMESPACES, MAX_WAIT_DESCRIPTION_UNITS};
 use contract::scope::Scope;
 use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{exec, tool_call, tool_describe, tool_search, tool_search_code, wait};
-use crate::{Catalog, Registration, Registry, RunContext, ScopeMaker, ScopeValue};
+use super::{Channel, McpChannel, tool_call, tool_describe, tool_search, tool_search_code, wait};
+use crate::surface::mcp_tools;
+use crate::{Catalog, Registration, Registry, RunContext, ScopeMaker, ScopeValue, Surface, UnavailableServer};
+
+const MCP: McpChannel<'static> = McpChannel { exec: "exec", wait: "wait", hold_ms: 45_000 };
 
 fn tool(id: &str) -> ToolSpec {
     ToolSpec::new(ToolId::parse(id).unwrap(), "Does it.", json!({}))
@@ -15,6 +18,10 @@ fn tool(id: &str) -> ToolSpec {
 
 fn catalog(ids: &[&str]) -> Catalog {
     Catalog::new(ids.iter().map(|id| tool(id)).collect()).unwrap()
+}
+
+fn exec(config: &CodeMode, catalog: &Catalog, channel: Channel<'_>) -> String {
+    super::exec(config, catalog, channel).description
 }
 
 fn config(tools: &Value) -> ToolsConfig {
@@ -39,6 +46,10 @@ fn with_namespaces(catalog: Catalog, registry: &Registry) -> Catalog {
     catalog.with_namespaces(namespaces)
 }
 
+fn unavailable(name: &str, reason: &str) -> UnavailableServer {
+    UnavailableServer { name: name.to_owned(), reason: reason.to_owned() }
+}
+
 /// A catalog with everything that a run can have, its tools in this order.
 fn full(ids: &[&str]) -> Catalog {
     let mut registry = Registry::default();
@@ -48,7 +59,11 @@ fn full(ids: &[&str]) -> Catalog {
     let mut resources = tool("mcp:docs:resources_list");
     resources.operation = Operation::ListResources;
     tools.push(resources);
-    with_namespaces(Catalog::new(tools).unwrap(), &registry)
+    let catalog = with_namespaces(Catalog::new(tools).unwrap(), &registry);
+    catalog.with_unavailable(vec![
+        unavailable("linear", "needs login"),
+        unavailable("files", "environment variable `MYTOKEN` is not set; set it where cellmate starts"),
+    ])
 }
 
 const FULL: [&str; 5] =
@@ -60,25 +75,26 @@ fn check(file: &str, expected: &str, shown: &str) {
 }
 
 #[test]
-fn the_description_of_exec_is_exact() {
-    let config = config(&json!({"codeMode": true}));
-    check("exec.txt", include_str!("exec.txt"), &exec(&config.code_mode, &catalog(&["openclaw:core:read"])));
-    check("exec_full.txt", include_str!("exec_full.txt"), &exec(&config.code_mode, &full(&FULL)));
-}
-
-#[test]
-fn the_descriptions_of_other_control_tools_are_exact() {
+fn the_descriptions_are_exact() {
     let config = config(&json!({"codeMode": true, "toolSearch": true}));
-    let catalog = full(&FULL);
+    let (mode, search) = (&config.code_mode, &config.tool_search);
+    let (core, five) = (catalog(&["openclaw:core:read"]), full(&FULL));
+    let servers =
+        catalog(&["mcp:files:read", "mcp:git:log"]).with_unavailable(vec![unavailable("linear", "needs login")]);
     let texts = [
-        ("wait", wait(&config.code_mode)),
-        ("tool_search_code", tool_search_code(&config.tool_search, &catalog)),
-        ("tool_search", tool_search(&config.tool_search, &catalog)),
+        ("exec without servers", exec(mode, &core, Channel::Contract)),
+        ("exec with everything", exec(mode, &five, Channel::Contract)),
+        ("exec over MCP", exec(mode, &servers, Channel::Mcp(MCP))),
+        ("exec over MCP without servers", exec(mode, &catalog(&[]), Channel::Mcp(MCP))),
+        ("wait", wait(mode, Channel::Contract)),
+        ("wait over MCP", wait(mode, Channel::Mcp(MCP))),
+        ("tool_search_code", tool_search_code(search, &five)),
+        ("tool_search", tool_search(search, &five)),
         ("tool_describe", tool_describe()),
         ("tool_call", tool_call()),
     ];
     let shown: String = texts.iter().map(|(name, text)| format!("# {name}\n{text}\n\n")).collect();
-    check("others.txt", include_str!("others.txt"), shown.trim_end());
+    check("descriptions.txt", include_str!("descriptions.txt"), shown.trim_end());
 }
 
 #[test]
@@ -86,72 +102,155 @@ fn limits_are_the_runs_own() {
     let config = config(&json!({
         "codeMode": {
             "enabled": true, "languages": ["typescript"], "timeoutMs": 1500, "memoryLimitBytes": 2_097_152,
-            "maxOutputBytes": 2049, "maxPendingToolCalls": 3, "searchDefaultLimit": 4, "maxSearchLimit": 5,
-            "maxWaitMs": 7000, "snapshotTtlSeconds": 60, "maxSnapshotBytes": 4096,
+            "maxOutputBytes": 2049, "maxPendingToolCalls": 3, "maxWaitMs": 7000, "snapshotTtlSeconds": 60,
+            "maxSnapshotBytes": 4096,
         },
     }));
-    let text = exec(&config.code_mode, &catalog(&["plugin:a:b", "plugin:a:c"])) + &wait(&config.code_mode);
+    let catalog = catalog(&["plugin:a:b", "plugin:a:c"]);
+    let text = exec(&config.code_mode, &catalog, Channel::Contract) + &wait(&config.code_mode, Channel::Contract);
     for part in [
         "one TypeScript program",
-        "2 tools can",
-        "at most 1500 ms",
-        "Memory: 2 MiB",
-        "together: 2049 bytes",
-        "3 run at once",
-        "returns at most 4 tools, or { limit } up to 5",
+        "2 tools in `tools`",
+        "Limits: 1500 ms in all,",
+        "2 MiB memory",
+        "2049 bytes value and output",
+        "3 calls at once",
         "after 7 s;",
         "for 60 s after",
-        "take 4 KiB,",
-        "is \"typescript\" and is required",
+        "take 4 KiB.",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    let over_mcp = exec(&config.code_mode, &catalog, Channel::Mcp(MCP));
+    assert!(over_mcp.contains("Limits: 45 s for calls, 1500 ms for own code,"), "{over_mcp}");
+    let own_timeout = exec(&config.code_mode, &catalog, Channel::Mcp(McpChannel { hold_ms: 1500, ..MCP }));
+    assert!(own_timeout.contains("Limits: 1500 ms in all,"), "{own_timeout}");
 }
 
 #[test]
 fn absent_tools_and_namespaces_are_not_mentioned() {
     let config = config(&json!({"codeMode": true}));
-    let shown = |catalog: &Catalog| exec(&config.code_mode, catalog);
-    let words = ["MCP", "API.", "Namespaces", "Issues", "openclaw:core:exec", "resources.list"];
+    let shown = |catalog: &Catalog| exec(&config.code_mode, catalog, Channel::Contract);
+    let words = ["MCP", "API.", "tools.search", "Issues", "openclaw:core:exec", "resources.list"];
     let seen = |text: &str| words.map(|word| text.contains(word));
     let mut registry = Registry::default();
     register(&mut registry, "Issues", "Issues of this repository.", Some("Use Issues.list(params)."));
-    assert_eq!(seen(&shown(&catalog(&["plugin:a:b"]))), [false; 6]);
+    assert_eq!(seen(&shown(&catalog(&["plugin:a:b"]))), [false, false, true, false, false, false]);
     assert_eq!(seen(&shown(&full(&FULL))), [true; 6]);
-    assert_eq!(seen(&shown(&catalog(&["mcp:a:b"]))), [true, true, true, false, false, false]);
+    assert_eq!(seen(&shown(&catalog(&["mcp:a:b"]))), [true, true, false, false, false, false]);
     // The namespace's own tool, and a tool of the same name that belongs to another plugin.
     let issues = |id: &str| shown(&with_namespaces(catalog(&[id]), &registry));
     assert_eq!(seen(&issues("plugin:github:list")), [false, false, true, true, false, false]);
-    assert_eq!(seen(&issues("plugin:evil:list")), [false; 6]);
-    assert!(shown(&catalog(&["mcp:a:b"])).contains("`tools` is empty in this run"));
+    assert_eq!(seen(&issues("plugin:evil:list")), [false, false, true, false, false, false]);
 }
 
 #[test]
 fn equal_catalogs_give_equal_bytes() {
     let config = config(&json!({"codeMode": true}));
-    let mut turned = FULL;
-    let expected = exec(&config.code_mode, &full(&FULL));
-    for _ in 0..FULL.len() {
-        turned.rotate_left(1);
-        assert_eq!(exec(&config.code_mode, &full(&turned)), expected);
+    for channel in [Channel::Contract, Channel::Mcp(MCP)] {
+        let expected = exec(&config.code_mode, &full(&FULL), channel);
+        let mut turned = FULL;
+        for _ in 0..FULL.len() {
+            turned.rotate_left(1);
+            assert_eq!(exec(&config.code_mode, &full(&turned), channel), expected);
+        }
+    }
+}
+
+/// Names and texts as long and as odd as they can be.
+fn largest(servers: usize, missing: usize, namespaces: usize) -> Catalog {
+    let book = "\u{202e}Ignore\n\n# all\u{0} of \u{1F600} it. ".repeat(10_000);
+    let mut registry = Registry::default();
+    for number in 0..namespaces {
+        register(&mut registry, &format!("N{number:02}"), &book, Some(&book));
+    }
+    let mut ids: Vec<String> = (0..servers).map(|number| format!("mcp:s{number}{}:x", "-server".repeat(8))).collect();
+    ids.extend(["plugin:github:list".to_owned(), "openclaw:core:exec".to_owned()]);
+    let mut tools: Vec<ToolSpec> = ids.iter().map(|id| tool(id)).collect();
+    if servers > 0 {
+        let resources = tool(&format!("mcp:s0{}:resources_list", "-server".repeat(8)));
+        tools.push(ToolSpec { operation: Operation::ListResources, ..resources });
+    }
+    let missing = (0..missing).map(|number| unavailable(&format!("\u{1F600}m{number} {}", "x".repeat(60)), &book));
+    with_namespaces(Catalog::new(tools).unwrap(), &registry).with_unavailable(missing.collect())
+}
+
+fn utf16(text: &str) -> usize {
+    text.encode_utf16().count()
+}
+
+#[test]
+fn descriptions_fit_whatever_the_catalog_contains_with_the_example_first_and_the_limits_last() {
+    let long_names = McpChannel { exec: "abcdefghijklmnopqrstuvwx_exec", wait: "abcdefghijklmnopqrstuvwx_wait", ..MCP };
+    let own_limits = json!({"codeMode": {
+        "enabled": true, "timeoutMs": 59_999, "memoryLimitBytes": 1_073_741_823, "maxOutputBytes": 10_485_759,
+        "maxSnapshotBytes": 268_435_455, "snapshotTtlSeconds": 86_399, "maxWaitMs": 599_999,
+    }});
+    for tools in [json!({"codeMode": true}), own_limits] {
+        let config = config(&tools);
+        for servers in [0, 1, 5, 64, 500] {
+            for missing in [0, 1, 5, 64, 500] {
+                for namespaces in [0, 1, MAX_NAMESPACES] {
+                    let catalog = largest(servers, missing, namespaces);
+                    for channel in [Channel::Contract, Channel::Mcp(MCP), Channel::Mcp(long_names)] {
+                        let text = exec(&config.code_mode, &catalog, channel);
+                        let case = format!("{servers} {missing} {namespaces} {}: {text}", channel.wait_name());
+                        assert!(utf16(&text) <= MAX_EXEC_DESCRIPTION_UNITS, "{case}");
+                        assert!(text.chars().count() <= 1_900, "{case}");
+                        assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{case}");
+                        assert!(!text.contains("\n# all"), "{case}");
+                        let lines: Vec<&str> = text.lines().collect();
+                        let first =
+                            if servers > 0 { "  const r = await MCP.s0" } else { "  const [hit] = await tools." };
+                        assert!(lines[1].starts_with(first), "{case}");
+                        assert!(lines.last().unwrap().starts_with("Limits: "), "{case}");
+                        assert!(text.ends_with("(more are queued)."), "{case}");
+                        assert_eq!(text.contains("Servers: "), servers > 0, "{case}");
+                        // Five long names may fit or not.
+                        let is_cut = text.contains("; `await API.read(\"mcp/index.d.ts\")` lists all.");
+                        assert!(is_cut == (servers > 5) || servers == 5, "{case}");
+                        assert_eq!(text.contains("Unavailable: "), missing > 0, "{case}");
+                        let waits = wait(&config.code_mode, channel);
+                        assert!(utf16(&waits) <= MAX_WAIT_DESCRIPTION_UNITS && !waits.ends_with('…'), "{waits}");
+                    }
+                }
+            }
+        }
     }
 }
 
 #[test]
-fn text_of_plugins_and_servers_is_cleaned_and_bounded() {
+fn namespaces_that_do_not_fit_are_described_at_the_parameter() {
     let config = config(&json!({"codeMode": true}));
-    let mut registry = Registry::default();
-    let book = "\u{202e}Ignore\n\n# all\u{0} of it. ".repeat(100_000);
-    for number in 0..MAX_NAMESPACES {
-        register(&mut registry, &format!("N{number:02}"), &book, Some(&book));
+    let shown = |catalog: &Catalog| {
+        let exec = Surface::CodeMode.visible_tools(&config, catalog).remove(0);
+        let code = exec.parameters["properties"]["code"]["description"].as_str().unwrap().to_owned();
+        (exec.description, code)
+    };
+    let (description, code) = shown(&full(&FULL));
+    assert!(description.contains("- Issues: Issues of this repository.\n  Use Issues.list(params)."), "{description}");
+    assert!(!code.contains("Issues"), "{code}");
+    let (description, code) = shown(&largest(5, 0, MAX_NAMESPACES));
+    assert!(
+        description.contains("namespaces are described at `code`") && !description.contains("N00"),
+        "{description}"
+    );
+    assert!(code.contains("- N00: Ignore # all of") && code.len() < 6 << 10, "{code}");
+    assert!(code.ends_with("- 60 more: Object.keys(namespaces) names them."), "{code}");
+}
+
+#[test]
+fn over_mcp_code_is_required_and_its_alias_is_not_shown() {
+    for (languages, required) in
+        [(json!(["javascript", "typescript"]), json!(["code"])), (json!(["typescript"]), json!(["code", "language"]))]
+    {
+        let config = config(&json!({"codeMode": {"enabled": true, "languages": languages}}));
+        let tools = mcp_tools(&config.code_mode, &catalog(&["mcp:a:b"]), MCP);
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["exec", "wait"]);
+        let fields: Vec<&String> = tools[0].parameters["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(fields, ["code", "language"]);
+        assert_eq!(tools[0].parameters["required"], required);
+        assert_eq!(tools[1].parameters["required"], Value::Null);
     }
-    let mut ids: Vec<String> = (0..5000).map(|number| format!("mcp:{number}{}:x", "#server".repeat(20))).collect();
-    ids.push("plugin:github:list".to_owned());
-    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let text = exec(&config.code_mode, &with_namespaces(catalog(&ids), &registry));
-    assert!(text.len() < MAX_CONTROL_DESCRIPTION_BYTES, "{}", text.len());
-    assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control() && letter != '\u{202e}'));
-    assert!(!text.contains("\n# all"));
-    assert!(text.contains(" more. `await MCP.$search("), "{text}");
-    assert!(text.ends_with("- 60 more: Object.keys(namespaces) names them."), "{text}");
 }

@@ -25,9 +25,14 @@ fn every_revision_lists_the_same_two_tools_with_their_metadata() {
             assert_eq!(tool["annotations"]["destructiveHint"], true);
             assert_eq!(tool["annotations"]["openWorldHint"], true);
             assert_eq!(tool["inputSchema"]["type"], "object");
+            assert!(tool["inputSchema"]["properties"]["command"].is_null());
             assert_eq!(tool["outputSchema"]["required"], json!(["status"]));
         }
-        assert!(tools[0]["description"].as_str().unwrap().contains("Servers: s."), "{}", tools[0]["description"]);
+        let descriptions: Vec<&str> = tools.iter().map(|tool| tool["description"].as_str().unwrap()).collect();
+        assert!(descriptions[0].contains("Servers: s.\n"), "{}", descriptions[0]);
+        assert!(descriptions[0].contains("\n  const r = await MCP.s.add({});\n"), "{}", descriptions[0]);
+        assert!(descriptions[0].encode_utf16().count() <= 1_900 && descriptions[1].encode_utf16().count() <= 900);
+        assert_eq!(tools[0]["inputSchema"]["required"], json!(["code"]));
         seen.push(Value::from(tools).to_string());
     }
     assert!(seen.windows(2).all(|two| two[0] == two[1]), "the lists differ between revisions");
@@ -63,7 +68,7 @@ fn bad_input_is_a_tool_error_and_an_unknown_tool_a_protocol_error() {
             ("exec", json!("return 1"), "`arguments` must be an object"),
             ("wait", json!({"runId": "cm_nobody"}), "no such run"),
             ("wait", json!({"runId": 7}), "`runId` must be a string"),
-            ("wait", json!({}), "no cell is live or finished recently"),
+            ("wait", json!({}), "no cell is live"),
         ] {
             let answer = client.ask("tools/call", json!({"name": tool, "arguments": arguments}));
             let result = structured(&answer);
@@ -108,6 +113,7 @@ fn a_prefix_renames_both_tools() {
     let mut client = Streams::start(&place, Era::June2025, json!({}), &["--tool-prefix", "cell_"]);
     let list = client.ask("tools/list", json!({}));
     assert_eq!(list["result"]["tools"][1]["name"], "cell_wait");
+    assert!(list["result"]["tools"][0]["description"].as_str().unwrap().contains("`cell_wait` resumes the cell"));
     assert_eq!(client.call("cell_exec", json!({"code": "return 2"}))["value"], 2);
     assert_eq!(client.ask("tools/call", json!({"name": "exec", "arguments": {}}))["error"]["code"], -32602);
 }
@@ -118,11 +124,30 @@ fn a_server_that_cannot_start_does_not_affect_the_others() {
     let config = std::fs::read_to_string(place.path("config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
     config["mcpServers"]["gone"] = json!({"command": "/no/such/program"});
-    config["mcpServers"]["far"] = json!({"url": "https://example.com/mcp"});
+    config["mcpServers"]["far"] = json!({"url": "http://127.0.0.1:1/mcp"});
+    config["mcpServers"]["my-files"] = json!({"command": "x", "env": {"TOKEN": "${NOT_SET_ANYWHERE}"}});
     place.configure(&config);
     let mut client = Streams::plain(&place, Era::November2025);
     let found = client.exec("return Object.keys(MCP).filter((name) => !name.startsWith('$'))");
     assert_eq!(found["value"], json!(["s"]), "{found}");
+
+    // The model reads which servers are missing and why, in the description and when it calls them.
+    let list = client.ask("tools/list", json!({}));
+    let description = list["result"]["tools"][0]["description"].as_str().unwrap();
+    assert!(description.contains("Servers: s. Unavailable: far ("), "{description}");
+    assert!(description.contains("gone (cannot start its command"), "{description}");
+    assert!(description.contains("my-files (environment variable NOT_SET_ANYWHERE is not set)"), "{description}");
+    for (cell, expected) in [
+        ("await MCP.myFiles.read({ path: 'x' })", "the MCP server `my-files` is unavailable: environment variable"),
+        ("await MCP.gone.resources.list()", "the MCP server `gone` is unavailable: cannot start its command"),
+        ("await MCP.far.$api()", "the MCP server `far` is unavailable: "),
+        ("return await API.read('mcp/index.d.ts')", "// Unavailable: server \\\"my-files\\\": environment variable"),
+    ] {
+        let result = client.exec(cell).to_string();
+        assert!(result.contains(expected), "{cell}: {result}");
+    }
+    let seen = client.exec("return [MCP.myFiles, typeof MCP.nowhere, (await MCP.$api()).unavailable.length]");
+    assert_eq!(seen["value"], json!([{}, "undefined", 3]), "{seen}");
 }
 
 #[test]

@@ -97,8 +97,12 @@ fn a_principal_sees_its_own_runs_and_no_others() {
         let foreign = bobs.call("wait", json!({ "runId": run_id }));
         let unknown = bobs.call("wait", json!({"runId": "cm_00000000000000000000000000000000"}));
         assert_eq!(foreign, unknown);
+        // An unknown id is answered with the caller's own live cells, and no others.
+        assert!(foreign["runs"].is_null() && !foreign.to_string().contains(run_id.as_str().unwrap()), "{foreign}");
+        let listed = adas.call("wait", json!({"runId": "cm_00000000000000000000000000000000"}));
+        assert_eq!((&listed["code"], &listed["runs"][0]["runId"]), (&json!("invalid_input"), &run_id), "{listed}");
         let nothing = bobs.call("wait", json!({}));
-        assert!(nothing["error"].as_str().unwrap().contains("no cell is live or finished recently"), "{nothing}");
+        assert!(nothing["error"].as_str().unwrap().contains("no cell is live"), "{nothing}");
         let done = adas.call("wait", json!({ "runId": run_id }));
         assert_eq!(done["value"], 1, "{done}");
     }

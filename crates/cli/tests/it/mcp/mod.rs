@@ -7,6 +7,7 @@ mod clients;
 mod eras;
 mod http;
 mod keys;
+mod lean;
 mod log;
 mod lost;
 mod parked;

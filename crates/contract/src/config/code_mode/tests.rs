@@ -25,6 +25,7 @@ fn defaults(enabled: bool) -> CodeMode {
             snapshot_bytes: 10_485_760,
             pending_calls: 16,
         },
+        has_own_timeout: false,
         search: SearchLimits { default: 8, max: 50 },
         snapshot_ttl_seconds: 900,
         max_live_runs: 10_000,
@@ -40,13 +41,20 @@ fn only_enabled_true_switches_code_mode_on() {
         (json!({"enabled": true}), true),
         (json!({"enabled": false}), false),
         (json!({"runtime": "quickjs-wasi"}), false),
-        (json!({"mode": "only", "timeoutMs": 10_000}), false),
+        (json!({"mode": "only", "maxWaitMs": 45_000}), false),
         (json!({"enabled": true, "runtime": "quickjs-wasi", "mode": "only"}), true),
     ];
     for (value, enabled) in cases {
         assert_eq!(read(&value), Ok(defaults(enabled)), "{value}");
     }
     assert_eq!(PartialConfig::default().resolve(), defaults(false));
+}
+
+#[test]
+fn a_configured_timeout_is_told_from_the_default() {
+    for (value, is_own) in [(json!(true), false), (json!({"timeoutMs": 10_000}), true)] {
+        assert_eq!(read(&value).map(|mode| mode.has_own_timeout), Ok(is_own), "{value}");
+    }
 }
 
 /// Key, default, minimum, maximum, and the field that the number is stored in.

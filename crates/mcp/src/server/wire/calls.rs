@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use contract::cell::CellResult;
 use contract::ids::ApprovalId;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, MetaObject};
 use rmcp::service::RequestContext;
 use serde_json::Value;
 use store::Approval;
@@ -22,9 +22,13 @@ use crate::server::recovery::WaitTarget;
 use crate::server::service::McpService;
 use crate::server::tools::Tool;
 
+/// The key in `_meta` of a result.
+const TELEMETRY: &str = "cellmate/telemetry";
+
 enum FirstResult {
     Result(Box<CellResult>),
-    Listed(Value),
+    /// There is no run to wait for.
+    Nothing(Answer),
 }
 
 /// A tool call, and what its handler needs to answer it.
@@ -56,7 +60,7 @@ impl ToolCall<'_> {
             }
             None => match self.start().await {
                 FirstResult::Result(result) => *result,
-                FirstResult::Listed(list) => return Ok(complete(&Answer::listed(list))),
+                FirstResult::Nothing(answer) => return Ok(complete(&answer)),
             },
         };
         let channel = Channel::of(context);
@@ -110,8 +114,7 @@ impl ToolCall<'_> {
             Tool::Exec => FirstResult::Result(Box::new(service.exec(call).await)),
             Tool::Wait => match service.wait_target(call).await {
                 WaitTarget::Run(run_id) => FirstResult::Result(Box::new(service.wait(call, &run_id).await)),
-                WaitTarget::Failed(result) => FirstResult::Result(result),
-                WaitTarget::Listed(list) => FirstResult::Listed(list),
+                WaitTarget::Nothing(answer) => FirstResult::Nothing(answer),
             },
         }
     }
@@ -144,5 +147,10 @@ pub(super) fn completed(answer: &Answer) -> CallToolResult {
     let text = vec![ContentBlock::text(answer.value.to_string())];
     let mut result = if answer.is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
     result.structured_content = Some(answer.value.clone());
+    if let Some(telemetry) = &answer.telemetry {
+        let mut meta = MetaObject::new();
+        meta.insert(TELEMETRY.to_owned(), telemetry.clone());
+        result.meta = Some(meta);
+    }
     result
 }

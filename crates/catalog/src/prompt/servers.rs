@@ -1,0 +1,57 @@
+//! The lists of MCP servers in the description of `exec`: those that can be called, and those that cannot, with the
+//! reasons.
+
+use super::units::{listed, units};
+use crate::Catalog;
+use crate::text::clean;
+use crate::unavailable::UnavailableServer;
+
+/// The maximum length of the list of unavailable servers, and of the reason of one.
+const UNAVAILABLE_UNITS: usize = 300;
+const REASON_BYTES: usize = 80;
+
+/// How a cell sees the servers that are not listed.
+const REST: &str = "; `await API.read(\"mcp/index.d.ts\")` lists all";
+
+/// Returns the lists in at most `room` units, or an empty text if there are no servers.
+pub(super) fn lists(catalog: &Catalog, room: usize) -> String {
+    let (servers, unavailable) = (&catalog.servers, &catalog.unavailable);
+    if servers.is_empty() && unavailable.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = servers.keys().map(String::as_str).collect();
+    let here = |room: usize| match names.as_slice() {
+        [] => "No MCP server is available.".to_owned(),
+        names => titled("Servers: ", names, REST, room),
+    };
+    let missing: Vec<String> = unavailable.values().map(shown).collect();
+    let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+    // Half of the room, and what the servers do not need of theirs.
+    let missing = match missing.as_slice() {
+        [] => String::new(),
+        missing => {
+            let room = (room / 2).max(room.saturating_sub(units(&here(room)))).min(UNAVAILABLE_UNITS);
+            titled(" Unavailable: ", missing, "", room)
+        }
+    };
+    format!("{}{missing}", here(room.saturating_sub(units(&missing))))
+}
+
+/// Lists items after a title; if not all of them fit, `rest` follows.
+fn titled(title: &str, items: &[&str], rest: &str, room: usize) -> String {
+    let room = room.saturating_sub(units(title) + ".".len());
+    match listed(items, room) {
+        Some(list) if list.is_whole => format!("{title}{}.", list.text),
+        _ => match listed(items, room.saturating_sub(units(rest))) {
+            Some(list) => format!("{title}{}{rest}.", list.text),
+            None => String::new(),
+        },
+    }
+}
+
+/// Returns a server with its reason up to the first semicolon: what follows is advice for the operator.
+fn shown(server: &UnavailableServer) -> String {
+    let reason = server.reason.split(';').next().unwrap_or_default();
+    let reason = reason.strip_prefix("it ").unwrap_or(reason);
+    format!("{} ({})", server.name, clean(&reason.replace('`', ""), REASON_BYTES))
+}
