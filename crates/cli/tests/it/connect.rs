@@ -75,7 +75,7 @@ fn connect_writes_the_configuration_file_of_every_client() {
     person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let output = person.run(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
     let notes = "note: `a` moves to cellmate's configuration\n\
-        note: this project's file is not trusted yet, so it is not read; run `cellmate servers trust`\n";
+        note: this project's file is not trusted yet, so it is not read; run `cellmate config trust`\n";
     assert_eq!((output.code, output.err.as_str()), (0, notes));
     let output = person.run(&["connect", "windsurf", "--scope", "project", "--yes"]);
     assert!(output.code == 2 && output.err.contains("--scope user"), "{}", output.err);
