@@ -12,6 +12,7 @@ use contract::tool::{Operation, Repeat, ToolSpec};
 use executor::ToolSource;
 use serde_json::json;
 
+use super::probe::ProbeFailure;
 use super::{FilteredTools, probe_all};
 use crate::approvals::terminal;
 use crate::render;
@@ -90,11 +91,11 @@ impl Declaration {
     }
 }
 
-/// Starts servers and returns what each declares, or why it could not be started.
+/// Starts servers and returns what each declares, or why it could not be started, in the given order.
 pub(super) async fn declarations(
     servers: Vec<ServerEntry>,
     lists: Option<PathBuf>,
-) -> Vec<Result<Declaration, (String, String)>> {
+) -> Vec<Result<Declaration, ProbeFailure>> {
     // Declarations of servers that are not trusted are discarded when they are read.
     let trusted = servers.into_iter().map(|server| ServerEntry { trusted: true, ..server });
     let results = probe_all(trusted.collect(), lists).await;
@@ -103,7 +104,7 @@ pub(super) async fn declarations(
             let offered = FilteredTools::new(server, &result.entry).tools();
             Ok(Declaration::of(&result.entry.name, &offered))
         }
-        Err(failure) => Err((result.entry.name, failure.why)),
+        Err(failure) => Err(failure),
     });
     declared.collect()
 }
@@ -166,7 +167,8 @@ pub(crate) async fn review_added(places: &Places, names: &[String]) -> Result<()
     }
     render::note(&starting(&servers));
     let mut asked = Vec::new();
-    for declared in declarations(servers.clone(), places.tool_lists()).await {
+    let declared = declarations(servers.clone(), places.tool_lists()).await;
+    for (server, declared) in servers.iter().zip(declared) {
         match declared {
             Ok(declared) => {
                 render::note(&declared.text());
@@ -174,7 +176,10 @@ pub(crate) async fn review_added(places: &Places, names: &[String]) -> Result<()
                     asked.push(declared.server);
                 }
             }
-            Err((name, why)) => render::note(&format!("note: {}", not_started(&name, &why))),
+            Err(failure) => {
+                failure.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
+                render::note(&format!("note: {}", not_started(&server.name, &failure.why)));
+            }
         }
     }
     let trusted = ask(&asked).await;

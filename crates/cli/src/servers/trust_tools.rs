@@ -7,6 +7,7 @@ use client_config::{Loaded, Places, ServerEntry, display};
 use serde_json::{Value, json};
 
 use super::declared::{self, Declaration, TrustChoice, can_be_trusted, set_trusted};
+use super::probe::ProbeFailure;
 use crate::approvals::terminal;
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
@@ -33,7 +34,7 @@ pub(super) struct TrustToolsArguments {
 struct Reviewed {
     server: ServerEntry,
     /// `None` if it was not asked; an error if it could not be started.
-    declared: Option<Result<Declaration, String>>,
+    declared: Option<Result<Declaration, ProbeFailure>>,
     trusted: bool,
 }
 
@@ -73,10 +74,10 @@ async fn trust(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitC
     let mut reviewed: Vec<Reviewed> = Vec::new();
     for (server, declared) in servers.into_iter().zip(declared) {
         let trusted = server.trusted;
-        reviewed.push(Reviewed { server, declared: Some(declared.map_err(|(_, why)| why)), trusted });
+        reviewed.push(Reviewed { server, declared: Some(declared), trusted });
     }
     if !arguments.json {
-        reviewed.iter().filter_map(readable).for_each(|line| render::note(&line));
+        reviewed.iter().flat_map(readable).for_each(|line| render::note(&line));
     }
     let open: Vec<String> = reviewed.iter().filter(|one| is_open(one)).map(|one| one.server.name.clone()).collect();
     let is_asked = terminal::is_interactive() && !arguments.json;
@@ -107,11 +108,16 @@ fn is_open(one: &Reviewed) -> bool {
     declares && !one.trusted
 }
 
-fn readable(one: &Reviewed) -> Option<String> {
-    Some(match one.declared.as_ref()? {
-        Ok(declared) => declared.text(),
-        Err(why) => format!("`{}` cannot be started: {why}", display::plain(&one.server.name)),
-    })
+fn readable(one: &Reviewed) -> Vec<String> {
+    match &one.declared {
+        Some(Ok(declared)) => vec![declared.text()],
+        Some(Err(failure)) => {
+            let lines = failure.stderr.iter().map(|line| format!("      | {line}"));
+            let why = format!("`{}` cannot be started: {}", display::plain(&one.server.name), failure.why);
+            lines.chain([why]).collect()
+        }
+        None => Vec::new(),
+    }
 }
 
 fn outcome(one: &Reviewed) -> String {
@@ -130,7 +136,7 @@ fn print_json(reviewed: &[Reviewed]) {
         let mut value = json!({"server": one.server.name, "trusted": one.trusted});
         let more = match &one.declared {
             Some(Ok(declared)) => json!({"declaredReadOnly": declared.harmless, "tools": declared.tools}),
-            Some(Err(why)) => json!({"error": why}),
+            Some(Err(failure)) => json!({"error": failure.why, "stderr": failure.stderr}),
             None => json!({}),
         };
         if let (Value::Object(fields), Value::Object(more)) = (&mut value, more) {

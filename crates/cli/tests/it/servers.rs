@@ -11,7 +11,8 @@ const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 fn a_server_is_added_listed_tested_called_and_removed() {
     let person = Person::new();
     let server = person.server();
-    let added = person.run(&["servers", "add", "greeter", "--env", "TOKEN=${SECRET}", "--", "sh", &server, "--quiet"]);
+    let command = ["--no-trusted", "--", "sh", &server, "--quiet"];
+    let added = person.run(&[&["servers", "add", "greeter", "--env", "TOKEN=${SECRET}"], &command[..]].concat());
     assert_eq!((added.code, added.err.as_str()), (0, ""), "{}", added.out);
     assert!(
         added.out.contains("+    \"greeter\": {")
