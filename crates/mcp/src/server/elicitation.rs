@@ -73,8 +73,10 @@ pub(crate) enum FormAnswer {
 /// Returns the forms that can be shown at the same time: one about calls, and one for each question. Further calls are
 /// asked about after the first form is answered, because *always* in the first may cover them.
 pub(crate) fn forms(open: &[&Approval], grouping: Grouping) -> Vec<Form> {
-    let (calls, questions): (Vec<&Approval>, Vec<&Approval>) =
+    let (mut calls, questions): (Vec<&Approval>, Vec<&Approval>) =
         open.iter().copied().partition(|approval| approval.question.is_none());
+    // In the order in which the cell made them.
+    calls.sort_by_key(|approval| approval.call);
     let shown = match grouping {
         Grouping::Together => MAX_FORM_CALLS,
         Grouping::OneByOne => 1,
@@ -251,6 +253,7 @@ pub(crate) fn tool(approval: &Approval) -> String {
 
 #[cfg(test)]
 mod tests {
+    use contract::ids::CallId;
     use contract::limits::MAX_FORM_CALLS;
     use serde_json::{Value, json};
     use store::{Approval, ApprovalScope, Decision};
@@ -265,7 +268,8 @@ mod tests {
 
     /// A call with its number as id and argument.
     fn call(number: usize) -> Approval {
-        Approval { approval_id: format!("apr_{number}").into(), input: json!({"n": number}), ..approval(None) }
+        let (approval_id, number) = (format!("apr_{number}").into(), CallId(u32::try_from(number).unwrap()));
+        Approval { approval_id, call: number, input: json!({"n": number.0}), ..approval(None) }
     }
 
     fn only(approval: Approval) -> Form {
@@ -331,7 +335,7 @@ mod tests {
     #[test]
     fn one_form_lists_the_calls_of_a_run_and_questions_have_their_own() {
         let question = approval(Some(json!({"key": "k", "message": "Where?", "form": {}})));
-        let calls: Vec<Approval> = (1..=3).map(call).collect();
+        let calls: Vec<Approval> = [2, 3, 1].map(call).to_vec();
         let open: Vec<&Approval> = calls.iter().chain([&question]).collect();
         let shown = forms(&open, Grouping::Together);
         assert_eq!((shown.len(), shown[0].ids().len(), shown[1].ids().len()), (2, 3, 1));
