@@ -9,6 +9,7 @@ from room import expect
 from upstream import everything
 
 CELL = "return (await MCP.everything.getSum({ a: 20, b: 22 })).content[0].text"
+FIVE = "return (await Promise.all([1, 2, 3, 4, 5].map((n) => MCP.everything.getSum({ a: n, b: n })))).length"
 ANSWER = "The sum of 20 and 22 is 42."
 LAST_MESSAGE = "The cell has run."
 TOKEN = "a-token-of-the-peers-checks"
@@ -150,6 +151,16 @@ def python_mcp_http(workspace):
     return checked(seen["tools"], seen["result"])
 
 
+def python_mcp_forms(workspace):
+    """Five parallel calls of a tool that needs approval, and "approve always" in the first form: there is no second one."""
+    config = workspace.config({"everything": everything(workspace)}, ask="changes")
+    drive = [PEERS / "python-mcp/bin/python", workspace.drives / "mcp_client.py", FIVE, *workspace.stdio(config)]
+    seen = json.loads(workspace.run(*drive, env=workspace.environment(FORM_ANSWER="approve always")))
+    expect(seen["result"].get("value") == 5, f"the client received {json.dumps(seen['result'])[:300]}")
+    expect(seen["forms"] == 1, f"{seen['forms']} forms were shown")
+    return "five calls, one form"
+
+
 def langchain(workspace):
     drive = [PEERS / "python-langchain/bin/python", workspace.drives / "langchain_client.py", CELL, *workspace.stdio(configured(workspace))]
     seen = json.loads(workspace.run(*drive))
@@ -199,6 +210,7 @@ CLIENTS = {
     "opencode": ("opencode", "opencode-ai", opencode),
     "python-mcp/stdio": ("python-mcp", "mcp", python_mcp_stdio),
     "python-mcp/http": ("python-mcp", "mcp", python_mcp_http),
+    "python-mcp/forms": ("python-mcp", "mcp", python_mcp_forms),
     "ai-sdk/stdio": ("ai-sdk", "@ai-sdk/mcp", ai_sdk_stdio),
     "ai-sdk/http": ("ai-sdk", "@ai-sdk/mcp", ai_sdk_http),
     "langchain": ("python-langchain", "langchain-mcp-adapters", langchain),

@@ -89,10 +89,10 @@ class Workspace:
         self.processes.append(process)
         return process
 
-    def config(self, servers, name="cellmate.json5"):
-        """Writes a Cellmate configuration without approvals, because no user is present."""
+    def config(self, servers, name="cellmate.json5", ask="never"):
+        """Writes a Cellmate configuration, by default without approvals, because no user is present."""
         path = self.folder / name
-        path.write_text(json.dumps({"mcpServers": servers, "approvals": {"ask": "never"}}, indent=2))
+        path.write_text(json.dumps({"mcpServers": servers, "approvals": {"ask": ask}}, indent=2))
         return path
 
     def stdio(self, config):

@@ -9,6 +9,7 @@ use contract::limits::Limits;
 
 use crate::approvals::ApprovalsArguments;
 use crate::backup::{BackupArguments, RestoreArguments};
+use crate::config::ConfigCommandArguments;
 use crate::connect::ConnectArguments;
 use crate::keys::KeysArguments;
 use crate::log::{LogArguments, LogsArguments};
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Servers(ServersArguments),
     /// List, search and call the tools of the configured servers.
     Tools(ToolsArguments),
+    /// Manage configuration files.
+    Config(ConfigCommandArguments),
     /// Add cellmate to an MCP client's configuration.
     Connect(ConnectArguments),
     /// Check the sandbox, the store and the servers, and suggest fixes.

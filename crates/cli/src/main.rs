@@ -3,6 +3,7 @@
 mod approvals;
 mod arguments;
 mod backup;
+mod config;
 mod connect;
 mod doctor;
 mod exec;
@@ -47,7 +48,8 @@ fn main() -> std::process::ExitCode {
         Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
-        Command::Connect(arguments) => connect::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
+        Command::Connect(arguments) => runtime.block_on(connect::run(&arguments)),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
         Command::Mcp(arguments) => runtime.block_on(serve::run(arguments)),
         Command::Runs(arguments) => runtime.block_on(runs::run(arguments)),

@@ -114,11 +114,11 @@ pub fn trust_note(file: &Path, places: &Places) -> Option<String> {
         Trust::Trusted(_) => None,
         Trust::Changed(_) => Some(
             "this project's file has changed since you trusted it, so it is not read; \
-             review it, then run `cellmate servers trust`"
+             review it, then run `cellmate config trust`"
                 .to_owned(),
         ),
         Trust::Never => {
-            Some("this project's file is not trusted yet, so it is not read; run `cellmate servers trust`".to_owned())
+            Some("this project's file is not trusted yet, so it is not read; run `cellmate config trust`".to_owned())
         }
     }
 }
@@ -126,7 +126,7 @@ pub fn trust_note(file: &Path, places: &Places) -> Option<String> {
 /// Returns the command that trusts the project's files, with the named files, which decide what clients are imported.
 fn trust_command(places: &Places) -> String {
     let named = places.named.iter().map(|file| format!(" --config {}", display::for_shell(&display::path(file))));
-    format!("cellmate servers trust{}", named.collect::<String>())
+    format!("cellmate config trust{}", named.collect::<String>())
 }
 
 struct ConfigLoader<'p> {

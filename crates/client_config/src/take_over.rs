@@ -21,9 +21,21 @@ pub struct TakenOver {
 }
 
 impl TakenOver {
+    /// Returns the names of the servers that were moved.
+    pub fn moved(&self) -> &[String] {
+        &self.moved
+    }
+
+    /// Marks the moved servers as trusted in what they declare about their tools.
+    pub fn trust(&mut self) -> Result<(), EditError> {
+        let Self { ours, moved, .. } = self;
+        moved.iter().try_for_each(|name| ours.set_in_server(name, "trusted", &Value::Bool(true)))
+    }
+
     /// Returns what happens to each server, one sentence each.
     pub fn notes(&self) -> Vec<String> {
-        let moved = self.moved.iter().map(|name| format!("`{name}` moves to cellmate's configuration"));
+        let moved = self.moved.iter().map(|name| display::plain(name));
+        let moved = moved.map(|name| format!("`{name}` moves to cellmate's configuration"));
         moved.chain(self.left.iter().map(|(name, why)| format!("`{name}` stays where it is: {why}"))).collect()
     }
 }
@@ -46,7 +58,7 @@ pub fn take_over(
                 Ok(()) => {
                     let path: Vec<&str> = container.iter().copied().chain([member.key.as_str()]).collect();
                     theirs.remove(&path)?;
-                    taken.moved.push(display::plain(&member.key));
+                    taken.moved.push(member.key.clone());
                 }
                 Err(why) => taken.left.push((display::plain(&member.key), why)),
             }

@@ -157,7 +157,7 @@ fn other_clients_files_are_read_on_request() {
         problems,
         [
             "/home/.cursor/mcp.json:1: expected a value; a string needs quotes",
-            "/project/.mcp.json: this project's file is not read until you trust it: review it, then run `cellmate servers trust`",
+            "/project/.mcp.json: this project's file is not read until you trust it: review it, then run `cellmate config trust`",
         ]
     );
     let loaded = load(&scratch.places()).unwrap();
@@ -179,7 +179,7 @@ impl Scratch {
         std::fs::write(self.path(below), text).unwrap();
     }
 
-    /// Trusts every file of the project that would be read, as `cellmate servers trust` does.
+    /// Trusts every file of the project that would be read, as `cellmate config trust` does.
     fn trust(&self) {
         let places = self.places();
         for (file, client) in project_files(&places).unwrap() {
@@ -198,7 +198,7 @@ impl Scratch {
 fn a_projects_file_is_read_only_while_its_content_is_the_trusted_one() {
     let project = r"{mcpServers: {b: {command: 'x'}}}";
     let scratch = Scratch::with(&[(USER, "{mcpServers: {a: {command: 'mine'}}}"), (PROJECT, project)]);
-    let untrusted = "/project/.cellmate.json5: this project's file is not read until you trust it: review it, then run `cellmate servers trust`";
+    let untrusted = "/project/.cellmate.json5: this project's file is not read until you trust it: review it, then run `cellmate config trust`";
     assert_eq!(scratch.loaded(), (vec!["a user".to_owned()], vec![untrusted.to_owned()]));
     scratch.trust();
     assert_eq!(scratch.loaded(), (vec!["a user".to_owned(), "b project".to_owned()], vec![]));
@@ -222,7 +222,7 @@ fn a_folder_that_an_earlier_version_trusted_is_not_trusted_and_the_problem_expla
     scratch.write(USER, &format!("{{trustedProjects: [{:?}]}}", scratch.path("")));
     let (servers, problems) = scratch.loaded();
     assert_eq!((servers.len(), problems.len()), (0, 1), "{problems:?}");
-    assert!(problems[0].contains("an earlier version") && problems[0].contains("`cellmate servers trust`"));
+    assert!(problems[0].contains("an earlier version") && problems[0].contains("`cellmate config trust`"));
     scratch.trust();
     assert_eq!(scratch.loaded(), (vec!["b project".to_owned()], vec![]));
 }

@@ -53,6 +53,12 @@ pub const MAX_STANDING_RULES: usize = 500;
 /// Characters of a call's arguments in an approval form.
 pub const MAX_FORM_ARGUMENT_CHARS: usize = 2_000;
 
+/// Calls that one approval form lists. Further ones are asked about when these are decided.
+pub const MAX_FORM_CALLS: usize = 16;
+
+/// Characters of the arguments of all calls in a form that lists several.
+pub const MAX_FORM_BATCH_CHARS: usize = 4_000;
+
 /// Characters of a call's arguments beside a question on a terminal: about two screens.
 pub const MAX_TERMINAL_ARGUMENT_CHARS: usize = 4_000;
 

@@ -30,7 +30,8 @@ mod transcript;
 mod watch;
 
 pub use approvals::{
-    Approval, ApprovalRequest, ApprovalScope, ApprovalState, Decision, DecisionError, RuleSubject, StandingRule,
+    Approval, ApprovalRequest, ApprovalScope, ApprovalState, Decision, DecisionError, RecordedDecision, RuleSubject,
+    StandingRule,
 };
 pub use backend::Durability;
 pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};

@@ -6,7 +6,9 @@ use contract::config::{Quotas, Retention};
 use contract::ids::{ApprovalId, CallId, RunId};
 use contract::scope::Scope;
 
-use crate::approvals::{Approval, Decision, DecisionError, RuleSubject, StandingRule, requests, rules};
+use crate::approvals::{
+    Approval, Decision, DecisionError, RecordedDecision, RuleSubject, StandingRule, requests, rules,
+};
 use crate::backend::{Backend, Durability};
 use crate::backup::{self, BackupError, Checked, Restoring, restore};
 use crate::commit::{self, Change, CommitError};
@@ -229,14 +231,15 @@ impl Store {
         requests::approvals_of_run(&self.backend, run_id).await
     }
 
-    /// Records a decision on a pending approval. Fails if it is already decided or expired, or its run has ended.
+    /// Records a decision on a pending approval. Fails if it is already decided or expired, or its run has ended. A
+    /// decision that creates a standing approval also approves the other pending approvals that this one covers.
     pub async fn decide(
         &self,
         approval_id: &ApprovalId,
         decision: &Decision,
         by: &str,
         now: Millis,
-    ) -> Result<Approval, DecisionError> {
+    ) -> Result<RecordedDecision, DecisionError> {
         requests::decide(&self.backend, approval_id, decision, by, now).await
     }
 

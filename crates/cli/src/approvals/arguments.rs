@@ -1,7 +1,6 @@
 //! The arguments of `cellmate approvals`.
 
 use clap::{Args, Subcommand};
-use contract::ids::ApprovalId;
 
 use crate::state::ConfiguredStore;
 
@@ -24,15 +23,16 @@ pub(crate) enum Action {
     List,
     /// Show a pending approval with all its arguments.
     Show {
-        /// Approval id, as shown by `list`.
-        id: ApprovalId,
+        /// Approval id, as shown by `list`, or its first characters.
+        id: String,
     },
-    /// Approve calls, or answer what a tool asks. Each is shown on a terminal and confirmed there; without a terminal,
+    /// Approve calls, or answer what a tool asks. They are shown on a terminal and confirmed there; without a terminal,
     /// set `approvals.nonInteractive: true` in your own configuration.
     Approve {
         #[command(flatten)]
-        approvals: ApprovalIds,
-        /// Also approve all later calls of the tool as it is defined now, on the same server, for the same agent.
+        selection: Selection,
+        /// Also approve all other calls of the tool as it is defined now, on the same server, for the same agent:
+        /// pending ones and later ones.
         #[arg(long)]
         always: bool,
         /// Answer to a tool's form, or replacement for the call's arguments, as one JSON object.
@@ -42,7 +42,7 @@ pub(crate) enum Action {
     /// Deny calls, or decline to answer what a tool asks.
     Deny {
         #[command(flatten)]
-        approvals: ApprovalIds,
+        selection: Selection,
         /// Reason, shown to the cell and its model.
         #[arg(long, default_value = "", hide_default_value = true)]
         note: String,
@@ -70,9 +70,16 @@ pub(crate) enum RulesAction {
     },
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct ApprovalIds {
-    /// Approval ids, as shown by `list`.
-    #[arg(required = true, value_name = "ID")]
-    pub(crate) ids: Vec<ApprovalId>,
+/// The pending approvals that a command is about.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Selection {
+    /// Approval ids, as shown by `list`, or their first characters.
+    #[arg(required_unless_present_any = ["run", "all"], value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// All pending approvals of this run; the first characters of its id are enough.
+    #[arg(long, value_name = "RUN", conflicts_with = "ids")]
+    pub(crate) run: Option<String>,
+    /// All pending approvals.
+    #[arg(long, conflicts_with_all = ["ids", "run"])]
+    pub(crate) all: bool,
 }

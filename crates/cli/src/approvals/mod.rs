@@ -1,25 +1,29 @@
 //! `cellmate approvals`: lists and decides pending approvals, in a store that a server may be using.
 
 mod arguments;
+mod deciding;
 mod non_interactive;
 mod print;
 mod rules;
+mod selection;
 pub(crate) mod terminal;
+mod untrusted;
 
 use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
-use contract::ids::ApprovalId;
 use executor::clock::now_ms;
 use serde_json::Value;
-use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError};
+use store::{Approval, ApprovalScope, Decision, Store, StoreError};
 
 use crate::render;
 use crate::state::StateError;
 
 use arguments::Action;
 pub(crate) use arguments::ApprovalsArguments;
-use terminal::Answer;
+use deciding::{Decider, Output};
+use selection::Ambiguous;
+pub(crate) use untrusted::UntrustedServers;
 
 /// The exit code if an approval could not be decided, or a standing one not revoked.
 const NOT_PENDING: u8 = 1;
@@ -32,6 +36,8 @@ enum ApprovalsError {
     Store(#[from] StoreError),
     #[error("configuration: {0}")]
     Configuration(String),
+    #[error(transparent)]
+    Ambiguous(#[from] Ambiguous),
     #[error("--input: {0}")]
     NoObject(String),
     #[error("--input applies to one approval; pass one id")]
@@ -54,40 +60,58 @@ pub(crate) async fn run(arguments: ApprovalsArguments) -> ExitCode {
 async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> {
     let as_json = arguments.json;
     let interactive = terminal::is_interactive();
+    let places = arguments.store.places();
     if matches!(arguments.action, Some(Action::Approve { .. })) && !interactive {
-        let places = arguments.store.places();
         let allowed = non_interactive::is_allowed(&places).map_err(ApprovalsError::Configuration)?;
         if !allowed {
             return Err(ApprovalsError::NoTerminal);
         }
     }
     let store = arguments.store.choose()?.open().await?;
+    let untrusted = || UntrustedServers::load(&places);
     match arguments.action {
-        None if interactive && stdout().is_terminal() && !as_json => review_all(&store).await,
+        None if interactive && stdout().is_terminal() && !as_json => {
+            Decider::new(&store, untrusted(), Output::Text).review(&open(&store).await?).await
+        }
         None | Some(Action::List) => {
-            print::list(&open(&store).await?, now_ms(), as_json);
+            let open = open(&store).await?;
+            print::list(&open, now_ms(), as_json);
+            if !as_json {
+                untrusted().hints(&open).iter().for_each(|hint| render::note(&format!("note: {hint}")));
+            }
             Ok(ExitCode::SUCCESS)
         }
-        Some(Action::Show { id }) => match find(&store, &id).await? {
+        Some(Action::Show { id }) => match selection::find(&open(&store).await?, &id)? {
             Some(approval) => {
-                print::whole(&approval, now_ms(), as_json);
+                print::whole(approval, untrusted().hint(approval).as_deref(), now_ms(), as_json);
                 Ok(ExitCode::SUCCESS)
             }
-            None => Ok(not_pending(&id)),
+            None => Ok(not_pending(&selection::not_pending(&id))),
         },
-        Some(Action::Approve { approvals, always, input }) => {
+        Some(Action::Approve { selection, always, input }) => {
             let reach = if always { ApprovalScope::Agent } else { ApprovalScope::Once };
             let edited_input = input.as_deref().map(read).transpose()?;
-            if edited_input.is_some() && approvals.ids.len() > 1 {
+            if edited_input.is_some() && (selection.ids.len() != 1) {
                 return Err(ApprovalsError::OneInput);
             }
+            let mut selected = selection::select(&open(&store).await?, &selection)?;
+            if selection.ids.is_empty() {
+                leave_questions(&mut selected.approvals);
+            }
             let decision = Decision::Approve { edited_input, reach };
-            decide_each(&store, &approvals.ids, &decision, interactive, as_json).await
+            let mut decider = Decider::new(&store, untrusted(), Output::of(as_json));
+            if interactive {
+                decider.confirm_and_decide(&selected, &decision).await
+            } else {
+                decider.decide_all(&selected, &decision).await
+            }
         }
-        Some(Action::Deny { approvals, note }) => {
-            decide_each(&store, &approvals.ids, &Decision::Deny { note }, false, as_json).await
+        Some(Action::Deny { selection, note }) => {
+            let selected = selection::select(&open(&store).await?, &selection)?;
+            let mut decider = Decider::new(&store, UntrustedServers::default(), Output::of(as_json));
+            decider.decide_all(&selected, &Decision::Deny { note }).await
         }
-        Some(Action::Rules { action }) => rules::act(&store, &arguments.store.places(), action, as_json).await,
+        Some(Action::Rules { action }) => rules::act(&store, &places, action, as_json).await,
     }
 }
 
@@ -99,102 +123,14 @@ async fn open(store: &Store) -> Result<Vec<Approval>, StoreError> {
     Ok(open)
 }
 
-async fn find(store: &Store, id: &ApprovalId) -> Result<Option<Approval>, StoreError> {
-    Ok(store.approval(id).await?.filter(|approval| approval.is_open(now_ms())))
-}
-
-/// Shows the pending approvals one after another, and records the decisions that the user types.
-async fn review_all(store: &Store) -> Result<ExitCode, ApprovalsError> {
-    let pending = open(store).await?;
-    print::list(&pending, now_ms(), false);
-    for (number, approval) in pending.iter().enumerate() {
-        eprintln!("\n{} of {}: {}", number + 1, pending.len(), print::heading(approval, now_ms()));
-        eprintln!("{}", terminal::call(approval));
-        if let Some(question) = terminal::question(approval) {
-            eprintln!("{question}");
-        }
-        loop {
-            let Some(line) = terminal::ask(terminal::choices(approval)).await else { return Ok(ExitCode::SUCCESS) };
-            match terminal::parse_answer(approval, &line) {
-                Answer::Decide(decision) => {
-                    decide(store, &approval.approval_id, &decision, false).await?;
-                    break;
-                }
-                Answer::Skip => break,
-                Answer::Unclear(why) => eprintln!("{why}"),
-            }
-        }
+/// Removes the questions of tools: approving several calls at once answers none of them.
+fn leave_questions(selected: &mut Vec<Approval>) {
+    let before = selected.len();
+    selected.retain(|approval| approval.question.is_none());
+    if selected.len() < before {
+        let number = before - selected.len();
+        render::note(&format!("note: {number} questions of tools stay pending; answer each with `cellmate approvals`"));
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Shows an approval on the terminal and asks for confirmation. Any answer but "y" or "yes" leaves it undecided.
-async fn is_confirmed(store: &Store, id: &ApprovalId, decision: &Decision) -> Result<bool, ApprovalsError> {
-    let Some(approval) = find(store, id).await? else {
-        not_pending(id);
-        return Ok(false);
-    };
-    eprintln!("{}\n{}", print::heading(&approval, now_ms()), terminal::call(&approval));
-    if let Some(question) = terminal::question(&approval) {
-        eprintln!("{question}");
-    }
-    let prompt = match decision {
-        Decision::Approve { edited_input: Some(input), .. } => {
-            let input = terminal::arguments(input, id);
-            let what = if approval.question.is_some() { "answer with" } else { "call it with these arguments instead" };
-            format!("{what}: {input}\n[y]es, [N]o: ")
-        }
-        Decision::Approve { reach: ApprovalScope::Agent, .. } => {
-            "approve it, and all later calls of this tool without asking? [y]es, [N]o: ".to_owned()
-        }
-        Decision::Approve { .. } | Decision::Deny { .. } => "approve it? [y]es, [N]o: ".to_owned(),
-    };
-    let line = terminal::ask(&prompt).await.unwrap_or_default();
-    let confirmed = matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes");
-    if !confirmed {
-        eprintln!("cellmate: `{}` is still pending", mcp::server::plain(id, 100));
-    }
-    Ok(confirmed)
-}
-
-/// Records the same decision for each approval, after confirmation on the terminal if `confirm` is set.
-///
-/// An approval that cannot be decided does not stop the rest.
-async fn decide_each(
-    store: &Store,
-    ids: &[ApprovalId],
-    decision: &Decision,
-    confirm: bool,
-    as_json: bool,
-) -> Result<ExitCode, ApprovalsError> {
-    let mut code = ExitCode::SUCCESS;
-    for id in ids {
-        let decided =
-            (!confirm || is_confirmed(store, id, decision).await?) && decide(store, id, decision, as_json).await?;
-        if !decided {
-            code = ExitCode::from(NOT_PENDING);
-        }
-    }
-    Ok(code)
-}
-
-/// Records a decision and prints it. Returns false if the approval could not be decided.
-async fn decide(store: &Store, id: &ApprovalId, decision: &Decision, as_json: bool) -> Result<bool, ApprovalsError> {
-    match codemode::decide(store, id, decision, &decided_by("approvals")).await {
-        Ok(approval) => {
-            print::decided(&approval, as_json);
-            return Ok(true);
-        }
-        Err(DecisionError::NotPending) => {
-            not_pending(id);
-        }
-        Err(refused @ DecisionError::Unfit(_)) => {
-            eprintln!("cellmate: {refused}; see `cellmate approvals show {}`", mcp::server::plain(id, 100));
-        }
-        Err(refused @ DecisionError::TooManyRules) => eprintln!("cellmate: {refused}"),
-        Err(DecisionError::Store(error)) => return Err(error.into()),
-    }
-    Ok(false)
 }
 
 fn read(input: &str) -> Result<Value, ApprovalsError> {
@@ -205,9 +141,9 @@ fn read(input: &str) -> Result<Value, ApprovalsError> {
     }
 }
 
-fn not_pending(id: &str) -> ExitCode {
-    let id = mcp::server::plain(id, 100);
-    eprintln!("cellmate: no pending approval `{id}`; it was decided or expired, its run ended, or the id is wrong");
+/// Reports that an approval is not pending.
+fn not_pending(message: &str) -> ExitCode {
+    eprintln!("cellmate: {message}");
     ExitCode::from(NOT_PENDING)
 }
 

@@ -3,7 +3,7 @@
 use contract::limits::MAX_LISTED_ARGUMENT_CHARS;
 use mcp::server::{plain, summarize_in_line, whole_arguments};
 use serde_json::{Value, json};
-use store::{Approval, ApprovalState, Millis};
+use store::{Approval, ApprovalState, Millis, RecordedDecision};
 
 use super::tool;
 
@@ -33,8 +33,8 @@ pub(super) fn heading(approval: &Approval, now: Millis) -> String {
     format!("{}  {}  {} left", approval.approval_id, tool(approval), left(approval, now))
 }
 
-/// Prints all of an approval, without cutting its arguments.
-pub(super) fn whole(approval: &Approval, now: Millis, as_json: bool) {
+/// Prints all of an approval, without cutting its arguments. `hint` says how such approvals can be avoided.
+pub(super) fn whole(approval: &Approval, hint: Option<&str>, now: Millis, as_json: bool) {
     if as_json {
         crate::render::print_json(&json!(approval));
         return;
@@ -44,6 +44,7 @@ pub(super) fn whole(approval: &Approval, now: Millis, as_json: bool) {
     println!("agent      {}", plain(&approval.agent_id, 100));
     println!("run        {}", approval.run_id);
     println!("reason     {}", plain(&approval.reason, 1_000));
+    hint.iter().for_each(|hint| println!("note       {hint}"));
     println!("time left  {}", left(approval, now));
     println!("arguments  {}", whole_arguments(&approval.input));
     if let Some(question) = &approval.question {
@@ -65,13 +66,18 @@ fn print_question(question: &Value, id: &str) {
     }
 }
 
-pub(super) fn decided(approval: &Approval, as_json: bool) {
+/// Prints a decision, and the other approvals that it decided.
+pub(super) fn decided(recorded: &RecordedDecision, as_json: bool) {
     if as_json {
-        crate::render::print_json(&json!(approval));
+        recorded.approvals().for_each(|approval| crate::render::print_json(&json!(approval)));
         return;
     }
+    let approval = &recorded.approval;
     let word = if approval.state == ApprovalState::Denied { "denied" } else { "approved" };
     println!("{word}  {}  {}", approval.approval_id, tool(approval));
+    for covered in &recorded.covered {
+        println!("approved  {}  {}  (covered by the standing approval)", covered.approval_id, tool(covered));
+    }
 }
 
 fn left(approval: &Approval, now: Millis) -> String {

@@ -16,14 +16,14 @@ pub(crate) fn is_interactive() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 
-/// Returns the call's tool, reason and arguments; long arguments are cut.
-pub(crate) fn call(approval: &Approval) -> String {
+/// Returns the call's tool, reason and arguments, which are cut to `chars`.
+pub(crate) fn call(approval: &Approval, chars: usize) -> String {
     let (tool, reason) = (plain(&approval.tool_id, 200), plain(&approval.reason, 1_000));
-    format!("{tool}: {reason}\n{}", arguments(&approval.input, &approval.approval_id))
+    format!("{tool}: {reason}\n{}", arguments(&approval.input, &approval.approval_id, chars))
 }
 
-pub(super) fn arguments(input: &Value, id: &str) -> String {
-    let summary = summarize_arguments(input, MAX_TERMINAL_ARGUMENT_CHARS);
+pub(super) fn arguments(input: &Value, id: &str, chars: usize) -> String {
+    let summary = summarize_arguments(input, chars);
     let cut = if summary.is_cut {
         format!("\nThis is cut. `cellmate approvals show {}` shows all of it.", plain(id, 100))
     } else {
@@ -41,7 +41,7 @@ pub(super) fn question(approval: &Approval) -> Option<String> {
         shown += &format!("\nVisit this page if you trust it: {}", plain(url, 4_000));
     }
     if let Some(form) = question.get("form") {
-        shown += &format!("\nIts form: {}", arguments(form, &approval.approval_id));
+        shown += &format!("\nIts form: {}", arguments(form, &approval.approval_id, MAX_TERMINAL_ARGUMENT_CHARS));
     }
     Some(shown)
 }
@@ -93,6 +93,7 @@ pub(super) fn choices(approval: &Approval) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
     use serde_json::{Value, json};
     use store::{Approval, ApprovalScope, Decision};
 
@@ -134,9 +135,10 @@ mod tests {
 
     #[test]
     fn a_cut_call_is_shown_with_every_key_and_the_command_that_shows_all_of_it() {
-        let text = call(&approval(json!({"note": "tidy up ".repeat(2_000), "target": "/home/me\u{202e}"}), None));
+        let asked = approval(json!({"note": "tidy up ".repeat(2_000), "target": "/home/me\u{202e}"}), None);
+        let text = call(&asked, MAX_TERMINAL_ARGUMENT_CHARS);
         assert!(text.contains(r#""target": "/home/me\u{202e}""#), "{text}");
         assert!(text.contains("characters missing") && text.contains("`cellmate approvals show apr_1`"), "{text}");
-        assert!(text.chars().count() < contract::limits::MAX_TERMINAL_ARGUMENT_CHARS + 200);
+        assert!(text.chars().count() < MAX_TERMINAL_ARGUMENT_CHARS + 200);
     }
 }

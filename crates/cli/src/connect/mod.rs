@@ -14,7 +14,7 @@ use serde_json::json;
 use telemetry::LogIgnored;
 
 use crate::render;
-use crate::servers::{change_json, undo};
+use crate::servers::{DeclaredTrust, TrustChoice, change_json, review_added, undo, untrusted_note};
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
 /// Our name in a client's configuration.
@@ -44,6 +44,8 @@ pub(crate) struct ConnectArguments {
     /// Move the client's other MCP servers into cellmate's configuration.
     #[arg(long)]
     take_over: bool,
+    #[command(flatten)]
+    trust: DeclaredTrust,
     /// Show the changes without writing them.
     #[arg(long)]
     dry_run: bool,
@@ -67,21 +69,29 @@ enum ConnectError {
     Write(#[from] WriteError),
 }
 
-pub(crate) fn run(arguments: &ConnectArguments) -> ExitCode {
-    match connect(arguments) {
+pub(crate) async fn run(arguments: &ConnectArguments) -> ExitCode {
+    let done = match connect(arguments) {
+        Ok((code, moved)) => review_moved(arguments, &moved).await.map(|()| code),
+        Err(error) => Err(error),
+    };
+    match done {
         Ok(code) => code,
         Err(error @ ConnectError::Write(_)) => render::failed(&error.to_string()),
         Err(error) => render::fatal(&error.to_string()),
     }
 }
 
-fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
+/// Connects the client. Returns the servers that were moved and can be trusted in what they declare.
+fn connect(arguments: &ConnectArguments) -> Result<(ExitCode, Vec<String>), ConnectError> {
     let places = arguments.config.places();
     let usage = |message: &str| ConnectError::Usage(message.to_owned());
+    if !arguments.take_over && arguments.trust.choice() != TrustChoice::Ask {
+        return Err(usage("--trusted and --no-trusted are about servers that move to cellmate; pass --take-over, too"));
+    }
     let client = Client::parse(&arguments.client).ok_or_else(|| usage("no such client"))?;
     let mut theirs = Change::open(&client_file(client, arguments.scope.into(), &places)?)?;
     let mut notes = Vec::new();
-    let taken = if arguments.take_over {
+    let mut taken = if arguments.take_over {
         let file = places.file_to_edit(arguments.scope.into());
         let file = file.ok_or_else(|| usage("cannot find a folder for configuration; set HOME"))?;
         notes.extend(trust_note(&file, &places));
@@ -89,6 +99,9 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     } else {
         None
     };
+    if let (Some(taken), TrustChoice::Trust) = (&mut taken, arguments.trust.choice()) {
+        taken.trust()?;
+    }
     let (command, args) = our_command(&places)?;
     let path: Vec<&str> = client.container().iter().copied().chain([NAME]).collect();
     theirs.set(&path, &client.entry(&command, &args))?;
@@ -97,7 +110,23 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     changes.push(&theirs);
     changes.retain(|change| !change.is_empty());
     notes.splice(0..0, taken.as_ref().map(TakenOver::notes).unwrap_or_default());
-    carry_out(client, &changes, &places, arguments, &notes)
+    let moved = taken.as_ref().map(|taken| taken.moved().to_vec()).unwrap_or_default();
+    // A project's file cannot mark a server as trusted.
+    let is_asked = arguments.trust.choice() == TrustChoice::Ask && arguments.scope == ScopeArgument::User;
+    let moved = if is_asked { moved } else { Vec::new() };
+    if arguments.json || arguments.yes {
+        notes.extend(untrusted_note(&moved));
+    }
+    let (code, is_written) = carry_out(client, &changes, &places, arguments, &notes)?;
+    Ok((code, if is_written { moved } else { Vec::new() }))
+}
+
+/// Asks whether to trust what the moved servers declare about their tools.
+async fn review_moved(arguments: &ConnectArguments, moved: &[String]) -> Result<(), ConnectError> {
+    if arguments.json || arguments.yes || moved.is_empty() {
+        return Ok(());
+    }
+    review_added(&arguments.config.places(), moved).await.map_err(ConnectError::Usage)
 }
 
 /// Returns the client's existing configuration file, or else the one that the client would create.
@@ -124,13 +153,14 @@ fn our_command(places: &Places) -> Result<(String, Vec<String>), ConnectError> {
     Ok((program, args))
 }
 
+/// Shows the changes and writes them. Returns whether something was written.
 fn carry_out(
     client: Client,
     changes: &[&Change],
     places: &Places,
     arguments: &ConnectArguments,
     notes: &[String],
-) -> Result<ExitCode, ConnectError> {
+) -> Result<(ExitCode, bool), ConnectError> {
     if !arguments.json {
         changes.iter().for_each(|change| render::print(&change.diff()));
     }
@@ -145,7 +175,7 @@ fn carry_out(
         let done = changes.iter().enumerate().map(|(at, change)| change_json(change, written.get(at), &[]));
         let report = json!({"client": client.name(), "changes": done.collect::<Vec<_>>(), "notes": notes, "next": client.next_step()});
         render::print_json(&report);
-        return Ok(ExitCode::SUCCESS);
+        return Ok((ExitCode::SUCCESS, !written.is_empty()));
     }
     notes.iter().for_each(|note| render::note(&format!("note: {note}")));
     if changes.is_empty() {
@@ -158,7 +188,7 @@ fn carry_out(
             render::print(&format!("  {}\n", text::line(&undo(change, written), usize::MAX)))
         });
     }
-    Ok(ExitCode::SUCCESS)
+    Ok((ExitCode::SUCCESS, !written.is_empty()))
 }
 
 /// Asks on the terminal whether to write the changes.

@@ -8,6 +8,7 @@ use client_config::{Change, check_entry, display, trust_note};
 use serde_json::{Map, Value, json};
 
 use super::change::{ChangeArguments, carry_out};
+use super::declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
 use crate::render;
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
@@ -51,9 +52,8 @@ pub(super) struct AddArguments {
     /// Working directory of the server.
     #[arg(long, value_name = "FOLDER")]
     cwd: Option<PathBuf>,
-    /// Trust what the server says about its tools, such as that they only read.
-    #[arg(long)]
-    trusted: bool,
+    #[command(flatten)]
+    trust: DeclaredTrust,
     /// Replace an existing server with the same name.
     #[arg(long)]
     replace: bool,
@@ -70,10 +70,25 @@ enum TransportArgument {
     Http,
 }
 
-pub(super) fn run(arguments: &AddArguments) -> ExitCode {
-    match prepare(arguments) {
-        Ok((change, notes)) => carry_out(&change, &arguments.config.places(), &arguments.change, &notes),
-        Err(message) => render::fatal(&message),
+pub(super) async fn run(arguments: &AddArguments) -> ExitCode {
+    let places = arguments.config.places();
+    let (change, mut notes) = match prepare(arguments) {
+        Ok(prepared) => prepared,
+        Err(message) => return render::fatal(&message),
+    };
+    // A project's file cannot mark a server as trusted.
+    let is_asked = arguments.trust.choice() == TrustChoice::Ask && arguments.scope == ScopeArgument::User;
+    let names = [arguments.name.clone()];
+    if is_asked && arguments.change.json {
+        notes.extend(untrusted_note(&names));
+    }
+    let code = carry_out(&change, &places, &arguments.change, &notes);
+    if !is_asked || arguments.change.json || arguments.change.dry_run || code != ExitCode::SUCCESS {
+        return code;
+    }
+    match review_added(&places, &names).await {
+        Ok(()) => code,
+        Err(message) => render::failed(&message),
     }
 }
 
@@ -101,7 +116,7 @@ fn entry(arguments: &AddArguments) -> Result<Value, String> {
         Some(url) => http(url, arguments)?,
         None => stdio(arguments)?,
     };
-    if arguments.trusted {
+    if arguments.trust.choice() == TrustChoice::Trust {
         entry.insert("trusted".to_owned(), Value::Bool(true));
     }
     Ok(Value::Object(entry))

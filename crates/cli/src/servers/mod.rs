@@ -2,6 +2,7 @@
 
 mod add;
 mod change;
+mod declared;
 mod filtered_tools;
 mod list;
 mod login;
@@ -10,12 +11,15 @@ mod remove;
 mod report;
 mod test;
 mod trust;
+mod trust_tools;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use client_config::Places;
 
-pub(crate) use change::{as_json as change_json, undo};
+pub(crate) use change::{ChangeArguments, as_json as change_json, undo};
+pub(crate) use declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
 pub(crate) use filtered_tools::FilteredTools;
 pub(crate) use list::{problem_json, server_json};
 pub(crate) use probe::{ProbeResult, probe_all};
@@ -39,17 +43,28 @@ enum ServersCommand {
     Test(test::TestArguments),
     /// Log in to an HTTP server, in a browser.
     Login(login::LoginArguments),
-    /// Allow a project's `.cellmate.json5` and imported client files to start servers, as they are now.
+    /// Trust what servers declare about their tools: those that only read then need no approval.
+    TrustTools(trust_tools::TrustToolsArguments),
+    /// Moved to `cellmate config trust`.
+    #[command(hide = true)]
     Trust(trust::TrustArguments),
 }
 
 pub(crate) async fn run(arguments: ServersArguments) -> ExitCode {
     match arguments.command {
         ServersCommand::List(arguments) => list::run(&arguments).await,
-        ServersCommand::Add(arguments) => add::run(&arguments),
+        ServersCommand::Add(arguments) => add::run(&arguments).await,
         ServersCommand::Remove(arguments) => remove::run(&arguments),
         ServersCommand::Test(arguments) => test::run(&arguments).await,
         ServersCommand::Login(arguments) => login::run(&arguments).await,
+        ServersCommand::TrustTools(arguments) => trust_tools::run(&arguments).await,
         ServersCommand::Trust(arguments) => trust::run(&arguments),
     }
+}
+
+/// Whether a server of this name is configured, usable or not.
+pub(crate) fn is_configured(places: &Places, name: &str) -> bool {
+    let Ok(loaded) = client_config::load(places) else { return false };
+    let has_problem = loaded.problems.iter().any(|problem| problem.server.as_deref() == Some(name));
+    has_problem || loaded.servers.iter().any(|server| server.name == name)
 }

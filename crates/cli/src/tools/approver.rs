@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use client_config::display;
 use contract::ids::ApprovalId;
+use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
 use serde_json::Value;
 use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError};
 
-use crate::approvals::{decided_by, terminal};
+use crate::approvals::{UntrustedServers, decided_by, terminal};
 
 /// How often the store is polled for new approvals of the call.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -49,17 +50,24 @@ impl Undecided {
 
 /// Decides every approval that the call of this session needs. Returns only if one cannot be decided here, or with an
 /// error of the store.
-pub(super) async fn decide(store: &Store, session: &str, approver: Approver) -> Result<Undecided, StoreError> {
+pub(super) async fn decide(
+    store: &Store,
+    session: &str,
+    approver: Approver,
+    untrusted: &UntrustedServers,
+) -> Result<Undecided, StoreError> {
     let mut seen = HashSet::new();
     loop {
         let approval = next_approval(store, session, &mut seen).await?;
         let tool = display::plain(&approval.tool_id);
         let decision = match (question(&approval), approver) {
             (None, Approver::Flag) => yes(ApprovalScope::Once),
-            (None, Approver::Terminal) => ask_on_terminal(&approval).await,
+            (None, Approver::Terminal) => ask_on_terminal(&approval, untrusted).await,
             (None, Approver::None) => {
                 let reason = display::plain(&approval.reason);
-                let why = format!("calling `{tool}` needs approval ({reason}); run this in a terminal, or pass --yes");
+                let hint = untrusted.hint(&approval).map(|hint| format!("; {hint}")).unwrap_or_default();
+                let why =
+                    format!("calling `{tool}` needs approval ({reason}); run this in a terminal, or pass --yes{hint}");
                 return Ok(Undecided { approval, why });
             }
             // Approving a call does not answer the questions that its tool asks.
@@ -112,8 +120,10 @@ async fn next_approval(store: &Store, session: &str, seen: &mut HashSet<Approval
     }
 }
 
-async fn ask_on_terminal(approval: &Approval) -> Decision {
-    let prompt = format!("{}\ncall it? [y]es, [a]lways, [N]o: ", terminal::call(approval));
+async fn ask_on_terminal(approval: &Approval, untrusted: &UntrustedServers) -> Decision {
+    let hint = untrusted.hint(approval).map(|hint| format!("\n({hint})")).unwrap_or_default();
+    let call = terminal::call(approval, MAX_TERMINAL_ARGUMENT_CHARS);
+    let prompt = format!("{call}{hint}\ncall it? [y]es, [a]lways, [N]o: ");
     terminal::ask(&prompt).await.map_or_else(|| no(""), |line| parse_answer(&line))
 }
 

@@ -13,6 +13,7 @@ use store::Store;
 
 use super::approver::{self, Approver};
 use super::run::RunArguments;
+use crate::approvals::UntrustedServers;
 use crate::render;
 use crate::state::{StateError, StoreArguments};
 
@@ -61,12 +62,13 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     }
     let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
     let executor = ready.executor();
+    let untrusted = UntrustedServers::of(&loaded.servers);
     let calling = executor.call_directly_within(&store, TOOL_CALL, id.as_str(), input, ProgressSink::default(), HOLD);
     tokio::pin!(calling);
     let end = tokio::select! {
         biased;
         called = &mut calling => called.map_err(no_randomness)?.end,
-        undecided = approver::decide(&store, &session, Approver::new(arguments.yes)) => {
+        undecided = approver::decide(&store, &session, Approver::new(arguments.yes), &untrusted) => {
             let undecided = undecided.map_err(|error| error.to_string())?;
             undecided.deny(&store).await.map_err(|error| error.to_string())?;
             // The denial ends the call's run.

@@ -75,7 +75,7 @@ fn connect_writes_the_configuration_file_of_every_client() {
     person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let output = person.run(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
     let notes = "note: `a` moves to cellmate's configuration\n\
-        note: this project's file is not trusted yet, so it is not read; run `cellmate servers trust`\n";
+        note: this project's file is not trusted yet, so it is not read; run `cellmate config trust`\n";
     assert_eq!((output.code, output.err.as_str()), (0, notes));
     let output = person.run(&["connect", "windsurf", "--scope", "project", "--yes"]);
     assert!(output.code == 2 && output.err.contains("--scope user"), "{}", output.err);
@@ -136,7 +136,8 @@ fn take_over_moves_servers_as_written_and_reports_those_it_leaves() {
     let notes = "note: `local` moves to cellmate's configuration\nnote: `moves` moves to cellmate's configuration\nnote: `keyed` moves to cellmate's configuration\n\
         note: `logged-in` stays where it is: the client may be logged in to it; if it needs no login, add it with `cellmate servers add`\n\
         note: `old` stays where it is: cellmate does not support its transport\n\
-        note: `taken` stays where it is: cellmate has a different server with that name; rename one\n";
+        note: `taken` stays where it is: cellmate has a different server with that name; rename one\n\
+        note: these 3 servers are not trusted to declare which tools only read, so all calls need approval; `cellmate servers trust-tools local moves keyed` shows what is declared, and changes that\n";
     assert_eq!(output.err, notes);
     let left = parsed(&person.read("home/.claude.json"));
     let names: Vec<&String> = left["mcpServers"].as_object().unwrap().keys().collect();

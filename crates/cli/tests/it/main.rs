@@ -4,6 +4,7 @@
 mod cells;
 mod command;
 mod connect;
+mod declared;
 mod fairness;
 mod mcp;
 mod person;

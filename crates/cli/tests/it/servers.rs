@@ -11,7 +11,8 @@ const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 fn a_server_is_added_listed_tested_called_and_removed() {
     let person = Person::new();
     let server = person.server();
-    let added = person.run(&["servers", "add", "greeter", "--env", "TOKEN=${SECRET}", "--", "sh", &server, "--quiet"]);
+    let command = ["--no-trusted", "--", "sh", &server, "--quiet"];
+    let added = person.run(&[&["servers", "add", "greeter", "--env", "TOKEN=${SECRET}"], &command[..]].concat());
     assert_eq!((added.code, added.err.as_str()), (0, ""), "{}", added.out);
     assert!(
         added.out.contains("+    \"greeter\": {")
@@ -214,15 +215,15 @@ fn a_projects_servers_need_trust_and_config_replaces_the_default_files() {
     person.write("project/.cellmate.json5", &config);
     let listed = person.run(&["servers", "list"]);
     assert!(
-        listed.out.starts_with("no servers") && listed.err.contains("cellmate servers trust"),
+        listed.out.starts_with("no servers") && listed.err.contains("cellmate config trust"),
         "{}{}",
         listed.out,
         listed.err
     );
     let added = person.run(&["servers", "add", "mine", "--scope", "project", "--dry-run", "--", "x"]);
-    assert!(added.err.contains("run `cellmate servers trust`"), "{}", added.err);
-    assert_eq!(person.run(&["servers", "trust"]).code, 0);
-    assert_eq!(person.run(&["servers", "trust"]).out, "nothing to change\n");
+    assert!(added.err.contains("run `cellmate config trust`"), "{}", added.err);
+    assert_eq!(person.run(&["config", "trust"]).code, 0);
+    assert_eq!(person.run(&["config", "trust"]).out, "nothing to change\n");
     assert_eq!(person.run(&["servers", "list", "--json"]).json()["servers"][0]["origin"]["source"], "project");
     person.write("home/other.json", r#"{"servers": {"other": {"command": "x"}}}"#);
     let other = person.path("home/other.json").display().to_string();

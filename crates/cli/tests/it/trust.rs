@@ -20,7 +20,7 @@ fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
     let person = Person::new();
     let before = json!({"mcpServers": {"p": traced(&person, "before"), "gone": {"command": "x", "enabled": false}}});
     person.write(PROJECT, &before.to_string());
-    let trusted = person.run(&["servers", "trust"]);
+    let trusted = person.run(&["config", "trust"]);
     assert_eq!(trusted.code, 0, "{}", trusted.err);
     assert!(
         trusted.out.contains("+ server `p`: sh -c") && trusted.out.contains("trusted as it is now"),
@@ -47,25 +47,25 @@ fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
         assert!(
             text.contains("/project/.cellmate.json5")
                 && text.contains("changed since you trusted it")
-                && text.contains("cellmate servers trust"),
+                && text.contains("cellmate config trust"),
             "{command:?}: {text}"
         );
     }
     assert!(!person.has("after"), "a server of the changed file was started");
 
-    let shown = person.run(&["servers", "trust", "--dry-run"]).out;
+    let shown = person.run(&["config", "trust", "--dry-run"]).out;
     for line in ["  + server `new`: sh -c", "  ~ server `p`: sh -c", "  - server `gone`\n", "nothing was written"] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
-    let shown = person.run(&["servers", "trust", "--dry-run", "--json"]).json();
+    let shown = person.run(&["config", "trust", "--dry-run", "--json"]).json();
     let file = &shown["files"][0];
     assert_eq!(
         (&file["added"], &file["changed"], &file["removed"]),
         (&json!(["new"]), &json!(["p"]), &json!(["gone"]))
     );
     assert!(person.run(&["servers", "list"]).out.starts_with("no servers"), "a dry run trusts nothing");
-    assert_eq!(person.run(&["servers", "trust"]).code, 0);
-    assert_eq!(person.run(&["servers", "trust"]).out, "nothing to change\n");
+    assert_eq!(person.run(&["config", "trust"]).code, 0);
+    assert_eq!(person.run(&["config", "trust"]).out, "nothing to change\n");
     assert_eq!(person.run(&["servers", "test", "new"]).code, 0);
     assert!(person.has("after"));
 
@@ -73,14 +73,14 @@ fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
     person.write(USER_CONFIG, "{imports: ['claude']}");
     person.write("project/.mcp.json", "nonsense");
     person.write(PROJECT, &before.to_string());
-    let trusted = person.run(&["servers", "trust"]);
+    let trusted = person.run(&["config", "trust"]);
     assert!(trusted.code == 1 && trusted.err.contains(".mcp.json` is not trusted: line 1"), "{}", trusted.err);
     assert_eq!(person.run(&["servers", "list", "--json"]).json()["servers"][0]["name"], "p");
 
-    assert_eq!(person.run(&["servers", "trust", "--remove"]).code, 0);
+    assert_eq!(person.run(&["config", "trust", "--remove"]).code, 0);
     assert!(person.run(&["servers", "list"]).err.contains("not read until you trust it"));
     person.write("project/empty/x", "");
-    let nothing = person.run(&["servers", "trust", "empty"]);
+    let nothing = person.run(&["config", "trust", "empty"]);
     assert!(nothing.code == 2 && nothing.err.contains("nothing to trust"), "{}", nothing.err);
 }
 
@@ -91,7 +91,7 @@ fn a_link_with_a_new_target_and_a_folder_trusted_by_an_earlier_version_are_not_t
     person.write("project/one.json5", &text("one"));
     person.write("project/two.json5", &text("two"));
     std::os::unix::fs::symlink("one.json5", person.path(PROJECT)).unwrap();
-    assert_eq!(person.run(&["servers", "trust"]).code, 0);
+    assert_eq!(person.run(&["config", "trust"]).code, 0);
     assert_eq!(person.run(&["servers", "list", "--json"]).json()["servers"][0]["name"], "one");
     std::fs::remove_file(person.path(PROJECT)).unwrap();
     std::os::unix::fs::symlink("two.json5", person.path(PROJECT)).unwrap();
@@ -118,7 +118,7 @@ fn edits_by_cellmate_keep_a_trusted_file_trusted_and_do_not_trust_an_untrusted_o
         added.err
     };
     assert!(add("a").contains("not trusted yet") && names().is_empty());
-    assert_eq!(person.run(&["servers", "trust"]).code, 0);
+    assert_eq!(person.run(&["config", "trust"]).code, 0);
     assert_eq!((add("b"), names()), (String::new(), vec!["a".to_owned(), "b".to_owned()]));
     assert_eq!(person.run(&["servers", "remove", "a"]).code, 0);
     assert_eq!(names(), ["b"]);
@@ -140,7 +140,7 @@ fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itsel
         "store": {"url": "moved.db"}, "tools": {"allow": ["*"], "deny": ["mcp:*:other"]},
     });
     person.write(PROJECT, &project.to_string());
-    let trusted = person.run(&["servers", "trust"]);
+    let trusted = person.run(&["config", "trust"]);
     assert!(trusted.code == 0 && trusted.err.contains("`approvals` is not applied"), "{}", trusted.err);
     for tool in ["mine.greet", "theirs.greet"] {
         let called = person.run(&["tools", "call", tool, "name=Ada"]);
@@ -190,7 +190,7 @@ fn an_untrusted_or_huge_project_file_is_refused_without_being_parsed() {
             .unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && stderr.contains("not read"), "{stderr}");
-        let trusted = person.run(&["servers", "trust"]);
+        let trusted = person.run(&["config", "trust"]);
         assert_eq!(trusted.code, 2, "{}", trusted.out);
     }
 }

@@ -96,6 +96,24 @@ impl Change {
         self.set(&path, entry)
     }
 
+    /// Sets one key of a server's entry, if the file has a server with this name.
+    pub fn set_in_server(&mut self, name: &str, key: &str, value: &Value) -> Result<(), EditError> {
+        for mut path in document::paths_to(&self.tree()?, name) {
+            path.push(key);
+            self.set(&path, value)?;
+        }
+        Ok(())
+    }
+
+    /// Removes one key of a server's entry, if the file has it.
+    pub fn remove_from_server(&mut self, name: &str, key: &str) -> Result<(), EditError> {
+        for mut path in document::paths_to(&self.tree()?, name) {
+            path.push(key);
+            self.remove(&path)?;
+        }
+        Ok(())
+    }
+
     /// Removes all servers with this name. Returns whether there was one.
     pub fn remove_server(&mut self, name: &str) -> Result<bool, EditError> {
         let paths = document::paths_to(&self.tree()?, name);

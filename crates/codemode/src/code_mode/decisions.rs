@@ -4,7 +4,9 @@ use contract::ids::{ApprovalId, RunId};
 use executor::clock::now_ms;
 use executor::{CallToken, Outcome, Question};
 use serde_json::{Value, json};
-use store::{Approval, ApprovalScope, Decision, DecisionError, Entry, EntryKind, SettleError, Settled, Store};
+use store::{
+    Approval, ApprovalScope, Decision, DecisionError, Entry, EntryKind, RecordedDecision, SettleError, Settled, Store,
+};
 use telemetry::LogIgnored;
 
 use crate::definition::Definition;
@@ -31,17 +33,20 @@ pub(super) async fn settle(
     Ok(settled)
 }
 
-/// Records a person's decision about a call, and notifies its run if it has a driver in this process.
+/// Records a person's decision about a call, and notifies the runs of all calls that it decides, if they have a driver
+/// in this process.
 pub(super) async fn decide_and_notify(
     registry: &RunRegistry,
     approval_id: &ApprovalId,
     decision: &Decision,
     by: &str,
-) -> Result<Approval, DecisionError> {
-    let approval = decide(&registry.store, approval_id, decision, by).await?;
-    // A run without a driver here finds the decision in the store.
-    drop(registry.send(&approval.run_id, Command::Decided(approval.call)).await);
-    Ok(approval)
+) -> Result<RecordedDecision, DecisionError> {
+    let recorded = decide(&registry.store, approval_id, decision, by).await?;
+    for approval in recorded.approvals() {
+        // A run without a driver here finds the decision in the store.
+        drop(registry.send(&approval.run_id, Command::Decided(approval.call)).await);
+    }
+    Ok(recorded)
 }
 
 /// Records one decision for all open requests of a run.
@@ -57,8 +62,12 @@ pub(super) async fn decide_all(
             continue;
         }
         match decide_and_notify(registry, &asked.approval_id, decision, by).await {
-            Ok(approval) => decided.push(approval),
-            // It was decided in the meantime, or it is a question that a plain decision does not answer.
+            Ok(RecordedDecision { approval, covered }) => {
+                decided.push(approval);
+                decided.extend(covered);
+            }
+            // It was decided in the meantime, for example by the standing approval that the first decision created, or
+            // it is a question that a plain decision does not answer.
             Err(DecisionError::NotPending | DecisionError::Unfit(_)) => {}
             Err(error @ (DecisionError::TooManyRules | DecisionError::Store(_))) => return Err(error),
         }
@@ -66,24 +75,26 @@ pub(super) async fn decide_all(
     Ok(decided)
 }
 
-/// Records a person's decision from a process that runs no cells. The process that holds the run finds it in the store
+/// Records a person's decision from a process that runs no cells. The processes that hold the runs find it in the store
 /// with the next `wait`.
 pub async fn decide(
     store: &Store,
     approval_id: &ApprovalId,
     decision: &Decision,
     by: &str,
-) -> Result<Approval, DecisionError> {
+) -> Result<RecordedDecision, DecisionError> {
     fits(store.approval(approval_id).await?.as_ref(), decision)?;
-    let approval = store.decide(approval_id, decision, by, now_ms()).await?;
-    prolong(store, &approval.run_id).await;
-    let Approval { run_id, state, tool_id, note: reason, .. } = &approval;
-    let entry = json!({
-        "note": "approval_decided", "approvalId": approval_id, "toolId": tool_id, "call": approval.call,
-        "decision": state, "by": by, "reason": reason,
-    });
-    note(store, run_id, entry).await;
-    Ok(approval)
+    let recorded = store.decide(approval_id, decision, by, now_ms()).await?;
+    for approval in recorded.approvals() {
+        prolong(store, &approval.run_id).await;
+        let Approval { approval_id, run_id, state, tool_id, note: reason, .. } = approval;
+        let entry = json!({
+            "note": "approval_decided", "approvalId": approval_id, "toolId": tool_id, "call": approval.call,
+            "decision": state, "by": by, "reason": reason,
+        });
+        note(store, run_id, entry).await;
+    }
+    Ok(recorded)
 }
 
 /// Checks that the answer to a tool's question matches the question and applies only once.

@@ -17,7 +17,9 @@ use contract::scope::Scope;
 use executor::clock::now_ms;
 use executor::{CallToken, Executor, Outcome};
 use serde_json::Value;
-use store::{Approval, Decision, DecisionError, Millis, RunState, SettleError, Settled, Store, StoreError};
+use store::{
+    Approval, Decision, DecisionError, Millis, RecordedDecision, RunState, SettleError, Settled, Store, StoreError,
+};
 use tokio::sync::oneshot;
 
 use crate::definition::Definition;
@@ -138,18 +140,19 @@ impl CodeMode {
         decisions::settle(&self.registry, token, outcome).await
     }
 
-    /// Records a person's decision about a call and notifies the run. `by` is the person.
+    /// Records a person's decision about a call and notifies its run, and the runs of other calls that a new standing
+    /// approval covers. `by` is the person.
     pub async fn decide(
         &self,
         approval_id: &ApprovalId,
         decision: &Decision,
         by: &str,
-    ) -> Result<Approval, DecisionError> {
+    ) -> Result<RecordedDecision, DecisionError> {
         decisions::decide_and_notify(&self.registry, approval_id, decision, by).await
     }
 
     /// Records one decision for all open requests of a run. Requests that are decided elsewhere in the meantime keep
-    /// that decision.
+    /// that decision. The result includes requests of other runs that a new standing approval covers.
     pub async fn decide_all(
         &self,
         run_id: &RunId,

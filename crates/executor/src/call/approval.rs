@@ -6,13 +6,23 @@ use contract::cell::PendingState;
 use contract::ids::{ApprovalId, CallId, RunId};
 use contract::tool::{InputHash, ToolSpec};
 use serde_json::Value;
-use store::{Approval, ApprovalRequest, CallState, CommitError, Millis, RuleSubject, Store, StoreError};
+use store::{
+    Approval, ApprovalRequest, ApprovalScope, CallState, CommitError, Decision, DecisionError, Millis, RuleSubject,
+    Store, StoreError,
+};
+use telemetry::LogIgnored;
 
 use super::CallEnd;
 use super::context::Call;
 use super::transcript::recorded;
 use crate::clock::now_ms;
 use crate::journal::Journal;
+
+/// Who decided a call that a standing approval covers although it was requested.
+const BY_RULE: &str = "a standing approval";
+
+/// The hexadecimal digits in an id. Among a million approvals, two are equal with a probability of 3 in 100 million.
+const ID_DIGITS: usize = 16;
 
 /// The definitions and source identities that standing approvals are bound to, by tool. They are compared with the
 /// tools' current definitions.
@@ -101,6 +111,8 @@ pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, input: &Value, reason:
     match parked.await {
         Ok(()) => {
             tracing::info!(approval = approval_id.as_str(), "approval requested");
+            // If this fails, a person decides.
+            approve_if_covered(call, tool, &approval_id).await.log_ignored("look for a new standing approval");
             CallEnd::Parked(PendingState::Approval)
         }
         Err(CommitError::Quota(exceeded)) => call.refuse(exceeded.to_string()),
@@ -108,7 +120,47 @@ pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, input: &Value, reason:
     }
 }
 
+/// Approves a call that was just parked, if a person created a standing approval between the check before and the
+/// request. The call is then resumed like any other that was approved while it was being parked.
+async fn approve_if_covered(call: Call<'_>, tool: &ToolSpec, approval_id: &ApprovalId) -> Result<(), CommitError> {
+    if !has_standing_approval(call, tool).await? {
+        return Ok(());
+    }
+    let once = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
+    match call.store().decide(approval_id, &once, BY_RULE, now_ms()).await {
+        Ok(decided) => {
+            call.journal.entry(recorded(call.request, tool).decided(&decided.approval));
+            Ok(())
+        }
+        Err(DecisionError::Store(error)) => Err(error.into()),
+        // A person was faster.
+        Err(_) => Ok(()),
+    }
+}
+
 /// Returns the id of the approval for a call. One per call is enough: approval is requested once.
 fn approval_id(run_id: &RunId, call: CallId) -> ApprovalId {
-    format!("apr_{}_{call}", run_id.trim_start_matches("cm_")).into()
+    short_id(&format!("{run_id}\0{call}")).into()
+}
+
+/// Returns an id that is short enough to be typed, and differs from others in its first characters.
+pub(crate) fn short_id(unique_name: &str) -> String {
+    let digits: String = InputHash::of(unique_name.as_bytes()).to_string().chars().take(ID_DIGITS).collect();
+    format!("apr_{digits}")
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::ids::CallId;
+
+    use super::approval_id;
+
+    #[test]
+    fn ids_are_short_and_the_ids_of_one_run_have_no_long_common_prefix() {
+        let ids = (1..=100).map(|call| approval_id(&"cm_0123456789abcdef0123456789abcdef".into(), CallId(call)));
+        let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
+        assert!(ids.iter().all(|id| id.len() == 20 && id.starts_with("apr_")), "{ids:?}");
+        let prefixes: std::collections::BTreeSet<&str> = ids.iter().map(|id| &id[..12]).collect();
+        assert_eq!(prefixes.len(), 100, "{ids:?}");
+    }
 }

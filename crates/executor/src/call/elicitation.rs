@@ -191,5 +191,6 @@ pub(crate) async fn guarded(answering: CallFuture<'_>) -> Dispatch {
 
 /// Returns an id that is unique to one question of one attempt at a call.
 fn question_id(run_id: &RunId, call: CallId, attempt: i64, number: usize) -> ApprovalId {
-    format!("apr_{}_{call}_{attempt}_{number}", run_id.trim_start_matches("cm_")).into()
+    // The number stays readable, because requests of the same time are sorted by id.
+    format!("{}_{number}", approval::short_id(&format!("{run_id}\0{call}\0{attempt}"))).into()
 }

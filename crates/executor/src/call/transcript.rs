@@ -4,7 +4,7 @@ use contract::json::depth;
 use contract::limits::MAX_BRIDGE_VALUE_DEPTH;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
-use store::{ApprovalRequest, Entry, EntryKind, MAX_TRANSCRIPT_BYTES};
+use store::{Approval, ApprovalRequest, Entry, EntryKind, MAX_TRANSCRIPT_BYTES};
 
 use super::CallRequest;
 use crate::clock::now_ms;
@@ -39,6 +39,14 @@ impl Recorded<'_> {
 
     pub(crate) fn asked(&self, asked: &ApprovalRequest) -> Entry {
         let more = json!({"note": "approval_asked", "approvalId": asked.approval_id, "reason": asked.reason});
+        self.entry(EntryKind::Note, more)
+    }
+
+    pub(crate) fn decided(&self, decided: &Approval) -> Entry {
+        let more = json!({
+            "note": "approval_decided", "approvalId": decided.approval_id, "call": decided.call,
+            "decision": decided.state, "by": decided.decided_by, "reason": decided.note,
+        });
         self.entry(EntryKind::Note, more)
     }
 

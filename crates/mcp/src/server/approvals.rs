@@ -24,6 +24,12 @@ use super::principal::Principal;
 /// How often the store is polled for decisions made in another process.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Why a tool that may change something needs approval. Trust in what its server declares about it can make it exempt.
+pub const MAY_CHANGE: &str = "this tool may change something";
+
+/// Why a tool that a pattern names needs approval, whatever its server declares.
+const NAMED: &str = "the configuration requires approval of this tool";
+
 /// Which tools need a person's approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApprovalPolicy {
@@ -48,7 +54,12 @@ impl ApprovalPolicy {
     /// declared harmless, need none.
     pub fn hook_for(&self, exempt: &[Pattern], tools: &[ToolSpec]) -> ApprovalHook {
         let asked = tools.iter().filter(|tool| self.applies_to(tool) && !names(exempt, &tool.id));
-        ApprovalHook(Arc::new(asked.map(|tool| tool.id.as_str().to_owned()).collect()))
+        let tools = Arc::new(asked.map(|tool| tool.id.as_str().to_owned()).collect());
+        let reason = match self {
+            Self::Changes | Self::Never => MAY_CHANGE,
+            Self::Named(_) => NAMED,
+        };
+        ApprovalHook { tools, reason }
     }
 }
 
@@ -58,12 +69,15 @@ fn names(patterns: &[Pattern], id: &ToolId) -> bool {
 
 /// Requires a person's approval for a set of tools of one catalog.
 #[derive(Clone, Debug)]
-pub struct ApprovalHook(Arc<HashSet<String>>);
+pub struct ApprovalHook {
+    tools: Arc<HashSet<String>>,
+    reason: &'static str,
+}
 
 impl Hook for ApprovalHook {
     fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
-        let asked = event.tool_id.as_ref().is_some_and(|id| self.0.contains(id));
-        let reason = asked.then(|| "this tool may change something".to_owned());
+        let asked = event.tool_id.as_ref().is_some_and(|id| self.tools.contains(id));
+        let reason = asked.then(|| self.reason.to_owned());
         Box::pin(async move { Ok(HookAnswer { require_approval: reason, ..HookAnswer::default() }) })
     }
 }
@@ -166,7 +180,7 @@ mod tests {
             tool("mcp:files:write", Repeat::WithKey),
         ];
         let asked = |policy: &ApprovalPolicy, exempt: &[Pattern]| {
-            let mut ids: Vec<String> = policy.hook_for(exempt, &tools).0.iter().cloned().collect();
+            let mut ids: Vec<String> = policy.hook_for(exempt, &tools).tools.iter().cloned().collect();
             ids.sort_unstable();
             ids
         };

@@ -23,7 +23,7 @@ mod wire;
 
 use std::time::Duration;
 
-pub use approvals::{ApprovalHook, ApprovalPolicy};
+pub use approvals::{ApprovalHook, ApprovalPolicy, MAY_CHANGE};
 pub use contract::text::plain;
 pub use http::{Access, BadToken, Gate, HttpError, Token, serve_http};
 pub use prepared::{OfferedSources, Settings};

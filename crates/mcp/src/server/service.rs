@@ -227,10 +227,14 @@ impl McpService {
         approvals::wait_for_decision(&self.inner.code_mode, approvals, until, &self.inner.shutdown).await
     }
 
-    /// Stores a decision that a person made through the client. Returns true if the approval is now decided, by this
-    /// decision or by an earlier one.
-    pub(crate) async fn decide(&self, principal: &Principal, approval_id: &ApprovalId, decision: &Decision) -> bool {
-        approvals::decide(&self.inner.code_mode, principal, approval_id, decision).await
+    /// Stores a decision that a person made through the client about these approvals. Returns true if one of them is
+    /// now decided, by this decision or by an earlier one.
+    pub(crate) async fn decide(&self, principal: &Principal, ids: &[ApprovalId], decision: &Decision) -> bool {
+        let mut decided = false;
+        for approval_id in ids {
+            decided |= approvals::decide(&self.inner.code_mode, principal, approval_id, decision).await;
+        }
+        decided
     }
 
     /// Runs a turn. Returns `None` if the call's time is over or the process shuts down first; the turn then continues,

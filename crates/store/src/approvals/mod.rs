@@ -106,6 +106,21 @@ pub enum ApprovalScope {
     Agent,
 }
 
+/// A decision that was recorded, and what else it decided.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedDecision {
+    pub approval: Approval,
+    /// Other pending approvals that the decision's standing approval covers. They were approved together with it.
+    pub covered: Vec<Approval>,
+}
+
+impl RecordedDecision {
+    /// Returns every approval that the decision decided.
+    pub fn approvals(&self) -> impl Iterator<Item = &Approval> {
+        std::iter::once(&self.approval).chain(&self.covered)
+    }
+}
+
 impl Approval {
     /// Whether the request can still be decided.
     pub fn is_open(&self, now: Millis) -> bool {

@@ -1,20 +1,27 @@
 //! Approval requests of single calls: written with the call that they are for, read, decided and withdrawn.
 
+use std::collections::BTreeSet;
+
 use contract::ids::{ApprovalId, RunId};
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use super::rules::write_rule;
-use super::{Approval, ApprovalRequest, ApprovalState, Decision, DecisionError};
+use super::rules::{StandingRule, write_rule};
+use super::{Approval, ApprovalRequest, ApprovalScope, ApprovalState, Decision, DecisionError, RecordedDecision};
 use crate::Millis;
 use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
+use crate::locking::begin_with_locks;
 use crate::runs::FencedRun;
 use crate::runs::read::call_id;
 use crate::watch::notify_others;
 
 const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, input_hash, reason, \
                        state, requested_at, expires_at, decided_by, note, edited_input, question, source_identity";
+
+/// The condition for a decision at the time `$2`.
+const CAN_BE_DECIDED: &str = "state = 'pending' AND expires_at > $2 AND run_id IN \
+                              (SELECT run_id FROM runs WHERE state IN ('running', 'waiting'))";
 
 /// Writes approval requests, in the transaction that parks their call.
 pub(crate) async fn write(
@@ -79,23 +86,31 @@ pub(crate) async fn withdraw_all(connection: &mut AnyConnection, run_id: &RunId)
     Ok(())
 }
 
+/// Records a decision. If it creates a standing approval, every other pending approval that this one covers is approved
+/// in the same transaction.
 pub(crate) async fn decide(
     backend: &Backend,
     approval_id: &ApprovalId,
     decision: &Decision,
     by: &str,
     now: Millis,
-) -> Result<Approval, DecisionError> {
-    let (state, note, edited) = match decision {
-        Decision::Approve { edited_input, .. } => (ApprovalState::Approved, None, edited_input.clone()),
-        Decision::Deny { note } => (ApprovalState::Denied, Some(note.clone()), None),
+) -> Result<RecordedDecision, DecisionError> {
+    let (state, note, edited, reach) = match decision {
+        Decision::Approve { edited_input, reach } => (ApprovalState::Approved, None, edited_input.clone(), *reach),
+        Decision::Deny { note } => (ApprovalState::Denied, Some(note.clone()), None, ApprovalScope::Once),
     };
-    let mut transaction = backend.writer(Durability::Synced).begin().await?;
-    let decided = sqlx::query(
+    let mut transaction = match reach {
+        ApprovalScope::Once => backend.writer(Durability::Synced).begin().await?,
+        // Approvals that are requested at the same time are either covered here, or requested after this transaction;
+        // `executor` then finds the standing approval.
+        ApprovalScope::Session | ApprovalScope::Agent => {
+            begin_with_locks(backend, &["approvals"], "SHARE ROW EXCLUSIVE").await?
+        }
+    };
+    let decided = sqlx::query(&format!(
         "UPDATE approvals SET state = $1, decided_at = $2, decided_by = $3, note = $4, edited_input = $5 \
-         WHERE approval_id = $6 AND state = 'pending' AND expires_at > $2 AND run_id IN \
-         (SELECT run_id FROM runs WHERE state IN ('running', 'waiting'))",
-    )
+         WHERE approval_id = $6 AND {CAN_BE_DECIDED}"
+    ))
     .bind(state.as_str())
     .bind(now)
     .bind(by.to_owned())
@@ -112,18 +127,56 @@ pub(crate) async fn decide(
         .fetch_one(&mut *transaction)
         .await?;
     let approval = read(&row)?;
-    if let Decision::Approve { reach, .. } = decision {
-        write_rule(&mut transaction, &approval, *reach, by, now).await?;
+    let covered = match write_rule(&mut transaction, &approval, reach, by, now).await? {
+        Some(rule) => approve_covered(&mut transaction, &rule, by, now).await?,
+        None => Vec::new(),
+    };
+    let recorded = RecordedDecision { approval, covered };
+    let runs: BTreeSet<&RunId> = recorded.approvals().map(|approval| &approval.run_id).collect();
+    for run_id in runs {
+        notify_others(backend, &mut transaction, run_id).await?;
     }
-    notify_others(backend, &mut transaction, &approval.run_id).await?;
     fault::point("decide.before_commit")?;
     if let Err(error) = fault::commit_answer(transaction.commit().await)
-        && !was_decided(backend, &approval, now).await?
+        && !was_decided(backend, &recorded.approval, now).await?
     {
         return Err(error.into());
     }
     fault::point("decide.after_commit")?;
-    Ok(approval)
+    Ok(recorded)
+}
+
+/// Approves the pending approvals that a new standing approval covers: those whose calls it would have allowed. A
+/// tool's question is not covered; only a person can answer it.
+async fn approve_covered(
+    connection: &mut AnyConnection,
+    rule: &StandingRule,
+    by: &str,
+    now: Millis,
+) -> Result<Vec<Approval>, DecisionError> {
+    let session = rule.session_id.as_ref().map_or("", |_| "AND session_id = $8");
+    let sql = format!(
+        "UPDATE approvals SET state = $1, decided_at = $2, decided_by = $3 WHERE {CAN_BE_DECIDED} \
+         AND question IS NULL AND tool_id = $4 AND tool_hash = $5 AND source_identity = $6 AND agent_id = $7 \
+         {session} RETURNING {COLUMNS}"
+    );
+    let mut query = sqlx::query(&sql)
+        .bind(ApprovalState::Approved.as_str())
+        .bind(now)
+        .bind(by.to_owned())
+        .bind(rule.tool_id.clone())
+        .bind(rule.tool_hash.clone())
+        .bind(rule.source_identity.clone())
+        .bind(rule.agent_id.clone());
+    if let Some(session_id) = &rule.session_id {
+        query = query.bind(session_id.clone());
+    }
+    let rows = query.fetch_all(connection).await?;
+    let mut covered = rows.iter().map(read).collect::<Result<Vec<Approval>, StoreError>>()?;
+    covered.sort_by(|one, other| {
+        (one.requested_at, one.call, &one.approval_id).cmp(&(other.requested_at, other.call, &other.approval_id))
+    });
+    Ok(covered)
 }
 
 /// Whether a decision whose commit was not confirmed is stored: by the same person, at the same time.
@@ -151,7 +204,7 @@ pub(crate) async fn approvals_of_run(backend: &Backend, run_id: &RunId) -> Resul
 }
 
 async fn approvals_where(backend: &Backend, condition: &str, value: Option<&str>) -> Result<Vec<Approval>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE {condition} ORDER BY requested_at, approval_id");
+    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE {condition} ORDER BY requested_at, call, approval_id");
     let mut query = sqlx::query(&sql);
     if let Some(value) = value {
         query = query.bind(value.to_owned());

@@ -104,13 +104,15 @@ pub(super) async fn write_rule(
     reach: ApprovalScope,
     by: &str,
     now: Millis,
-) -> Result<(), DecisionError> {
-    let session = match reach {
-        ApprovalScope::Once => return Ok(()),
+) -> Result<Option<StandingRule>, DecisionError> {
+    let session_id = match reach {
+        ApprovalScope::Once => return Ok(None),
         ApprovalScope::Session => Some(approval.session_id.clone()),
         ApprovalScope::Agent => None,
     };
-    let Some(identity) = approval.source_identity.clone() else { return Ok(()) };
+    if approval.source_identity.is_none() {
+        return Ok(None);
+    }
     delete_old_revoked_rules(connection, &approval.agent_id).await?;
     let row = sqlx::query("SELECT COUNT(*) FROM rules WHERE agent_id = $1 AND revoked_at IS NULL")
         .bind(approval.agent_id.clone())
@@ -119,21 +121,32 @@ pub(super) async fn write_rule(
     if usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(usize::MAX) >= MAX_STANDING_RULES {
         return Err(DecisionError::TooManyRules);
     }
+    let rule = StandingRule {
+        rule_id: format!("rule_{}", approval.approval_id),
+        tool_id: approval.tool_id.clone(),
+        tool_hash: approval.tool_hash.clone(),
+        source_identity: approval.source_identity.clone(),
+        agent_id: Some(approval.agent_id.clone()),
+        session_id,
+        created_at: now,
+        created_by: by.to_owned(),
+        revoked_at: None,
+    };
     sqlx::query(
         "INSERT INTO rules (rule_id, tool_id, tool_hash, source_identity, agent_id, session_id, created_at, \
          created_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
-    .bind(format!("rule_{}", approval.approval_id))
-    .bind(approval.tool_id.clone())
-    .bind(approval.tool_hash.clone())
-    .bind(identity)
-    .bind(approval.agent_id.clone())
-    .bind(session)
-    .bind(now)
-    .bind(by.to_owned())
+    .bind(rule.rule_id.clone())
+    .bind(rule.tool_id.clone())
+    .bind(rule.tool_hash.clone())
+    .bind(rule.source_identity.clone())
+    .bind(rule.agent_id.clone())
+    .bind(rule.session_id.clone())
+    .bind(rule.created_at)
+    .bind(rule.created_by.clone())
     .execute(&mut *connection)
     .await?;
-    Ok(())
+    Ok(Some(rule))
 }
 
 /// Keeps only the newest `MAX_STANDING_RULES` revoked rules of an agent, so that its rows stay bounded.

@@ -1,10 +1,13 @@
 //! An approval is decided once and used once; standing approvals hold until they are revoked.
 
+use contract::ids::ApprovalId;
 use contract::limits::MAX_STANDING_RULES;
+use contract::scope::Scope;
 use serde_json::json;
 use sqlx::{Connection, Executor};
 use store::{
-    ApprovalScope, ApprovalState, Change, CommitError, Decision, DecisionError, Durability, RuleSubject, RunState,
+    ApprovalRequest, ApprovalScope, ApprovalState, Change, CommitError, Decision, DecisionError, Durability,
+    RuleSubject, RunState,
 };
 
 use crate::world::{NOW, Place, approval_request, everywhere};
@@ -23,7 +26,7 @@ async fn a_decision_counts_once() {
         place.run(1, requesting_approval(&place, 1)).await;
         let id = approval_request(&place, 1).approval_id;
         let decision = Decision::Approve { edited_input: Some(json!({"n": 2})), reach: ApprovalScope::Once };
-        let approval = place.store.decide(&id, &decision, "ada", NOW + 1).await.unwrap();
+        let approval = place.store.decide(&id, &decision, "ada", NOW + 1).await.unwrap().approval;
         assert_eq!((approval.state, approval.decided_by.as_deref()), (ApprovalState::Approved, Some("ada")));
         assert_eq!((approval.input, approval.edited_input), (json!({"n": 1}), Some(json!({"n": 2}))));
         for again in [approve(ApprovalScope::Once), Decision::Deny { note: "no".to_owned() }] {
@@ -141,6 +144,105 @@ async fn a_rule_allows_only_its_tool_agent_and_session_until_it_is_revoked() {
     }
 }
 
+/// Stores one run that requests this approval, in the given session.
+async fn requested_in(place: &Place, session: &str, request: ApprovalRequest) -> ApprovalId {
+    let id = request.approval_id.clone();
+    let scope = Scope { session_id: session.to_owned(), ..place.scope() };
+    let mut held = place.new_run_of(request.call.0, scope);
+    let change = Change { approvals: vec![request], ..Change::default() };
+    place.store.commit(&mut held, &change, Durability::Synced, NOW).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn a_standing_approval_approves_the_pending_approvals_that_it_covers_and_no_others() {
+    for reach in [ApprovalScope::Session, ApprovalScope::Agent] {
+        for place in everywhere().await {
+            let ask = |number: u32| approval_request(&place, number);
+            let mut ids = Vec::new();
+            for (session, request) in [
+                ("here", ask(1)),
+                ("here", ask(2)),
+                ("elsewhere", ask(3)),
+                ("here", ApprovalRequest { tool_hash: "changed".to_owned(), ..ask(4) }),
+                ("here", ApprovalRequest { tool_id: "openclaw:core:other".to_owned(), ..ask(5) }),
+                ("here", ApprovalRequest { source_identity: Some("another server".to_owned()), ..ask(6) }),
+                ("here", ApprovalRequest { source_identity: None, ..ask(7) }),
+                ("here", ApprovalRequest { question: Some(json!({"message": "Where?"})), ..ask(8) }),
+                ("here", ApprovalRequest { expires_at: NOW, ..ask(9) }),
+            ] {
+                ids.push(requested_in(&place, session, request).await);
+            }
+            // Another agent's call, and one of a run that has ended.
+            let stranger = Scope { agent_id: format!("stranger-{}", place.name), ..place.scope() };
+            let mut held = place.new_run_of(10, stranger);
+            place.store.commit(&mut held, &requesting_approval(&place, 10), Durability::Synced, NOW).await.unwrap();
+            let mut over = place.run(11, requesting_approval(&place, 11)).await;
+            let end = Change { state: Some(RunState::Aborted), ..Change::default() };
+            place.store.commit(&mut over, &end, Durability::Synced, NOW).await.unwrap();
+
+            let recorded = place.store.decide(&ids[0], &approve(reach), "ada", NOW).await.unwrap();
+            let covered: Vec<&ApprovalId> = recorded.covered.iter().map(|one| &one.approval_id).collect();
+            let expected: Vec<&ApprovalId> =
+                if reach == ApprovalScope::Agent { vec![&ids[1], &ids[2]] } else { vec![&ids[1]] };
+            assert_eq!(covered, expected, "{reach:?}");
+            for one in &recorded.covered {
+                let stored = place.store.approval(&one.approval_id).await.unwrap().unwrap();
+                assert_eq!((stored.state, &stored), (ApprovalState::Approved, one));
+                assert_eq!((one.decided_by.as_deref(), one.edited_input.as_ref()), (Some("ada"), None));
+                let again = place.store.decide(&one.approval_id, &approve(ApprovalScope::Once), "bob", NOW).await;
+                assert!(matches!(again, Err(DecisionError::NotPending)), "{again:?}");
+            }
+            let pending = place.store.pending_approvals().await.unwrap();
+            let ours = pending.iter().filter(|one| one.approval_id.contains(&place.name)).count();
+            assert_eq!(ours, 9 - expected.len(), "{reach:?}");
+            assert_eq!(place.store.rules().await.unwrap().iter().filter(|rule| rule.created_by == "ada").count(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_covered_approval_is_used_once_by_its_own_run() {
+    for place in everywhere().await {
+        place.run(1, requesting_approval(&place, 1)).await;
+        let mut held = place.run(2, requesting_approval(&place, 2)).await;
+        let decided = approval_request(&place, 1).approval_id;
+        place.store.decide(&decided, &approve(ApprovalScope::Agent), "ada", NOW).await.unwrap();
+        let used = || Change { used_approvals: vec![approval_request(&place, 2).approval_id], ..Change::default() };
+        place.store.commit(&mut held, &used(), Durability::Synced, NOW).await.unwrap();
+        let again = place.store.commit(&mut held.clone(), &used(), Durability::Synced, NOW).await;
+        assert!(matches!(again, Err(CommitError::ApprovalGone)), "{again:?}");
+    }
+}
+
+#[tokio::test]
+async fn racing_standing_approvals_and_denials_decide_every_approval_once() {
+    for place in everywhere().await {
+        for number in 1..=8 {
+            place.run(number, requesting_approval(&place, number)).await;
+        }
+        let racers = (1..=8).flat_map(|number| [(number, true), (number, false)]).map(|(number, approves)| {
+            let (store, id) = (place.store.clone(), approval_request(&place, number).approval_id);
+            let decision =
+                if approves { approve(ApprovalScope::Agent) } else { Decision::Deny { note: String::new() } };
+            tokio::spawn(async move { store.decide(&id, &decision, "ada", NOW).await })
+        });
+        let mut decided = Vec::new();
+        for racer in racers.collect::<Vec<_>>() {
+            match racer.await.unwrap() {
+                Ok(recorded) => decided.extend(recorded.approvals().map(|one| (one.approval_id.clone(), one.state))),
+                Err(DecisionError::NotPending) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        decided.sort_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(decided.len(), 8, "{decided:?}");
+        for (id, state) in decided {
+            assert_eq!(place.store.approval(&id).await.unwrap().unwrap().state, state);
+        }
+    }
+}
+
 /// Returns a store in a file, and a connection that can change its rows directly.
 async fn file_and_connection() -> (Place, sqlx::AnyConnection) {
     let mut places = everywhere().await;
@@ -179,7 +281,7 @@ async fn a_rule_without_a_source_identity_allows_nothing_and_is_listed_as_not_in
         .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Agent), "ada", NOW)
         .await
         .unwrap();
-    assert_eq!((once.state, place.store.rules().await.unwrap().len()), (ApprovalState::Approved, 1));
+    assert_eq!((once.approval.state, place.store.rules().await.unwrap().len()), (ApprovalState::Approved, 1));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::tool::ToolSpec;
 use serde_json::json;
-use store::ApprovalScope;
+use store::{ApprovalScope, ApprovalState, Decision};
 
 use crate::fake_tools::{Behavior, FakeTools, spec};
 use crate::world::{Parts, World, value};
@@ -81,4 +81,72 @@ async fn a_rule_does_not_apply_to_a_changed_tool() {
     // With its original definition, the tool is allowed again.
     fakes.put(spec(PAY), Behavior::Echo);
     assert!(is_preapproved(&world, "main/session/run").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_for_all_calls_settles_the_pending_ones_as_if_each_was_decided() {
+    let (world, fakes) = world().await;
+    let (run, other) = (world.run(), world.run_as("main/another-session/run"));
+    let code =
+        "return (await Promise.all([1, 2, 3, 4].map(amount => tools.call('openclaw:bank:pay', { amount })))).length";
+    let (run_id, waiting) = run.suspend(code).await;
+    assert_eq!(waiting["pendingToolCalls"].as_array().unwrap().len(), 4, "{waiting}");
+    let (other_id, _) = other.suspend(PAID).await;
+    let (stranger_id, _) = world.run_as("stranger/session/run").suspend(PAID).await;
+    let first = world.store().approvals_of_run(&run_id).await.unwrap().remove(0);
+    let always = Decision::Approve { edited_input: None, reach: ApprovalScope::Agent };
+    let recorded = world.code_mode.decide(&first.approval_id, &always, "ada").await.unwrap();
+    assert_eq!(recorded.covered.len(), 4);
+    assert_eq!(value(&run.wait(&run_id).await), &json!(4));
+    assert_eq!(value(&other.wait(&other_id).await), &json!({"amount": 1}));
+    assert_eq!(fakes.called().len(), 5);
+    let pending = world.pending().await;
+    assert_eq!(pending.iter().map(|one| &one.run_id).collect::<Vec<_>>(), [&stranger_id], "another agent's call");
+
+    // Each call was asked about, decided by the same person and used once.
+    for (run_id, session, calls) in [(&run_id, "session", 4), (&other_id, "another-session", 1)] {
+        let approvals = world.store().approvals_of_run(run_id).await.unwrap();
+        assert!(approvals.iter().all(|one| one.state == ApprovalState::Used), "{approvals:?}");
+        assert!(approvals.iter().all(|one| one.decided_by.as_deref() == Some("ada")), "{approvals:?}");
+        let entries = world.export(session).await;
+        let decided: Vec<&serde_json::Value> = entries
+            .iter()
+            .filter(|entry| entry["note"] == "approval_decided" && entry["runId"] == json!(run_id))
+            .collect();
+        assert_eq!(decided.len(), calls, "{entries:?}");
+        for entry in decided {
+            assert_eq!((&entry["decision"], &entry["by"]), (&json!("approved"), &json!("ada")), "{entry}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_are_parked_while_all_are_approved_do_not_stay_pending() {
+    let (world, fakes) = world().await;
+    const RUNS: usize = 24;
+    let runs: Vec<_> = (0..RUNS).map(|number| world.run_as(&format!("main/session-{number}/run"))).collect();
+    let execs = runs.into_iter().map(|run| {
+        tokio::spawn(async move {
+            let result = run.exec(PAID).await;
+            (run, result)
+        })
+    });
+    let execs: Vec<_> = execs.collect();
+    let first = loop {
+        match world.pending().await.pop() {
+            Some(first) => break first,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    let always = Decision::Approve { edited_input: None, reach: ApprovalScope::Agent };
+    world.code_mode.decide(&first.approval_id, &always, "ada").await.unwrap();
+    for exec in execs {
+        let (run, mut result) = exec.await.unwrap();
+        if result["status"] == "waiting" {
+            let run_id = result["runId"].as_str().unwrap().to_owned();
+            result = run.wait(&run_id).await;
+        }
+        assert_eq!(value(&result), &json!({"amount": 1}), "one decision covers every call");
+    }
+    assert_eq!((fakes.called().len(), world.pending().await), (RUNS, Vec::new()));
 }

@@ -114,6 +114,25 @@ fn a_model_receives_no_command_that_approves() {
 }
 
 #[test]
+fn the_command_that_trusts_a_server_is_shown_to_the_user_and_not_to_the_model() {
+    let place = pushes();
+    let mut config: Value = serde_json::from_slice(&std::fs::read(place.path("config.json")).unwrap()).unwrap();
+    config["mcpServers"]["s"]["trusted"] = json!(false);
+    place.configure(&config);
+    let (_client, waiting) = ask(&place, &["{ to: 'one' }", "{ to: 'two' }"]);
+    assert!(!waiting.to_string().contains("trust"), "{waiting}");
+    let hint = "server `s` is not trusted to declare which tools only read; to trust it, run `cellmate servers \
+                trust-tools s`";
+    let config = ["--config", &place.path("config.json")];
+    let listed = place.approvals(&[&["list"], &config[..]].concat());
+    assert_eq!(text(&listed.stderr), format!("note: {hint}\n"), "once for both calls");
+    let shown = place.approvals(&[&["show", id(&waiting)], &config[..]].concat());
+    assert!(text(&shown.stdout).contains(&format!("note       {hint}\n")), "{}", text(&shown.stdout));
+    let reviewed = text(&on_terminal(&place.approvals_command(&config), "n\nn\n").stdout);
+    assert_eq!(reviewed.matches(hint).count(), 2, "{reviewed}");
+}
+
+#[test]
 fn approving_without_a_terminal_needs_the_users_own_configuration_and_denying_does_not() {
     const ALLOWED: &str = "{ approvals: { nonInteractive: true } }";
     let place = pushes();

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod approving;
+mod batches;
 mod cancel;
 mod clients;
 mod eras;

@@ -12,12 +12,12 @@ use store::Approval;
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::questions::{self, Channel};
+use super::questions::{self, Channel, FormOutcome};
 use super::request_state::{self, Seal};
 use crate::server::answer::Answer;
 use crate::server::approvals::waits_for_people;
 use crate::server::calls::Call;
-use crate::server::elicitation;
+use crate::server::elicitation::{self, Form, FormAnswer, Grouping};
 use crate::server::recovery::WaitTarget;
 use crate::server::service::McpService;
 use crate::server::tools::Tool;
@@ -49,13 +49,20 @@ impl ToolCall<'_> {
         let Self { service, seal, connection, context, request, tool, call } = self;
         let binding = request_state::binding(&call.principal, tool, &call.arguments);
         let mut asked: Vec<ApprovalId> = Vec::new();
+        let mut grouping = Grouping::default();
         let mut result = match &request.request_state {
             Some(sealed) => {
                 let carried = seal.open(sealed, &binding);
                 let carried =
                     carried.ok_or_else(|| ErrorData::invalid_params("requestState is invalid or expired", None))?;
-                self.take_answers(&carried.asked, request.input_responses.as_ref()).await;
-                asked = carried.asked;
+                grouping = carried.grouping;
+                asked = carried.left_open;
+                for ids in carried.forms {
+                    match self.take_answer(&ids, request.input_responses.as_ref()).await {
+                        Some(FormAnswer::OneByOne) => grouping = Grouping::OneByOne,
+                        Some(FormAnswer::Decide(_)) | None => asked.extend(ids),
+                    }
+                }
                 service.wait(call, &carried.run).await
             }
             None => match self.start().await {
@@ -69,19 +76,32 @@ impl ToolCall<'_> {
             let Some(run_id) = waits_for_people(&result).cloned().filter(|_| !open.is_empty()) else {
                 return Ok(self.response(result, &open));
             };
-            let fresh = open.iter().filter(|one| !asked.contains(&one.approval_id) && questions::form(one).is_some());
-            let fresh: Vec<&Approval> = fresh.collect();
+            let (known, fresh): (Vec<&Approval>, Vec<&Approval>) =
+                open.iter().partition(|one| asked.contains(&one.approval_id) || !questions::can_be_shown(one));
+            let forms = elicitation::forms(&fresh, grouping);
             call.handle.start_waiting_for_person();
-            let decided = match (fresh.as_slice(), channel) {
+            let decided = match (forms.as_slice(), channel) {
                 ([_, ..], Channel::Result) => {
-                    let question = questions::input_required(&fresh, seal, &binding);
+                    let left_open = known.iter().map(|one| one.approval_id.clone()).collect();
+                    let question = questions::input_required(&forms, left_open, grouping, seal, &binding);
                     let question = question.ok_or_else(|| ErrorData::internal_error("cannot build the form", None))?;
                     service.undelivered().keep(&call.principal, &mut result);
                     return Ok(question.into());
                 }
                 ([next, ..], Channel::Request) => {
-                    asked.push(next.approval_id.clone());
-                    questions::ask(service, connection, context, call, next).await
+                    match questions::ask(service, connection, context, call, next).await {
+                        FormOutcome::OneByOne => {
+                            grouping = Grouping::OneByOne;
+                            call.handle.stop_waiting_for_person();
+                            continue;
+                        }
+                        // Calls of the form that are still open are asked about again.
+                        FormOutcome::DecidedElsewhere => true,
+                        outcome @ (FormOutcome::Decided | FormOutcome::Open) => {
+                            asked.extend(next.ids());
+                            outcome == FormOutcome::Decided
+                        }
+                    }
                 }
                 _ if tool == Tool::Wait => {
                     call.progress.send(elicitation::waiting(&open));
@@ -119,23 +139,25 @@ impl ToolCall<'_> {
         }
     }
 
-    /// Stores the decisions in a client's answers. Answers to questions that were not asked are ignored.
-    async fn take_answers(&self, asked: &[ApprovalId], answers: Option<&BTreeMap<String, Value>>) {
-        for approval_id in asked {
-            let Some(answer) = answers.and_then(|answers| answers.get(approval_id.as_str())) else { continue };
-            let approval = match self.service.code_mode().store().approval(approval_id).await {
-                Ok(Some(approval)) => approval,
-                Ok(None) => continue,
+    /// Stores the decision in a client's answer to a form about these approvals, and returns the answer. Answers to
+    /// questions that were not asked are ignored.
+    async fn take_answer(&self, ids: &[ApprovalId], answers: Option<&BTreeMap<String, Value>>) -> Option<FormAnswer> {
+        let answer = answers?.get(ids.first()?.as_str())?;
+        let mut approvals = Vec::new();
+        for approval_id in ids {
+            match self.service.code_mode().store().approval(approval_id).await {
+                Ok(approval) => approvals.extend(approval),
                 Err(error) => {
                     let approval_id = approval_id.as_str();
                     tracing::warn!(approval_id, %error, "an approval cannot be read, so its answer is not stored");
-                    continue;
                 }
-            };
-            if let Some(decision) = elicitation::decision(&approval, answer) {
-                self.service.decide(&self.call.principal, approval_id, &decision).await;
             }
         }
+        let answer = Form::shown(approvals)?.answer(answer)?;
+        if let FormAnswer::Decide(decision) = &answer {
+            self.service.decide(&self.call.principal, ids, decision).await;
+        }
+        Some(answer)
     }
 }
 

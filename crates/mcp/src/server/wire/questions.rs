@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 use super::connection::Connection;
 use super::request_state::{RequestState, Seal};
 use crate::server::calls::Call;
-use crate::server::elicitation;
+use crate::server::elicitation::{Form, FormAnswer, Grouping};
 use crate::server::principal::Principal;
 use crate::server::service::McpService;
 
-/// The maximum number of questions in one result; the others follow when these are answered.
-const MAX_QUESTIONS: usize = 8;
+/// The maximum number of forms in one result; the others follow when these are answered.
+const MAX_FORMS: usize = 8;
 
 /// The maximum size of a form's schema. A person answers a larger form with `cellmate approvals`.
 const MAX_FORM_BYTES: usize = 64 << 10;
@@ -70,51 +70,76 @@ pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// Returns a result that asks the user, or `None` if the protocol cannot express the question.
-pub(super) fn input_required(asked: &[&Approval], seal: &Seal, binding: &[u8]) -> Option<InputRequiredResult> {
-    let run = asked.first()?.run_id.clone();
-    let asked = asked.get(..MAX_QUESTIONS).unwrap_or(asked);
+/// Returns a result that asks the user, or `None` if the protocol cannot express the question. `left_open` are other
+/// approvals that the user was asked about during this call.
+pub(super) fn input_required(
+    forms: &[Form],
+    left_open: Vec<ApprovalId>,
+    grouping: Grouping,
+    seal: &Seal,
+    binding: &[u8],
+) -> Option<InputRequiredResult> {
+    let run = forms.first()?.approvals().first()?.run_id.clone();
+    let forms = forms.get(..MAX_FORMS).unwrap_or(forms);
     let mut requests = InputRequests::new();
-    for approval in asked {
-        let request = InputRequest::Elicitation(ElicitRequest::new(form(approval)?));
-        requests.insert(approval.approval_id.to_string(), request);
+    for form in forms {
+        let request = InputRequest::Elicitation(ElicitRequest::new(parameters(form)?));
+        requests.insert(form.approvals().first()?.approval_id.to_string(), request);
     }
-    let asked = asked.iter().map(|approval| approval.approval_id.clone()).collect();
-    let state = seal.close(&RequestState { run, asked }, binding)?;
+    let forms = forms.iter().map(Form::ids).collect();
+    let state = seal.close(&RequestState { run, forms, left_open, grouping }, binding)?;
     Some(InputRequiredResult::new(Some(requests), Some(state)))
 }
 
-/// Shows a form to the client's user. Returns true if the approval was decided, here or elsewhere, before the call must
-/// end. A later answer still counts while the approval is open.
+/// What became of a form that was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FormOutcome {
+    /// The user decided.
+    Decided,
+    /// A call in it was decided elsewhere, so the form was withdrawn.
+    DecidedElsewhere,
+    /// The user wants a form for each call.
+    OneByOne,
+    /// Nothing was decided before the call must end. A later answer still counts while an approval is open.
+    Open,
+}
+
+/// Shows a form to the client's user, until it is answered, a call in it is decided elsewhere, or the call must end.
 pub(super) async fn ask(
     service: &McpService,
     connection: &Connection,
     context: &RequestContext<RoleServer>,
     call: &Call,
-    approval: &Approval,
-) -> bool {
-    let Some(form) = form(approval) else { return false };
-    let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
+    form: &Form,
+) -> FormOutcome {
+    let Some(parameters) = parameters(form) else { return FormOutcome::Open };
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(parameters));
     let sent = context.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
-    let Ok(mut handle) = sent else { return false };
-    let elsewhere = service.wait_for_decision(std::slice::from_ref(approval), call.until);
+    let Ok(mut handle) = sent else { return FormOutcome::Open };
+    let elsewhere = service.wait_for_decision(form.approvals(), call.until);
     tokio::select! {
         answer = &mut handle.rx => {
             let answer = answer.ok().and_then(Result::ok).map(to_json);
-            match answer.as_ref().and_then(|answer| elicitation::decision(approval, answer)) {
-                Some(decision) => service.decide(&call.principal, &approval.approval_id, &decision).await,
-                None => false,
+            match answer.as_ref().and_then(|answer| form.answer(answer)) {
+                Some(FormAnswer::Decide(decision)) => {
+                    match service.decide(&call.principal, &form.ids(), &decision).await {
+                        true => FormOutcome::Decided,
+                        false => FormOutcome::Open,
+                    }
+                }
+                Some(FormAnswer::OneByOne) => FormOutcome::OneByOne,
+                None => FormOutcome::Open,
             }
         }
         decided = elsewhere => {
             match connection.late_form() {
                 Some(permit) if !decided => {
-                    let form = LateForm { handle, principal: call.principal.clone(), approval: approval.clone() };
-                    tokio::spawn(form.wait_for_answer(service.clone(), connection.ended(), permit));
+                    let late = LateForm { handle, principal: call.principal.clone(), form: form.clone() };
+                    tokio::spawn(late.wait_for_answer(service.clone(), connection.ended(), permit));
                 }
                 _ => withdraw(handle, if decided { DECIDED } else { TOO_MANY }).await,
             }
-            decided
+            if decided { FormOutcome::DecidedElsewhere } else { FormOutcome::Open }
         }
     }
 }
@@ -123,24 +148,24 @@ pub(super) async fn ask(
 struct LateForm {
     handle: RequestHandle<RoleServer>,
     principal: Principal,
-    approval: Approval,
+    form: Form,
 }
 
 impl LateForm {
-    /// Waits for the answer until the approval is decided elsewhere or expires, the session ends, or the process shuts
-    /// down.
+    /// Waits for the answer until all calls in the form are decided elsewhere or expire, the session ends, or the
+    /// process shuts down.
     async fn wait_for_answer(mut self, service: McpService, ended: CancellationToken, permit: OwnedSemaphorePermit) {
-        let approval = &self.approval;
-        let approval_id = &approval.approval_id;
-        let deadline = tokio::time::sleep(time_left(approval, now_ms()));
+        let form = &self.form;
+        let deadline = tokio::time::sleep(time_left(form.approvals(), now_ms()));
         tokio::select! {
             answer = &mut self.handle.rx => {
                 let answer = answer.ok().and_then(Result::ok).map(to_json);
-                if let Some(decision) = answer.as_ref().and_then(|answer| elicitation::decision(approval, answer)) {
-                    service.decide(&self.principal, approval_id, &decision).await;
+                // There is no call left that could ask about each one.
+                if let Some(FormAnswer::Decide(decision)) = answer.as_ref().and_then(|answer| form.answer(answer)) {
+                    service.decide(&self.principal, &form.ids(), &decision).await;
                 }
             }
-            () = wait_until_closed(&service, approval_id) => withdraw(self.handle, DECIDED).await,
+            () = wait_until_closed(&service, form) => withdraw(self.handle, DECIDED).await,
             () = deadline => withdraw(self.handle, EXPIRED).await,
             () = ended.cancelled() => {}
             () = service.shutdown_started() => {}
@@ -149,21 +174,25 @@ impl LateForm {
     }
 }
 
-/// Returns how long the form of an approval stays open.
-fn time_left(approval: &Approval, now: Millis) -> Duration {
-    let left = u64::try_from(approval.expires_at.saturating_sub(now)).unwrap_or(0);
+/// Returns how long a form stays open: until the last of its approvals expires.
+fn time_left(approvals: &[Approval], now: Millis) -> Duration {
+    let expires_at = approvals.iter().map(|approval| approval.expires_at).max().unwrap_or(now);
+    let left = u64::try_from(expires_at.saturating_sub(now)).unwrap_or(0);
     Duration::from_millis(left).min(MAX_LATE)
 }
 
-/// Waits until an approval is no longer open.
-async fn wait_until_closed(service: &McpService, approval_id: &ApprovalId) {
+/// Waits until none of a form's approvals is open.
+async fn wait_until_closed(service: &McpService, form: &Form) {
+    let Some(run_id) = form.approvals().first().map(|approval| approval.run_id.clone()) else { return };
+    let ids = form.ids();
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        match service.code_mode().store().approval(approval_id).await {
-            Ok(Some(approval)) if approval.is_open(now_ms()) => {}
+        let now = now_ms();
+        match service.code_mode().store().approvals_of_run(&run_id).await {
+            Ok(found) if found.iter().any(|one| one.is_open(now) && ids.contains(&one.approval_id)) => {}
             Ok(_) => return,
             // The store may recover; the deadline applies in any case.
-            Err(error) => tracing::debug!(approval_id = approval_id.as_str(), %error, "an approval cannot be read"),
+            Err(error) => tracing::debug!(run_id = run_id.as_str(), %error, "the approvals of a run cannot be read"),
         }
     }
 }
@@ -180,15 +209,20 @@ fn to_json(answer: ClientResult) -> Value {
     serde_json::to_value(answer).unwrap_or_default()
 }
 
-/// Returns the form of an approval, or `None` if a tool's form does not fit the protocol's schema or is too large. The
-/// size is limited because a session keeps the form for a client that resumes its stream.
-pub(super) fn form(approval: &Approval) -> Option<ElicitRequestParams> {
-    let schema = elicitation::schema(approval);
+/// Whether the client can show a form for this approval.
+pub(super) fn can_be_shown(approval: &Approval) -> bool {
+    Form::shown(vec![approval.clone()]).as_ref().and_then(parameters).is_some()
+}
+
+/// Returns the parameters of the request that shows a form, or `None` if a tool's form does not fit the protocol's
+/// schema or is too large. The size is limited because a session keeps the form for a client that resumes its stream.
+fn parameters(form: &Form) -> Option<ElicitRequestParams> {
+    let schema = form.schema();
     if schema.to_string().len() > MAX_FORM_BYTES {
         return None;
     }
     let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
-    let message = elicitation::message(approval);
+    let message = form.message();
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
@@ -199,7 +233,7 @@ mod tests {
     use serde_json::{Value, json};
     use store::Approval;
 
-    use super::{MAX_FORM_BYTES, MAX_LATE, form, time_left};
+    use super::{Form, MAX_FORM_BYTES, MAX_LATE, can_be_shown, parameters, time_left};
 
     fn approval(expires_at: i64, question: Option<Value>) -> Approval {
         let (tool_id, input) = ("mcp:git:push".to_owned(), json!({}));
@@ -215,7 +249,8 @@ mod tests {
             (i64::MIN, Duration::ZERO),
             (i64::MAX, MAX_LATE),
         ] {
-            assert_eq!(time_left(&approval(expires_at, None), 1_000), left, "{expires_at}");
+            let earlier = approval(i64::MIN, None);
+            assert_eq!(time_left(&[earlier, approval(expires_at, None)], 1_000), left, "{expires_at}");
         }
     }
 
@@ -226,7 +261,16 @@ mod tests {
             let form = json!({"type": "object", "properties": {"city": city}});
             approval(1, Some(json!({"key": "k", "message": "Where?", "form": form})))
         };
-        assert!(form(&asks(10)).is_some());
-        assert!(form(&asks(MAX_FORM_BYTES)).is_none());
+        assert!(can_be_shown(&asks(10)));
+        assert!(!can_be_shown(&asks(MAX_FORM_BYTES)));
+    }
+
+    #[test]
+    fn the_default_decision_is_part_of_the_request() {
+        let form = Form::shown(vec![approval(1, None), approval(2, None)]).unwrap();
+        let sent = serde_json::to_value(parameters(&form).unwrap()).unwrap();
+        let decision = &sent["requestedSchema"]["properties"]["decision"];
+        assert_eq!((&decision["type"], &decision["default"]), (&json!("string"), &json!("approve once")), "{sent}");
+        assert_eq!(decision["enum"].as_array().map(Vec::len), Some(4), "{sent}");
     }
 }

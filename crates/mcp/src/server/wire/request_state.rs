@@ -1,4 +1,4 @@
-//! The sealed state that a client carries from a question to its answer: a run and the approvals that were asked about.
+//! The sealed state that a client carries from a question to its answer: a run, and what its user was asked about.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::server::elicitation::Grouping;
 use crate::server::principal::Principal;
 use crate::server::tools::Tool;
 
@@ -18,8 +19,11 @@ const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RequestState {
     pub(super) run: RunId,
-    /// The ids of the approvals that were asked about.
-    pub(super) asked: Vec<ApprovalId>,
+    /// The approvals in each form of the result. A form's answer has the id of its first approval.
+    pub(super) forms: Vec<Vec<ApprovalId>>,
+    /// Other approvals that the user was asked about during this call and left open.
+    pub(super) left_open: Vec<ApprovalId>,
+    pub(super) grouping: Grouping,
 }
 
 /// Seals and opens request states.
@@ -63,6 +67,7 @@ mod tests {
 
     use super::{RequestState, Seal, binding};
     use crate::server::Principal;
+    use crate::server::elicitation::Grouping;
     use crate::server::tools::Tool;
 
     #[test]
@@ -71,7 +76,12 @@ mod tests {
         let arguments = |code: &str| Map::from_iter([("code".to_owned(), json!(code))]);
         let (local, ada) = (Principal::local(), Principal::named("ada").unwrap());
         let bound = binding(&local, Tool::Exec, &arguments("a"));
-        let carried = RequestState { run: "cm_1".into(), asked: vec!["apr_1".into()] };
+        let carried = RequestState {
+            run: "cm_1".into(),
+            forms: vec![vec!["apr_1".into(), "apr_2".into()]],
+            left_open: vec!["apr_0".into()],
+            grouping: Grouping::OneByOne,
+        };
         let sealed = seal.close(&carried, &bound).unwrap();
         assert_eq!(seal.open(&sealed, &bound), Some(carried));
         let others = [

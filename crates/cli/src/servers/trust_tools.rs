@@ -1,0 +1,167 @@
+//! `cellmate servers trust-tools`: shows what servers declare about their tools, and trusts them in it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use client_config::{Loaded, Places, ServerEntry, display};
+use serde_json::{Value, json};
+
+use super::declared::{self, Declaration, TrustChoice, can_be_trusted, set_trusted};
+use super::probe::ProbeFailure;
+use crate::approvals::terminal;
+use crate::render;
+use crate::shared_arguments::ConfigArguments;
+
+#[derive(Debug, Args)]
+pub(super) struct TrustToolsArguments {
+    /// Servers to trust.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Stop trusting what they declare.
+    #[arg(long)]
+    remove: bool,
+    /// Trust them without asking.
+    #[arg(short = 'y', long, conflicts_with = "remove")]
+    yes: bool,
+    #[command(flatten)]
+    config: ConfigArguments,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A server, what it declares, and whether it is trusted in that afterwards.
+struct Reviewed {
+    server: ServerEntry,
+    /// `None` if it was not asked; an error if it could not be started.
+    declared: Option<Result<Declaration, ProbeFailure>>,
+    trusted: bool,
+}
+
+pub(super) async fn run(arguments: &TrustToolsArguments) -> ExitCode {
+    let places = arguments.config.places();
+    let done = match arguments.remove {
+        true => remove(arguments, &places),
+        false => trust(arguments, &places).await,
+    };
+    match done {
+        Ok(code) => code,
+        Err(message) => render::fatal(&message),
+    }
+}
+
+fn remove(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitCode, String> {
+    let loaded = client_config::load(places).map_err(|error| error.to_string())?;
+    let servers = named(&loaded, &arguments.names)?;
+    for server in &servers {
+        let changed = set_trusted(server, places, TrustChoice::DoNotTrust)?;
+        if !arguments.json {
+            let status = if changed { "no longer trusted" } else { "was not trusted" };
+            render::print(&format!("`{}`: {status}\n", display::plain(&server.name)));
+        }
+    }
+    if arguments.json {
+        let reviewed = servers.into_iter().map(|server| Reviewed { server, declared: None, trusted: false });
+        print_json(&reviewed.collect::<Vec<_>>());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn trust(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitCode, String> {
+    let loaded = client_config::load(places).map_err(|error| error.to_string())?;
+    let servers = named(&loaded, &arguments.names)?;
+    let declared = declared::declarations(servers.clone(), places.tool_lists()).await;
+    let mut reviewed: Vec<Reviewed> = Vec::new();
+    for (server, declared) in servers.into_iter().zip(declared) {
+        let trusted = server.trusted;
+        reviewed.push(Reviewed { server, declared: Some(declared), trusted });
+    }
+    if !arguments.json {
+        reviewed.iter().flat_map(readable).for_each(|line| render::note(&line));
+    }
+    let open: Vec<String> = reviewed.iter().filter(|one| is_open(one)).map(|one| one.server.name.clone()).collect();
+    let is_asked = terminal::is_interactive() && !arguments.json;
+    let chosen = match (arguments.yes, is_asked) {
+        (true, _) => arguments.names.clone(),
+        (false, true) => declared::ask(&open).await,
+        (false, false) => Vec::new(),
+    };
+    for one in reviewed.iter_mut().filter(|one| chosen.contains(&one.server.name)) {
+        set_trusted(&one.server, places, TrustChoice::Trust)?;
+        one.trusted = true;
+    }
+    if arguments.json {
+        print_json(&reviewed);
+    } else {
+        reviewed.iter().for_each(|one| render::print(&outcome(one)));
+    }
+    if !arguments.yes && !is_asked && !open.is_empty() {
+        return Err("nothing was changed: confirming needs a terminal; pass --yes to trust what is declared".to_owned());
+    }
+    let has_failed = reviewed.iter().any(|one| matches!(one.declared, Some(Err(_))) && !one.trusted);
+    Ok(if has_failed { ExitCode::from(render::FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// Whether there is something to trust.
+fn is_open(one: &Reviewed) -> bool {
+    let declares = matches!(&one.declared, Some(Ok(declared)) if !declared.harmless.is_empty());
+    declares && !one.trusted
+}
+
+fn readable(one: &Reviewed) -> Vec<String> {
+    match &one.declared {
+        Some(Ok(declared)) => vec![declared.text()],
+        Some(Err(failure)) => {
+            let lines = failure.stderr.iter().map(|line| format!("      | {line}"));
+            let why = format!("`{}` cannot be started: {}", display::plain(&one.server.name), failure.why);
+            lines.chain([why]).collect()
+        }
+        None => Vec::new(),
+    }
+}
+
+fn outcome(one: &Reviewed) -> String {
+    let name = display::plain(&one.server.name);
+    match one.trusted {
+        true => {
+            let typed = display::for_shell(&name);
+            format!("`{name}` is trusted; to undo: cellmate servers trust-tools --remove {typed}\n")
+        }
+        false => format!("`{name}` is not trusted\n"),
+    }
+}
+
+fn print_json(reviewed: &[Reviewed]) {
+    let one = |one: &Reviewed| {
+        let mut value = json!({"server": one.server.name, "trusted": one.trusted});
+        let more = match &one.declared {
+            Some(Ok(declared)) => json!({"declaredReadOnly": declared.harmless, "tools": declared.tools}),
+            Some(Err(failure)) => json!({"error": failure.why, "stderr": failure.stderr}),
+            None => json!({}),
+        };
+        if let (Value::Object(fields), Value::Object(more)) = (&mut value, more) {
+            fields.extend(more);
+        }
+        value
+    };
+    render::print_json(&json!({"servers": reviewed.iter().map(one).collect::<Vec<_>>()}));
+}
+
+/// Returns the servers of these names. Fails if one of them cannot be trusted.
+fn named(loaded: &Loaded, names: &[String]) -> Result<Vec<ServerEntry>, String> {
+    let find = |name: &String| {
+        let shown = display::plain(name);
+        let problem = loaded.problems.iter().find(|problem| problem.server.as_ref() == Some(name));
+        match (loaded.servers.iter().find(|server| server.name == *name), problem) {
+            (Some(server), _) if can_be_trusted(server) => Ok(server.clone()),
+            (Some(server), _) => Err(format!(
+                "`{shown}` comes from `{}`; only servers in your own configuration can be trusted, so add it there with \
+                 `cellmate servers add`",
+                server.origin
+            )),
+            (None, Some(problem)) => Err(problem.to_string()),
+            (None, None) => Err(format!("no server named `{shown}`; `cellmate servers list` lists them")),
+        }
+    };
+    names.iter().map(find).collect()
+}
