@@ -11,6 +11,7 @@ mod log;
 mod policy;
 mod render;
 mod runs;
+mod secrets;
 mod serve;
 mod servers;
 mod shared_arguments;
@@ -48,6 +49,8 @@ fn main() -> std::process::ExitCode {
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
         Command::Connect(arguments) => connect::run(&arguments),
+        Command::Disconnect(arguments) => connect::run_disconnect(&arguments),
+        Command::Secrets(arguments) => secrets::run(&arguments),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
         Command::Mcp(arguments) => runtime.block_on(serve::run(arguments)),
         Command::Runs(arguments) => runtime.block_on(runs::run(arguments)),

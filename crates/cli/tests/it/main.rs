@@ -4,9 +4,12 @@
 mod cells;
 mod command;
 mod connect;
+mod disconnect;
+mod environment;
 mod fairness;
 mod mcp;
 mod person;
+mod secrets;
 mod servers;
 mod standing;
 mod terminal;
