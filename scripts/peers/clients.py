@@ -15,8 +15,19 @@ LAST_MESSAGE = "The cell has run."
 TOKEN = "a-token-of-the-peers-checks"
 
 
+# The server of agents needs this variable: it is there only if `connect` made the agent pass it on.
+NEEDED = {"PEERS_NEEDED": "a-value-of-the-peers-checks"}
+
+
 def configured(workspace):
     return workspace.config({"everything": everything(workspace)})
+
+
+def connected(workspace, client):
+    """Connects a client to cellmate, with a server that refers to a variable."""
+    server = everything(workspace) | {"env": {name: f"${{{name}}}" for name in NEEDED}}
+    config = workspace.config({"everything": server})
+    workspace.run(workspace.cellmate, "connect", client, "--yes", "--config", config, env=workspace.environment(**NEEDED))
 
 
 def checked(tools, result):
@@ -89,11 +100,11 @@ def agent(workspace, prefix, run):
 
 
 def claude_code(workspace):
-    workspace.run(workspace.cellmate, "connect", "claude-code", "--yes", "--config", configured(workspace))
+    connected(workspace, "claude-code")
 
     def run(address):
         quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-        env = workspace.environment(ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="none", **quiet)
+        env = workspace.environment(ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="none", **quiet, **NEEDED)
         words = ["-p", "Run the cell.", "--allowedTools", "mcp__cellmate__exec", "--output-format", "json"]
         return workspace.run(PEERS / "claude-code/node_modules/.bin/claude", *words, env=env)
 
@@ -116,9 +127,9 @@ def codex(workspace):
         folder = workspace.home / ".codex"
         folder.mkdir()
         (folder / "config.toml").write_text(CODEX.replace("{address}", address))
-        workspace.run(workspace.cellmate, "connect", "codex", "--yes", "--config", configured(workspace))
+        connected(workspace, "codex")
         words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json", "Run the cell."]
-        return workspace.run(PEERS / "codex/node_modules/.bin/codex", *words, env=workspace.environment(LOOPBACK_KEY="none"))
+        return workspace.run(PEERS / "codex/node_modules/.bin/codex", *words, env=workspace.environment(LOOPBACK_KEY="none", **NEEDED))
 
     return agent(workspace, "mcp__cellmate::", run)
 

@@ -10,10 +10,11 @@ use contract::limits::Limits;
 use crate::approvals::ApprovalsArguments;
 use crate::backup::{BackupArguments, RestoreArguments};
 use crate::config::ConfigCommandArguments;
-use crate::connect::ConnectArguments;
+use crate::connect::{ConnectArguments, DisconnectArguments};
 use crate::keys::KeysArguments;
 use crate::log::{LogArguments, LogsArguments};
 use crate::runs::RunsArguments;
+use crate::secrets::SecretsArguments;
 use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
 use crate::shared_arguments::JailArguments;
@@ -42,6 +43,10 @@ pub(crate) enum Command {
     Config(ConfigCommandArguments),
     /// Add cellmate to an MCP client's configuration.
     Connect(ConnectArguments),
+    /// Remove cellmate from an MCP client's configuration.
+    Disconnect(DisconnectArguments),
+    /// Store secrets for the configuration of servers.
+    Secrets(SecretsArguments),
     /// Check the sandbox, the store and the servers, and suggest fixes.
     Doctor(DoctorArguments),
     /// Serve `exec` and `wait` to MCP clients over stdio or HTTP.

@@ -1,21 +1,20 @@
 //! `cellmate keys`: lists, rotates and prunes the keys that seal suspended cells.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use client_config::display;
+use client_config::{Places, display};
 use contract::limits::SNAPSHOT_TTL_SECONDS;
 use executor::clock::now_ms;
-use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use store::{KeyFile, KeyFileError, Store, StoreError};
 
 use crate::render;
-use crate::state::{ConfiguredStore, StateError, StoreSettings, put_new, replace};
+use crate::secrets::{SecretFile, SecretFileError};
+use crate::state::{ConfiguredStore, StateError, StoreSettings, lock_beside, put_new, replace};
 
 /// How long a replaced key is kept. No cell stays suspended longer, so by then every cell that it sealed has expired or
 /// was sealed again.
@@ -67,8 +66,8 @@ async fn act(arguments: &KeysArguments) -> Result<(), CommandError> {
     let kept = arguments.store.choose()?;
     match arguments.action {
         Action::List => list(&kept, arguments.json).await,
-        Action::Rotate => rotate(&kept, arguments.json).await,
-        Action::Prune => prune(&kept, arguments.json).await,
+        Action::Rotate => rotate(&kept, arguments).await,
+        Action::Prune => prune(&kept, arguments).await,
     }
 }
 
@@ -94,7 +93,7 @@ async fn list(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
-async fn rotate(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
+async fn rotate(kept: &StoreSettings, arguments: &KeysArguments) -> Result<(), CommandError> {
     let _lock = lock_key_file(kept)?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
@@ -113,8 +112,11 @@ async fn rotate(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError>
         }
         Err(error) => return Err(error.into()),
     };
+    if let Err(error) = reseal_secrets(kept, &arguments.store.places()) {
+        render::note(&format!("note: the secrets are still sealed with an older key: {error}"));
+    }
     let id = new.newest().map_or(0, |key| key.id);
-    if as_json {
+    if arguments.json {
         render::print_json(&json!({"seals": id, "file": kept.key_file}));
     } else {
         let file = display::path(&kept.key_file);
@@ -124,16 +126,22 @@ async fn rotate(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError>
     Ok(())
 }
 
-async fn prune(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
+async fn prune(kept: &StoreSettings, arguments: &KeysArguments) -> Result<(), CommandError> {
     let _lock = lock_key_file(kept)?;
     let store = kept.open().await?;
     let keys = KeyFile::read(&kept.key_file)?;
-    let removed = unneeded_keys(&store, &keys).await?;
+    let mut removed = unneeded_keys(&store, &keys).await?;
+    let places = arguments.store.places();
+    if let Err(error) = reseal_secrets(kept, &places) {
+        render::note(&format!("note: the secrets could not be sealed with the newest key: {error}"));
+    }
+    let needed = SecretFile::of(&places).ok().and_then(|secrets| secrets.sealing_key(&kept.key_file));
+    removed.retain(|id| Some(*id) != needed);
     if !removed.is_empty() {
         let at = |error| CommandError::File { path: kept.key_file.clone(), error };
         replace(&kept.key_file, &keys.without(&removed).text()).map_err(at)?;
     }
-    if as_json {
+    if arguments.json {
         render::print_json(&json!({"removed": removed}));
     } else if removed.is_empty() {
         println!(
@@ -156,15 +164,14 @@ async fn unneeded_keys(store: &Store, keys: &KeyFile) -> Result<Vec<u32>, StoreE
     Ok(unneeded)
 }
 
-/// Locks the key file: of two concurrent changes, one would be lost.
+/// Locks the key file for a change.
 fn lock_key_file(kept: &StoreSettings) -> Result<fs::File, CommandError> {
-    let mut name = kept.key_file.file_name().unwrap_or_default().to_owned();
-    name.push(".lock");
-    let path = kept.key_file.with_file_name(name);
-    let locked = (|| {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        Ok(file)
-    })();
-    locked.map_err(|error| CommandError::File { path, error })
+    lock_beside(&kept.key_file).map_err(|error| CommandError::File { path: kept.key_file.clone(), error })
+}
+
+/// Seals the user's secrets with the newest key, if this key file seals them. If that fails, the old key still opens
+/// them, so it is kept.
+fn reseal_secrets(kept: &StoreSettings, places: &Places) -> Result<(), SecretFileError> {
+    let secrets = SecretFile::of(places)?;
+    if secrets.is_sealed_by(&kept.key_file) { secrets.reseal() } else { Ok(()) }
 }

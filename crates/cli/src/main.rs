@@ -12,6 +12,7 @@ mod log;
 mod policy;
 mod render;
 mod runs;
+mod secrets;
 mod serve;
 mod servers;
 mod shared_arguments;
@@ -50,6 +51,8 @@ fn main() -> std::process::ExitCode {
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
         Command::Config(arguments) => config::run(&arguments),
         Command::Connect(arguments) => runtime.block_on(connect::run(&arguments)),
+        Command::Disconnect(arguments) => connect::run_disconnect(&arguments),
+        Command::Secrets(arguments) => secrets::run(&arguments),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
         Command::Mcp(arguments) => runtime.block_on(serve::run(arguments)),
         Command::Runs(arguments) => runtime.block_on(runs::run(arguments)),

@@ -1,10 +1,13 @@
 //! Arguments that several commands share: `--config`, `--scope` and `--jail`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use client_config::{Places, Scope};
 use codemode::pool::{JailPolicy, Launch, PoolOptions};
+
+use crate::secrets::StoredSecrets;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConfigArguments {
@@ -15,8 +18,15 @@ pub(crate) struct ConfigArguments {
 
 impl ConfigArguments {
     pub(crate) fn places(&self) -> Places {
-        Places::here(&self.files)
+        places_here(&self.files)
     }
+}
+
+/// Returns the places for this process, with the user's secrets.
+pub(crate) fn places_here(files: &[PathBuf]) -> Places {
+    let places = Places::here(files);
+    let secrets = StoredSecrets::new(places.clone());
+    places.with_secrets(Arc::new(secrets))
 }
 
 /// The value of `--scope`: whose configuration a command changes.

@@ -1,11 +1,36 @@
 //! The supported MCP clients: the file in which each stores its MCP servers, the key, and the format of an entry.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::places::{Places, Scope};
 use crate::variables::Dialect;
+
+/// The variables in a client's entry for cellmate. It never contains the value of a variable that may be secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Names of variables that the client passes on.
+    pub names: Vec<String>,
+    /// Variables with their values: paths, and references that the client replaces.
+    pub env: BTreeMap<String, String>,
+    /// What the user should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Which variables a client passes on to the servers that it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forwarding {
+    /// All that the client has.
+    Everything,
+    /// A few, and those that the entry lists by name.
+    Names,
+    /// A few, and those in the entry's `env`, where references are replaced.
+    References { before: &'static str, after: &'static str },
+    /// A few, and those in the entry's `env` as written.
+    Nothing,
+}
 
 /// An MCP client whose configuration can be read and edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +124,20 @@ impl Client {
         }
     }
 
+    /// Returns which variables the client passes on.
+    pub(crate) fn forwarding(self) -> Forwarding {
+        match self {
+            Self::Codex => Forwarding::Names,
+            Self::Cursor | Self::Windsurf => Forwarding::References { before: "${env:", after: "}" },
+            // It withholds variables that look like credentials, unless the entry names them.
+            Self::Gemini => Forwarding::References { before: "${", after: "}" },
+            Self::ClaudeDesktop => Forwarding::Nothing,
+            Self::ClaudeCode | Self::VsCode | Self::OpenCode | Self::Zed | Self::Mcporter | Self::OpenClaw => {
+                Forwarding::Everything
+            }
+        }
+    }
+
     /// Returns the files that may contain the client's servers, starting with the one that the client itself would
     /// create. Empty if the client has no files in this scope, or if there is no home folder.
     pub fn files(self, scope: Scope, places: &Places) -> Vec<PathBuf> {
@@ -146,9 +185,9 @@ impl Client {
         }
     }
 
-    /// Returns the entry of a server with this command, in the client's format.
-    pub fn entry(self, command: &str, args: &[String]) -> Value {
-        match self {
+    /// Returns the entry of a server with this command and these variables, in the client's format.
+    pub fn entry(self, command: &str, args: &[String], forwarded: &Forwarded) -> Value {
+        let mut entry = match self {
             Self::ClaudeCode | Self::VsCode => json!({"type": "stdio", "command": command, "args": args}),
             // Codex's default of ten seconds is too short if cellmate starts other servers first.
             Self::Codex => json!({"command": command, "args": args, "startup_timeout_sec": 60}),
@@ -160,7 +199,17 @@ impl Client {
             Self::ClaudeDesktop | Self::Cursor | Self::Windsurf | Self::Gemini | Self::Mcporter | Self::OpenClaw => {
                 json!({"command": command, "args": args})
             }
+        };
+        if let Value::Object(entry) = &mut entry {
+            if !forwarded.names.is_empty() {
+                entry.insert("env_vars".to_owned(), json!(forwarded.names));
+            }
+            if !forwarded.env.is_empty() {
+                let key = if self == Self::OpenCode { "environment" } else { "env" };
+                entry.insert(key.to_owned(), json!(forwarded.env));
+            }
         }
+        entry
     }
 
     /// Returns an instruction for the user: how to make the client load the change.

@@ -12,7 +12,7 @@ use mcp::Transport;
 use crate::display;
 use crate::server::{Origin, ServerEntry, Source};
 use crate::tree::{Kind, Tree};
-use crate::variables::{Dialect, Unset, Variables};
+use crate::variables::{Dialect, SecretUse, Unset, Variables};
 
 /// The longest name that a tool id may contain.
 const MAX_NAME_BYTES: usize = 64;
@@ -40,9 +40,23 @@ pub(crate) struct Entry {
 pub(crate) enum EntryError {
     #[error("{0}")]
     Wrong(String),
-    /// A variable is not set; it may be set elsewhere, or later.
+    /// A variable or secret is not set; it may be set elsewhere, or later.
     #[error(transparent)]
-    Unset(#[from] Unset),
+    Unset(Unset),
+}
+
+impl From<Unset> for EntryError {
+    fn from(unset: Unset) -> Self {
+        match unset {
+            Unset::MisplacedSecret(_) | Unset::SecretName => Self::Wrong(unset.to_string()),
+            Unset::Variable(_)
+            | Unset::Input { .. }
+            | Unset::Secret(_)
+            | Unset::UnreadableSecret { .. }
+            | Unset::Foreign(_)
+            | Unset::Open => Self::Unset(unset),
+        }
+    }
 }
 
 impl From<String> for EntryError {
@@ -62,7 +76,7 @@ pub(crate) fn read(
     if !tree.is_map() {
         return Err(format!("expected an object, found {}", tree.sort()).into());
     }
-    let opencode = matches!(text(tree, "type")?, Some("local" | "remote"));
+    let opencode = is_opencodes(text(tree, "type")?);
     let fields = Fields { tree, variables, dialect: if opencode { Dialect::Brace } else { dialect } };
     let (transport, shown) = fields.transport()?;
     let timeout = milliseconds(tree, &["timeout"])?;
@@ -90,12 +104,17 @@ pub(crate) fn read(
         origin,
         shown,
     };
-    let env_file = fields.text("envFile")?.map(PathBuf::from);
+    let env_file = fields.path("envFile")?;
     if tree.get("headersHelper").is_some() {
         let note = "`headersHelper` is not run by cellmate, so its headers are missing; write them under `headers`";
         notes.push(note.to_owned());
     }
     Ok(Entry { server, env_file, notes })
+}
+
+/// Whether an entry of this type has opencode's format, in which variables are written differently.
+pub(crate) fn is_opencodes(kind: Option<&str>) -> bool {
+    matches!(kind, Some("local" | "remote"))
 }
 
 fn check_name(name: &str) -> Result<(), String> {
@@ -153,12 +172,12 @@ impl<'a> Fields<'a> {
             return Err("`command` is empty; write the program to start".to_owned().into());
         };
         let shown = display::command(first, rest);
-        let mut words = line.iter().map(|word| self.expand(word)).collect::<Result<Vec<_>, _>>()?;
+        let mut words = line.iter().map(|word| self.expand_openly(word)).collect::<Result<Vec<_>, _>>()?;
         let command = words.remove(0);
         let mut env = below.texts("env")?;
         env.extend(below.texts("environment")?);
         env.extend(self.passed_on()?);
-        let cwd = self.text("cwd")?.or(self.text("workingDirectory")?).map(PathBuf::from);
+        let cwd = self.path("cwd")?.or(self.path("workingDirectory")?);
         Ok((Transport::Stdio { command, args: words, env, cwd }, shown))
     }
 
@@ -193,7 +212,17 @@ impl<'a> Fields<'a> {
     }
 
     fn expand(&self, text: &str) -> Result<String, EntryError> {
-        Ok(self.variables.expand(text, self.dialect)?)
+        Ok(self.variables.expand(text, self.dialect, SecretUse::Allowed)?)
+    }
+
+    /// Expands a text that other users of the machine can see.
+    fn expand_openly(&self, text: &str) -> Result<String, EntryError> {
+        Ok(self.variables.expand(text, self.dialect, SecretUse::Refused)?)
+    }
+
+    fn path(&self, key: &str) -> Result<Option<PathBuf>, EntryError> {
+        let path = text(self.tree, key)?.map(|text| self.expand_openly(text)).transpose()?;
+        Ok(path.map(PathBuf::from))
     }
 
     pub(crate) fn text(&self, key: &str) -> Result<Option<String>, EntryError> {

@@ -8,16 +8,19 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 
 mod clients;
+mod connection;
 pub mod display;
 mod document;
 mod edit;
 mod entry;
 mod files;
+mod forwarding;
 mod json5;
 mod load;
 mod login;
 mod places;
 mod project;
+mod references;
 mod review;
 mod secrets;
 mod server;
@@ -27,18 +30,20 @@ mod tree;
 mod trust;
 mod variables;
 
-pub use clients::Client;
-pub use edit::{Change, EditError, WriteError, Written};
+pub use clients::{Client, Forwarded};
+pub use connection::{ConnectionRecord, Connections, DisconnectError, MovedServer, disconnect};
+pub use edit::{Change, EditError, Intent, WriteError, Written};
 pub use files::{ContentHash, FileError};
 pub use load::{ConfigError, Loaded, load, own_files, project_files, trust_note, users_section};
 pub use places::{Places, Scope, TOOL_LISTS};
+pub use references::References;
 pub use review::{ProjectReview, check_entry, write_change};
 pub use secrets::register_url;
 pub use server::{Origin, Problem, ServerEntry, Source};
 pub use take_over::{TakenOver, take_over};
 pub use tree::SyntaxError;
 pub use trust::{ServerChanges, TrustRecord, TrustStore};
-pub use variables::Unset;
+pub use variables::{SECRET_NAME_RULE, SecretSource, Unset, is_secret_name};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! The user's own files come first, then the user's files of imported clients, then the files of the project, each only
 //! while the user trusts its content. So no project's server takes the name of a user's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use crate::entry::{self, Entry};
 use crate::files::{self, FileError};
 use crate::places::{Places, Scope};
 use crate::project::Restrictions;
+use crate::references::References;
 use crate::server::{Origin, Problem, ServerEntry, Source};
 use crate::tree::{Lines, Member, SyntaxError, Tree};
 use crate::trust::{Trust, TrustRecord, TrustStore};
@@ -37,6 +38,18 @@ pub struct Loaded {
     pub problems: Vec<Problem>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
+    /// The variables and secrets that each server's entry refers to, by the server's name; also of entries that cannot be
+    /// used because one is not set.
+    pub references: BTreeMap<String, References>,
+}
+
+impl Loaded {
+    /// Returns the variables and secrets that all servers and the settings refer to.
+    pub fn all_references(&self) -> References {
+        let mut all = References::of_settings(&self.settings);
+        self.references.values().for_each(|references| all.extend(references));
+        all
+    }
 }
 
 impl fmt::Debug for Loaded {
@@ -147,7 +160,13 @@ impl<'p> ConfigLoader<'p> {
         Self {
             places,
             trust: TrustStore::of(places),
-            loaded: Loaded { servers: Vec::new(), settings: Value::Null, problems: Vec::new(), files: Vec::new() },
+            loaded: Loaded {
+                servers: Vec::new(),
+                settings: Value::Null,
+                problems: Vec::new(),
+                files: Vec::new(),
+                references: BTreeMap::new(),
+            },
             settings: Map::new(),
             names: BTreeSet::new(),
             imports: Vec::new(),
@@ -365,6 +384,8 @@ impl<'p> ConfigLoader<'p> {
                 }
                 continue;
             }
+            let references = References::of_entry(&member.value, servers.dialect);
+            self.loaded.references.insert(member.key.clone(), references);
             match read().map_err(|error| error.to_string()).and_then(|entry| self.finish(file, line, entry)) {
                 Ok(server) => self.add(file, line, member, server),
                 Err(message) => self.problem(file, Some(line), Some(&member.key), message),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::variables::{Dialect, Unset, Variables};
+use crate::variables::{Dialect, SecretSource, SecretUse, Unset, Variables};
 
 /// The environment variable with the path of a file that is read instead of the user's and the project's file.
 pub(crate) const CONFIG_VARIABLE: &str = "CELLMATE_CONFIG";
@@ -39,6 +40,7 @@ pub struct Places {
     /// The current folder.
     pub(crate) folder: PathBuf,
     pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) secrets: Option<Arc<dyn SecretSource>>,
 }
 
 impl fmt::Debug for Places {
@@ -67,12 +69,17 @@ impl Places {
         };
         let (config_home, state_home) = (xdg("XDG_CONFIG_HOME", ".config"), xdg("XDG_STATE_HOME", ".local/state"));
         let named = named.iter().map(|path| folder.join(path)).collect();
-        Self { named, home, config_home, state_home, folder, environment }
+        Self { named, home, config_home, state_home, folder, environment, secrets: None }
     }
 
     /// Replaces the current folder.
     pub fn with_folder(self, folder: PathBuf) -> Self {
         Self { folder, ..self }
+    }
+
+    /// Sets the secrets to which `${secret:NAME}` in a server's entry refers. Without them, none is set.
+    pub fn with_secrets(self, secrets: Arc<dyn SecretSource>) -> Self {
+        Self { secrets: Some(secrets), ..self }
     }
 
     /// Returns the current folder.
@@ -82,7 +89,7 @@ impl Places {
 
     /// Expands `${VARIABLE}` and similar references in a setting.
     pub fn expand(&self, text: &str) -> Result<String, Unset> {
-        self.variables().expand(text, Dialect::Dollar)
+        self.variables().expand(text, Dialect::Dollar, SecretUse::Refused)
     }
 
     pub(crate) fn variables(&self) -> Variables {
@@ -91,6 +98,7 @@ impl Places {
             home: self.home.clone(),
             folder: self.folder.clone(),
             inputs: BTreeMap::new(),
+            secrets: self.secrets.clone(),
         }
     }
 
@@ -145,6 +153,11 @@ impl Places {
     /// Returns the folder for backups of edited files.
     pub(crate) fn backups(&self) -> Option<PathBuf> {
         Some(self.state()?.join("backups"))
+    }
+
+    /// Returns the folder for records of connected clients.
+    pub(crate) fn connections(&self) -> Option<PathBuf> {
+        Some(self.state()?.join("connections"))
     }
 
     /// Returns the state folder that is used without `--state-dir`.

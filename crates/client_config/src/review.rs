@@ -1,6 +1,7 @@
 //! Checks before a change takes effect: shows a project's file before the user trusts it, and validates a server's
 //! entry before it is written.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use telemetry::LogIgnored;
@@ -12,6 +13,7 @@ use crate::entry::EntryError;
 use crate::load::{own_files, variables};
 use crate::places::{Places, Scope};
 use crate::project::Restrictions;
+use crate::references::References;
 use crate::server::{Origin, Source};
 use crate::trust::{ServerChanges, Trust, TrustRecord, TrustStore};
 use crate::variables::Variables;
@@ -70,6 +72,7 @@ impl ProjectReview {
         for member in servers.members {
             self.record.add_server(&member.key, &member.value.to_json());
             let name = display::plain(&member.key);
+            self.notes.extend(disclosed(&name, &References::of_entry(&member.value, servers.dialect)));
             match entry::read(&member.key, &member.value, origin.clone(), variables, servers.dialect) {
                 Ok(entry) => {
                     self.servers.push((name.clone(), entry.server.shown));
@@ -85,6 +88,27 @@ impl ProjectReview {
             }
         }
     }
+}
+
+/// The most names of variables or secrets that a note lists.
+const MAX_NAMES: usize = 20;
+
+/// Returns a note about the user's variables and secrets that a server gets: its command does not show them.
+fn disclosed(server: &str, references: &References) -> Option<String> {
+    let list = |names: &BTreeSet<String>| {
+        let shown: Vec<String> =
+            names.iter().take(MAX_NAMES).map(|name| format!("`{}`", display::plain(name))).collect();
+        let more = names.len().saturating_sub(MAX_NAMES);
+        if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+    };
+    let (variables, secrets) = (list(&references.variables), list(&references.secrets));
+    let gets = match (variables.is_empty(), secrets.is_empty()) {
+        (true, true) => return None,
+        (false, true) => format!("your variables {variables}"),
+        (true, false) => format!("your secrets {secrets}"),
+        (false, false) => format!("your variables {variables} and your secrets {secrets}"),
+    };
+    Some(format!("server `{server}` gets {gets}"))
 }
 
 /// Writes a change to a file. If the file was trusted before the change, it is trusted with its new content.

@@ -4,7 +4,7 @@
 //! so. Other literal values, such as `production`, stay readable in the log.
 
 use mcp::Transport;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use telemetry::Redactor;
 use url::Url;
 
@@ -22,6 +22,13 @@ pub(crate) fn register_variable(name: &str, value: &str) {
     if !PUBLIC_VARIABLES.contains(&name) && !name.starts_with("XDG_") {
         Redactor::process().register(value);
     }
+}
+
+/// Registers a stored secret, also as it appears in a URL. Each line of it is registered: logs are written by line.
+pub(crate) fn register_secret(value: &str) {
+    Redactor::process().register(value);
+    value.lines().for_each(|line| Redactor::process().register(line));
+    Redactor::process().register(&utf8_percent_encode(value, NON_ALPHANUMERIC).to_string());
 }
 
 /// Registers the headers, variables, hidden arguments and login of a server that are secret.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mcp::{Limits, ServerSpec, Transport};
+use telemetry::Redactor;
 
 use crate::clients::Client;
 use crate::display;
@@ -55,7 +56,9 @@ impl ServerEntry {
         };
         let words = values.into_iter().flat_map(|value| value.split(' '));
         let secrets = words.filter(|word| word.len() >= MIN_SECRET_BYTES);
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret, display::HIDDEN))
+        let masked = secrets.fold(text.to_owned(), |text, secret| text.replace(secret, display::HIDDEN));
+        // Parts of values, such as a secret inside a URL.
+        Redactor::process().redact(&masked).into_owned()
     }
 
     /// Returns the arguments that look like a secret or came from a variable, which `shown` leaves out. A path is
@@ -71,13 +74,14 @@ impl ServerEntry {
     /// Whether the command runs `cellmate mcp`, by name or by this program's path, directly or through a package runner
     /// or shell. Such a server would start itself recursively.
     pub(crate) fn starts_cellmate(&self) -> bool {
-        runs_cellmate(&self.transport)
+        let Transport::Stdio { command, args, .. } = &self.transport else { return false };
+        let words: Vec<&str> = std::iter::once(command.as_str()).chain(args.iter().map(String::as_str)).collect();
+        runs_cellmate(&words)
     }
 }
 
-fn runs_cellmate(transport: &Transport) -> bool {
-    let Transport::Stdio { command, args, .. } = transport else { return false };
-    let words: Vec<&str> = std::iter::once(command.as_str()).chain(args.iter().map(String::as_str)).collect();
+/// Whether the words of a command line run `cellmate mcp`.
+pub(crate) fn runs_cellmate(words: &[&str]) -> bool {
     words.array_windows::<2>().any(|[program, verb]| *verb == "mcp" && is_our_program(program))
 }
 
@@ -160,18 +164,11 @@ impl fmt::Display for Problem {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use mcp::Transport;
-
     use super::runs_cellmate;
 
     #[test]
     fn commands_that_start_cellmate_are_recognised() {
-        let us = |command: &str, args: &[&str]| {
-            let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-            runs_cellmate(&Transport::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None })
-        };
+        let us = |command: &str, args: &[&str]| runs_cellmate(&[&[command], args].concat());
         let me = std::env::current_exe().unwrap().display().to_string();
         assert!(us("cellmate", &["mcp"]) && us("/opt/cellmate", &["mcp", "--config", "x"]) && us(&me, &["mcp"]));
         assert!(us("env", &["A=1", "/opt/cellmate", "mcp"]));

@@ -5,9 +5,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::clients::Client;
+use crate::connection::MovedServer;
 use crate::display;
 use crate::document::{self, Format};
-use crate::edit::{Change, EditError};
+use crate::edit::{Change, EditError, Intent};
 use crate::tree::{Member, Tree};
 
 /// Our configuration with the client's servers added, and which of them were moved.
@@ -15,28 +16,31 @@ use crate::tree::{Member, Tree};
 pub struct TakenOver {
     /// Our configuration, with the servers added.
     pub ours: Change,
-    moved: Vec<String>,
+    moved: Vec<MovedServer>,
     /// Servers that stay with the client, and why.
     left: Vec<(String, &'static str)>,
 }
 
 impl TakenOver {
-    /// Returns the names of the servers that were moved.
-    pub fn moved(&self) -> &[String] {
-        &self.moved
-    }
-
     /// Marks the moved servers as trusted in what they declare about their tools.
     pub fn trust(&mut self) -> Result<(), EditError> {
         let Self { ours, moved, .. } = self;
-        moved.iter().try_for_each(|name| ours.set_in_server(name, "trusted", &Value::Bool(true)))
+        moved.iter().try_for_each(|server| ours.set_in_server(server.name(), "trusted", &Value::Bool(true)))
     }
 
     /// Returns what happens to each server, one sentence each.
-    pub fn notes(&self) -> Vec<String> {
-        let moved = self.moved.iter().map(|name| display::plain(name));
-        let moved = moved.map(|name| format!("`{name}` moves to cellmate's configuration"));
-        moved.chain(self.left.iter().map(|(name, why)| format!("`{name}` stays where it is: {why}"))).collect()
+    pub fn notes(&self, intent: Intent) -> Vec<String> {
+        let (moves, stays) = match intent {
+            Intent::Write => ("moves", "stays"),
+            Intent::Show => ("would move", "would stay"),
+        };
+        let moved = self.moved.iter().map(|server| format!("`{}` {moves} to cellmate's configuration", server.name()));
+        moved.chain(self.left.iter().map(|(name, why)| format!("`{name}` {stays} where it is: {why}"))).collect()
+    }
+
+    /// Returns the servers that were moved, as the client's file has them.
+    pub fn moved(&self) -> &[MovedServer] {
+        &self.moved
     }
 }
 
@@ -58,7 +62,8 @@ pub fn take_over(
                 Ok(()) => {
                     let path: Vec<&str> = container.iter().copied().chain([member.key.as_str()]).collect();
                     theirs.remove(&path)?;
-                    taken.moved.push(member.key.clone());
+                    let path = path.into_iter().map(str::to_owned).collect();
+                    taken.moved.push(MovedServer { path, entry: member.value.to_json() });
                 }
                 Err(why) => taken.left.push((display::plain(&member.key), why)),
             }

@@ -18,8 +18,8 @@ mod upstream;
 
 pub use client::{
     BadAddress, BadCallback, Callback, Closed, ConnectError, ConnectFailure, LeftOutTool, Limits, LoggedIn, Login,
-    LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, login, login_status,
-    logout,
+    LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, is_inheritable, login,
+    login_status, logout,
 };
 #[doc(hidden)]
 pub use keeper::keep_with;

@@ -21,6 +21,7 @@ mod quota;
 mod rows;
 mod runs;
 mod seal;
+mod secrets;
 mod settle;
 mod sql;
 mod store;
@@ -48,6 +49,7 @@ pub use rows::{
 };
 pub use runs::{FencedRun, LeaseError, NewRun};
 pub use seal::{SealError, Sealed};
+pub use secrets::{MAX_SEALED_BYTES, MAX_SECRET_BYTES, MAX_SECRETS, MAX_SECRETS_BYTES, Secret, Secrets, SecretsError};
 pub use settle::{SettleError, Settled};
 pub use store::Store;
 pub use sweep::SweepReport;

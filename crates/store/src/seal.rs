@@ -47,12 +47,15 @@ pub(crate) fn key_bytes(id: u32) -> [u8; 4] {
 
 /// Encrypts a snapshot and binds it to `to`.
 pub(crate) fn seal(key: &XChaCha20Poly1305, id: u32, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
+    seal_bytes(key, id, snapshot, &to.bound(id))
+}
+
+/// Encrypts bytes and binds them to `aad`.
+pub(crate) fn seal_bytes(key: &XChaCha20Poly1305, id: u32, plain: &[u8], aad: &[u8]) -> Result<Vec<u8>, SealError> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|_| SealError::NoRandomness)?;
-    let aad = to.bound(id);
-    let sealed = key
-        .encrypt(XNonce::from_slice(&nonce), Payload { msg: snapshot, aad: &aad })
-        .map_err(|_| SealError::Damaged)?;
+    let sealed =
+        key.encrypt(XNonce::from_slice(&nonce), Payload { msg: plain, aad }).map_err(|_| SealError::Damaged)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + sealed.len());
     bytes.push(VERSION);
     bytes.extend_from_slice(&key_bytes(id));
@@ -63,10 +66,14 @@ pub(crate) fn seal(key: &XChaCha20Poly1305, id: u32, snapshot: &[u8], to: &Seale
 
 /// Decrypts a snapshot that was sealed with the same key and binding.
 pub(crate) fn open(key: &XChaCha20Poly1305, id: u32, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
+    open_bytes(key, bytes, &to.bound(id))
+}
+
+/// Decrypts bytes that were sealed with the same key and `aad`.
+pub(crate) fn open_bytes(key: &XChaCha20Poly1305, bytes: &[u8], aad: &[u8]) -> Result<Vec<u8>, SealError> {
     let (_, rest) = bytes.split_first_chunk::<5>().ok_or(SealError::Damaged)?;
     let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(SealError::Damaged)?;
-    let aad = to.bound(id);
-    key.decrypt(XNonce::from_slice(nonce), Payload { msg: sealed, aad: &aad }).map_err(|_| SealError::Damaged)
+    key.decrypt(XNonce::from_slice(nonce), Payload { msg: sealed, aad }).map_err(|_| SealError::Damaged)
 }
 
 impl Sealed<'_> {

@@ -1,4 +1,6 @@
-//! `cellmate connect CLIENT`: adds `cellmate mcp` to the client's configuration, and prints how to undo it.
+//! `cellmate connect CLIENT`: adds `cellmate mcp` to the client's configuration, with the variables that it needs.
+
+mod disconnect;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -7,15 +9,17 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use client_config::{
-    Change, Client, EditError, Places, Scope, TakenOver, WriteError, take_over, trust_note, write_change,
+    Change, Client, ConfigError, ConnectionRecord, Connections, DisconnectError, EditError, Forwarded, Intent, Places,
+    References, Scope, WriteError, take_over, trust_note, write_change,
 };
-use contract::text;
-use serde_json::json;
+use serde_json::{Value, json};
 use telemetry::LogIgnored;
 
 use crate::render;
-use crate::servers::{DeclaredTrust, TrustChoice, change_json, review_added, undo, untrusted_note};
+use crate::servers::{DeclaredTrust, TrustChoice, change_json, review_added, untrusted_note};
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
+
+pub(crate) use disconnect::{DisconnectArguments, run as run_disconnect};
 
 /// Our name in a client's configuration.
 const NAME: &str = "cellmate";
@@ -46,6 +50,15 @@ pub(crate) struct ConnectArguments {
     take_over: bool,
     #[command(flatten)]
     trust: DeclaredTrust,
+    #[command(flatten)]
+    confirmation: ConfirmationArguments,
+    #[command(flatten)]
+    config: ConfigArguments,
+}
+
+/// Whether changes of a client's configuration are written, and how they are shown.
+#[derive(Debug, Args)]
+struct ConfirmationArguments {
     /// Show the changes without writing them.
     #[arg(long)]
     dry_run: bool,
@@ -55,8 +68,12 @@ pub(crate) struct ConnectArguments {
     /// Print the changes as JSON.
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    config: ConfigArguments,
+}
+
+impl ConfirmationArguments {
+    fn intent(&self) -> Intent {
+        if self.dry_run { Intent::Show } else { Intent::Write }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -66,23 +83,33 @@ enum ConnectError {
     #[error(transparent)]
     Edit(#[from] EditError),
     #[error(transparent)]
+    Disconnect(#[from] DisconnectError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
     Write(#[from] WriteError),
+    #[error("cannot record the change for `cellmate disconnect`, so nothing was written: {0}")]
+    Record(std::io::Error),
 }
 
 pub(crate) async fn run(arguments: &ConnectArguments) -> ExitCode {
     let done = match connect(arguments) {
-        Ok((code, moved)) => review_moved(arguments, &moved).await.map(|()| code),
+        Ok(moved) => review_moved(arguments, &moved).await.map(|()| ExitCode::SUCCESS),
         Err(error) => Err(error),
     };
+    exit_code(done)
+}
+
+fn exit_code(done: Result<ExitCode, ConnectError>) -> ExitCode {
     match done {
         Ok(code) => code,
-        Err(error @ ConnectError::Write(_)) => render::failed(&error.to_string()),
+        Err(error @ (ConnectError::Write(_) | ConnectError::Record(_))) => render::failed(&error.to_string()),
         Err(error) => render::fatal(&error.to_string()),
     }
 }
 
 /// Connects the client. Returns the servers that were moved and can be trusted in what they declare.
-fn connect(arguments: &ConnectArguments) -> Result<(ExitCode, Vec<String>), ConnectError> {
+fn connect(arguments: &ConnectArguments) -> Result<Vec<String>, ConnectError> {
     let places = arguments.config.places();
     let usage = |message: &str| ConnectError::Usage(message.to_owned());
     if !arguments.take_over && arguments.trust.choice() != TrustChoice::Ask {
@@ -103,30 +130,74 @@ fn connect(arguments: &ConnectArguments) -> Result<(ExitCode, Vec<String>), Conn
         taken.trust()?;
     }
     let (command, args) = our_command(&places)?;
+    let forwarded = forwarded(client, &places, taken.as_ref().map(|taken| &taken.ours))?;
     let path: Vec<&str> = client.container().iter().copied().chain([NAME]).collect();
-    theirs.set(&path, &client.entry(&command, &args))?;
+    theirs.set(&path, &client.entry(&command, &args, &forwarded))?;
+    let moved = taken.as_ref().map(|taken| taken.moved().to_vec()).unwrap_or_default();
+    // A project's file cannot mark a server as trusted.
+    let is_asked = arguments.trust.choice() == TrustChoice::Ask && arguments.scope == ScopeArgument::User;
+    let names: Vec<String> = moved.iter().filter(|_| is_asked).map(|server| server.name().to_owned()).collect();
+    let record = ConnectionRecord::before(client, NAME, &theirs, moved)?;
+    if let Some(taken) = &taken {
+        notes.splice(0..0, taken.notes(arguments.confirmation.intent()));
+    }
+    notes.extend(forwarded.notes);
+    if arguments.confirmation.json || arguments.confirmation.yes {
+        notes.extend(untrusted_note(&names));
+    }
     // Our file first: if the second write fails, no server is lost.
     let mut changes: Vec<&Change> = taken.iter().map(|taken| &taken.ours).collect();
     changes.push(&theirs);
     changes.retain(|change| !change.is_empty());
-    notes.splice(0..0, taken.as_ref().map(TakenOver::notes).unwrap_or_default());
-    let moved = taken.as_ref().map(|taken| taken.moved().to_vec()).unwrap_or_default();
-    // A project's file cannot mark a server as trusted.
-    let is_asked = arguments.trust.choice() == TrustChoice::Ask && arguments.scope == ScopeArgument::User;
-    let moved = if is_asked { moved } else { Vec::new() };
-    if arguments.json || arguments.yes {
-        notes.extend(untrusted_note(&moved));
-    }
-    let (code, is_written) = carry_out(client, &changes, &places, arguments, &notes)?;
-    Ok((code, if is_written { moved } else { Vec::new() }))
+    let undo = undo_command(client, arguments);
+    let plan = Plan {
+        client,
+        changes: &changes,
+        notes: &notes,
+        nothing_to_do: "is already connected",
+        done: format!("connected; {}\nto undo: {undo}\n", client.next_step()),
+        report: json!({"undo": undo}),
+    };
+    let carried_out = plan.carry_out(&places, &arguments.confirmation, || {
+        Connections::of(&places).write(record).map_err(ConnectError::Record)
+    })?;
+    Ok(if carried_out == CarriedOut::Yes { names } else { Vec::new() })
 }
 
 /// Asks whether to trust what the moved servers declare about their tools.
 async fn review_moved(arguments: &ConnectArguments, moved: &[String]) -> Result<(), ConnectError> {
-    if arguments.json || arguments.yes || moved.is_empty() {
+    if arguments.confirmation.json || arguments.confirmation.yes || moved.is_empty() {
         return Ok(());
     }
     review_added(&arguments.config.places(), moved).await.map_err(ConnectError::Usage)
+}
+
+/// Returns the variables that the client's entry passes on to cellmate. `pending` is our configuration with servers that
+/// are not written yet.
+fn forwarded(client: Client, places: &Places, pending: Option<&Change>) -> Result<Forwarded, ConnectError> {
+    let mut references = load_or_empty(places)?;
+    if let Some(pending) = pending {
+        references.extend(&pending.references()?);
+    }
+    Ok(Forwarded::of(client, &references.variables, places, mcp::is_inheritable))
+}
+
+/// Returns the references of the configuration; none if a named file does not exist yet.
+fn load_or_empty(places: &Places) -> Result<References, ConnectError> {
+    match client_config::load(places) {
+        Ok(loaded) => Ok(loaded.all_references()),
+        Err(ConfigError::Missing(_)) => Ok(References::default()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the command that removes what this one adds.
+fn undo_command(client: Client, arguments: &ConnectArguments) -> String {
+    let scope = match Scope::from(arguments.scope) {
+        Scope::User => "",
+        Scope::Project => " --scope project",
+    };
+    format!("cellmate disconnect {}{scope}", client.name())
 }
 
 /// Returns the client's existing configuration file, or else the one that the client would create.
@@ -153,47 +224,80 @@ fn our_command(places: &Places) -> Result<(String, Vec<String>), ConnectError> {
     Ok((program, args))
 }
 
-/// Shows the changes and writes them. Returns whether something was written.
-fn carry_out(
+/// Changes of a client's configuration that are shown, confirmed and written.
+struct Plan<'a> {
     client: Client,
-    changes: &[&Change],
-    places: &Places,
-    arguments: &ConnectArguments,
-    notes: &[String],
-) -> Result<(ExitCode, bool), ConnectError> {
-    if !arguments.json {
-        changes.iter().for_each(|change| render::print(&change.diff()));
-    }
-    let confirmed = changes.is_empty() || arguments.dry_run || arguments.yes || confirm(arguments)?;
-    let mut written = Vec::new();
-    if confirmed && !arguments.dry_run {
-        for change in changes {
-            written.push(write_change(change, places)?);
+    changes: &'a [&'a Change],
+    /// Shown with the changes.
+    notes: &'a [String],
+    /// What is printed after the client's name if there are no changes.
+    nothing_to_do: &'static str,
+    /// What is printed after the changes were written.
+    done: String,
+    /// More fields of the JSON report.
+    report: Value,
+}
+
+/// Whether the files are as planned now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CarriedOut {
+    Yes,
+    No,
+}
+
+impl Plan<'_> {
+    /// Shows the changes and writes them, after `record` has succeeded, unless it is a dry run or the user declines.
+    fn carry_out(
+        &self,
+        places: &Places,
+        confirmation: &ConfirmationArguments,
+        record: impl FnOnce() -> Result<(), ConnectError>,
+    ) -> Result<CarriedOut, ConnectError> {
+        if !confirmation.json {
+            self.changes.iter().for_each(|change| render::print(&change.diff()));
         }
+        let is_empty = self.changes.is_empty();
+        let confirmed = is_empty || confirmation.dry_run || confirmation.yes || confirm(confirmation)?;
+        let mut written = Vec::new();
+        if confirmed && !confirmation.dry_run && !is_empty {
+            record()?;
+            for change in self.changes {
+                written.push(write_change(change, places)?);
+            }
+        }
+        let carried_out = if confirmed && !confirmation.dry_run { CarriedOut::Yes } else { CarriedOut::No };
+        if confirmation.json {
+            let done = self.changes.iter().enumerate().map(|(at, change)| {
+                let mut done = change_json(change, written.get(at), &[]);
+                // A copy of the backup would also undo what the client wrote since.
+                done.as_object_mut().map(|fields| fields.shift_remove("undo"));
+                done
+            });
+            let mut report = json!({
+                "client": self.client.name(), "changes": done.collect::<Vec<_>>(), "notes": self.notes,
+                "next": self.client.next_step(),
+            });
+            if let (Value::Object(report), Value::Object(more)) = (&mut report, self.report.clone()) {
+                report.extend(more);
+            }
+            render::print_json(&report);
+            return Ok(carried_out);
+        }
+        self.notes.iter().for_each(|note| render::note(&format!("note: {note}")));
+        if is_empty {
+            render::print(&format!("{} {}\n", self.client.name(), self.nothing_to_do));
+        } else if written.is_empty() {
+            render::print("nothing was written\n");
+        } else {
+            render::print(&self.done);
+        }
+        Ok(carried_out)
     }
-    if arguments.json {
-        let done = changes.iter().enumerate().map(|(at, change)| change_json(change, written.get(at), &[]));
-        let report = json!({"client": client.name(), "changes": done.collect::<Vec<_>>(), "notes": notes, "next": client.next_step()});
-        render::print_json(&report);
-        return Ok((ExitCode::SUCCESS, !written.is_empty()));
-    }
-    notes.iter().for_each(|note| render::note(&format!("note: {note}")));
-    if changes.is_empty() {
-        render::print(&format!("{} is already connected\n", client.name()));
-    } else if written.is_empty() {
-        render::print("nothing was written\n");
-    } else {
-        render::print(&format!("connected; {}\nto undo:\n", client.next_step()));
-        changes.iter().zip(&written).for_each(|(change, written)| {
-            render::print(&format!("  {}\n", text::line(&undo(change, written), usize::MAX)))
-        });
-    }
-    Ok((ExitCode::SUCCESS, !written.is_empty()))
 }
 
 /// Asks on the terminal whether to write the changes.
-fn confirm(arguments: &ConnectArguments) -> Result<bool, ConnectError> {
-    if arguments.json || !std::io::stdin().is_terminal() {
+fn confirm(confirmation: &ConfirmationArguments) -> Result<bool, ConnectError> {
+    if confirmation.json || !std::io::stdin().is_terminal() {
         let message = "nothing was written: confirming needs a terminal; pass --yes to write the changes, or --dry-run \
                        to only show them";
         return Err(ConnectError::Usage(message.to_owned()));

@@ -11,7 +11,7 @@ use contract::text;
 use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
-use crate::{render, state};
+use crate::{render, secrets, state};
 use servers::Servers;
 
 pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
@@ -26,11 +26,19 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     };
     let start_ms = began.elapsed().as_secs_f64() * 1000.0;
     let store = state::store_check::check_store(&arguments.store).await;
+    let secrets = secrets::check(&arguments.store.places());
     let mut all = machine_json(&hello, start_ms);
     if let Value::Object(all) = &mut all {
         all.insert("store".to_owned(), store.json);
+        all.insert("secrets".to_owned(), secrets.json);
     }
-    let machine = format!("{}\nstore          {}", machine(&hello, start_ms), text::line(&store.text, usize::MAX));
+    let line = |text: &str| text::line(text, usize::MAX);
+    let machine = format!(
+        "{}\nstore          {}\nsecrets        {}",
+        machine(&hello, start_ms),
+        line(&store.text),
+        line(&secrets.text)
+    );
     let servers = match Servers::check(&arguments).await {
         Ok(servers) => servers,
         // The checks of the machine and the store are worth printing even if the configuration is invalid.
@@ -44,7 +52,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     }
     let readable = format!("{machine}\n{}", servers.readable());
     print(&all, readable.trim_end(), &arguments);
-    let is_ok = hello.jail == Jail::Full && store.is_ok && servers.are_ok();
+    let is_ok = hello.jail == Jail::Full && store.is_ok && secrets.is_ok && servers.are_ok();
     if is_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 

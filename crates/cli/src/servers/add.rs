@@ -223,7 +223,10 @@ fn literal_secrets(arguments: &AddArguments) -> Vec<String> {
         let name = name.trim();
         (display::names_a_secret(name) && !value.contains("${")).then(|| {
             let variable = variable_for(name);
-            format!("the value of `{name}` is in the file; use {flag} {name}='${{{variable}}}' to keep it out")
+            format!(
+                "the value of `{name}` is in the file; to keep it out, use {flag} {name}='${{{variable}}}', or run \
+                 `cellmate secrets set {variable}` and use {flag} {name}='${{secret:{variable}}}'"
+            )
         })
     };
     let env = arguments.env.iter().filter_map(|text| literal("--env", text, &['=']));

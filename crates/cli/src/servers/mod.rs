@@ -23,7 +23,7 @@ pub(crate) use declared::{DeclaredTrust, TrustChoice, review_added, untrusted_no
 pub(crate) use filtered_tools::FilteredTools;
 pub(crate) use list::{problem_json, server_json};
 pub(crate) use probe::{ProbeResult, probe_all};
-pub(crate) use report::{ServerReport, server_reports};
+pub(crate) use report::{ServerReport, ago, server_reports};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServersArguments {

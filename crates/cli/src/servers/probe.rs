@@ -1,5 +1,6 @@
 //! Starts configured servers concurrently and reports which of them work.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub(crate) struct ProbeFailure {
     pub(crate) why: String,
     /// The end of what it wrote to its standard error, without the secrets it was given.
     pub(crate) stderr: Vec<String>,
+    /// The names of variables that the server did not get; those that it mentions come first.
+    pub(crate) not_passed: Vec<String>,
 }
 
 /// Starts all servers, and returns when each has started or failed, in the given order.
@@ -61,6 +64,7 @@ async fn probe(entry: ServerEntry, lists: Option<&Path>) -> ProbeResult {
     let server = server.map_err(|error| ProbeFailure {
         why: entry.without_secrets(&why(&error.why)),
         stderr: last_lines(&entry.without_secrets(&error.stderr)),
+        not_passed: mentioned_first(error.not_passed, &error.stderr),
     });
     ProbeResult { entry, took, server }
 }
@@ -76,8 +80,44 @@ fn why(failure: &ConnectFailure) -> String {
     }
 }
 
+/// How many names of variables are shown.
+const MAX_NOT_PASSED: usize = 12;
+
+/// Sorts the names of variables: those that the server's output mentions come first.
+fn mentioned_first(mut names: Vec<String>, output: &str) -> Vec<String> {
+    let words: BTreeSet<&str> = output.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    names.sort_by_key(|name| !words.contains(name.as_str()));
+    names
+}
+
+/// Returns a line about variables that the server did not get; `None` if there are none.
+pub(super) fn not_passed_note(names: &[String]) -> Option<String> {
+    let shown = names.get(..MAX_NOT_PASSED).unwrap_or(names);
+    let more = names.len() - shown.len();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    (!shown.is_empty())
+        .then(|| format!("not passed: {}{more}; to pass one, name it in the server's `env`", shown.join(", ")))
+}
+
 fn last_lines(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let skipped = lines.len().saturating_sub(MAX_STDERR_LINES);
     lines.into_iter().skip(skipped).map(|line| text::line(line, usize::MAX)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_NOT_PASSED, mentioned_first, not_passed_note};
+
+    #[test]
+    fn variables_that_the_server_mentions_are_named_first_and_the_list_is_bounded() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let sorted = mentioned_first(names(&["AWS_PROFILE", "B", "TOKEN"]), "error: $TOKEN is missing, see MY_B\n");
+        assert_eq!(sorted, ["TOKEN", "AWS_PROFILE", "B"]);
+        assert_eq!(not_passed_note(&[]), None);
+        let note = "not passed: TOKEN, AWS_PROFILE, B; to pass one, name it in the server's `env`";
+        assert_eq!(not_passed_note(&sorted).as_deref(), Some(note));
+        let many: Vec<String> = (0..MAX_NOT_PASSED + 5).map(|number| format!("V{number}")).collect();
+        assert!(not_passed_note(&many).is_some_and(|note| note.contains("V11 and 5 more; to pass one")));
+    }
 }

@@ -178,7 +178,8 @@ impl ServerReport {
     }
 }
 
-fn ago(milliseconds: i64) -> String {
+/// Returns a duration as a rounded age.
+pub(crate) fn ago(milliseconds: i64) -> String {
     match milliseconds / 1000 {
         ..60 => "just now".to_owned(),
         seconds @ 60..7_200 => format!("{} min ago", seconds / 60),

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::filtered_tools::count_tools;
 use super::list::problem_json;
+use super::probe::not_passed_note;
 use super::{FilteredTools, ProbeResult, probe_all};
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
@@ -92,6 +93,7 @@ fn readable(result: &ProbeResult) -> String {
             let mut text =
                 format!("FAIL  {name}: {} ({ms} ms; {})\n", text::line(&failure.why, usize::MAX), result.entry.origin);
             failure.stderr.iter().for_each(|line| text.push_str(&format!("      | {line}\n")));
+            not_passed_note(&failure.not_passed).iter().for_each(|note| text.push_str(&format!("      {note}\n")));
             text
         }
     }
@@ -114,7 +116,7 @@ fn as_json(result: &ProbeResult) -> Value {
                 "leftOut": server.left_out().iter().map(left_out).collect::<Vec<_>>(),
             })
         }
-        Err(failure) => json!({"error": failure.why, "stderr": failure.stderr}),
+        Err(failure) => json!({"error": failure.why, "stderr": failure.stderr, "notPassed": failure.not_passed}),
     };
     if let (Value::Object(report), Value::Object(more)) = (&mut report, more) {
         report.extend(more);

@@ -3,6 +3,7 @@
 //! Several processes may use it at once; the first one creates what is missing. Runs can be stored elsewhere:
 //! `store_settings` decides where.
 
+mod key_location;
 pub(crate) mod store_check;
 mod store_settings;
 
@@ -13,9 +14,11 @@ use std::path::{Path, PathBuf};
 
 use client_config::ConfigError;
 use contract::limits::MAX_CONFIG_FILE_BYTES;
+use rustix::fs::{FlockOperation, flock};
 use store::{BadLocation, KeyFileError, StoreError};
 use telemetry::LogIgnored;
 
+pub(crate) use key_location::configured_key_file;
 pub(crate) use store_settings::{ConfiguredStore, StoreArguments, StoreSettings};
 
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +122,7 @@ fn privacy(mode: u32) -> Privacy {
 }
 
 /// Creates a file with a random secret, atomically: of two processes that do so at once, both use the first one's.
-fn make_secret(path: &Path) -> Result<(), StateError> {
+pub(crate) fn make_secret(path: &Path) -> Result<(), StateError> {
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;
     put_new(path, &format!("{}\n", hex::encode(random))).map_err(|source| at(path, source))
@@ -137,9 +140,19 @@ pub(crate) fn put_new(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Replaces a file, atomically, with one that only its owner can read.
-pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let draft = draft(path, text.as_bytes())?;
+pub(crate) fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
+    let draft = draft(path, content.as_ref())?;
     fs::rename(&draft, path).inspect_err(|_| fs::remove_file(&draft).log_ignored("remove a draft of a file"))
+}
+
+/// Locks a file for a change, until the returned lock file is closed: of two concurrent changes, one would be lost.
+pub(crate) fn lock_beside(path: &Path) -> io::Result<fs::File> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    let lock = path.with_file_name(name);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
 }
 
 /// Writes a new file next to `path` and syncs it to disk.

@@ -11,11 +11,12 @@ use executor::clock::now_ms;
 use serde_json::Value;
 use store::{KeyFile, Keys, Location, Store};
 
+use super::key_location::KEY_FILE_VARIABLE;
 use super::{State, StateError, make_secret};
+use crate::shared_arguments::places_here;
 
 /// Like `--store`, but not visible in the process list.
 const STORE_VARIABLE: &str = "CELLMATE_STORE";
-const KEY_FILE_VARIABLE: &str = "CELLMATE_KEY_FILE";
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StoreArguments {
@@ -69,7 +70,7 @@ pub(crate) struct StoreSettings {
 impl ConfiguredStore {
     /// Returns where configuration files are looked for.
     pub(crate) fn places(&self) -> Places {
-        Places::here(&self.files)
+        places_here(&self.files)
     }
 
     pub(crate) fn arguments(&self) -> &StoreArguments {

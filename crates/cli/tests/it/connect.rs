@@ -1,4 +1,4 @@
-//! `cellmate connect`: writing the configuration of every client, and undoing it.
+//! `cellmate connect`: writing the configuration of every client, with the variables that it passes on.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn connect_writes_the_configuration_file_of_every_client() {
     for (client, file, expected) in cases {
         let output = person.run(&["connect", client, "--yes", "--take-over"]);
         assert!(
-            output.code == 0 && output.out.contains(&format!("to undo:\n  rm /{file}\n")),
+            output.code == 0 && output.out.ends_with(&format!("to undo: cellmate disconnect {client}\n")),
             "{client}: {}{}",
             output.out,
             output.err
@@ -102,9 +102,9 @@ fn connect_writes_nothing_without_confirmation() {
     let done = person.run(&["connect", "cursor", "--yes", "--json"]).json();
     let after = person.read("home/.cursor/mcp.json");
     assert!(after.contains(&format!("// {CANARY}\n")) && after.contains("}, // tail\n"), "{after}");
-    let undo = done["changes"][0]["undo"].as_str().unwrap().to_owned();
-    let words: Vec<&str> = undo.split(' ').collect();
-    assert_eq!(person.read(words[1].trim_start_matches('/')), before, "{undo}");
+    assert_eq!((&done["undo"], &done["changes"][0]["undo"]), (&json!("cellmate disconnect cursor"), &Value::Null));
+    let backup = done["changes"][0]["backup"].as_str().unwrap();
+    assert_eq!(person.read(backup.trim_start_matches('/')), before, "{backup}");
     person.write("home/.cursor/mcp.json", "{ not json");
     let output = person.run(&["connect", "cursor", "--yes"]);
     assert!(output.code == 2 && output.err.contains("fix it"), "{}", output.err);
@@ -187,4 +187,74 @@ fn taken_over_variables_keep_the_meaning_they_had_in_the_client() {
     let listed = person.run(&["servers", "list", "--json"]).json();
     assert_eq!((listed["servers"].as_array().unwrap().len(), &listed["problems"]), (4, &json!([])), "{listed}");
     assert_eq!(listed["servers"][0]["onlyTools"], json!(["t"]));
+}
+
+#[test]
+fn a_dry_run_says_what_would_happen() {
+    let person = Person::new();
+    person
+        .write("home/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://x.y/mcp"}}}"#);
+    let dry = person.run(&["connect", "cursor", "--take-over", "--dry-run"]);
+    let notes = "note: `a` would move to cellmate's configuration\n\
+        note: `b` would stay where it is: the client may be logged in to it; if it needs no login, add it with `cellmate servers add`\n";
+    assert_eq!((dry.code, dry.err.as_str()), (0, notes));
+    assert!(dry.out.ends_with("nothing was written\n"), "{}", dry.out);
+    assert!(!person.has("home/.local/state/cellmate/connections"), "a dry run records nothing");
+}
+
+#[test]
+fn variables_that_servers_need_are_passed_on_by_name_and_never_by_value() {
+    let person = Person::new();
+    let config = json!({"mcpServers": {
+        "a": {"command": "x", "env": {"TOKEN": "${SECRET}", "HOME": "${HOME}", "K": "${secret:K}"}},
+        "b": {"url": "https://x.y/mcp", "bearer_token_env_var": "NOT_SET"},
+    }});
+    person.write("elsewhere/cellmate/config.json5", &config.to_string());
+    let (settings, state) = (person.path("elsewhere"), person.path("state"));
+    let proxy = format!("http://me:{CANARY}@proxy:3128");
+    let store = format!("postgres://me:{CANARY}@db/x");
+    let variables = [
+        ("XDG_CONFIG_HOME", settings.to_str().unwrap()),
+        ("XDG_STATE_HOME", state.to_str().unwrap()),
+        ("HTTPS_PROXY", &proxy),
+        ("CELLMATE_STORE", &store),
+        ("LANG", "C"),
+        ("UNRELATED", CANARY),
+    ];
+    let connect = |client: &str, file: &str| {
+        let output = person.run_with(&variables, "", &["connect", client, "--yes"]);
+        assert_eq!(output.code, 0, "{client}: {}", output.err);
+        let written = person.read(file);
+        assert!(!written.contains(CANARY) && !written.contains("UNRELATED"), "{client}: {written}");
+        (written, output)
+    };
+    let (codex, output) = connect("codex", "home/.codex/config.toml");
+    let names = r#"["CELLMATE_STORE", "HTTPS_PROXY", "NOT_SET", "SECRET", "XDG_CONFIG_HOME", "XDG_STATE_HOME"]"#;
+    assert!(codex.contains(&format!("env_vars = {names}\n")), "{codex}");
+    assert!(output.out.contains(&format!("+env_vars = {names}\n")), "the diff shows names: {}", output.out);
+    let folders = json!({"XDG_CONFIG_HOME": settings, "XDG_STATE_HOME": state});
+    let (claude, _) = connect("claude-code", "home/.claude.json");
+    assert_eq!(parsed(&claude)["mcpServers"]["cellmate"]["env"], folders);
+    let (cursor, _) = connect("cursor", "home/.cursor/mcp.json");
+    let env = &parsed(&cursor)["mcpServers"]["cellmate"]["env"];
+    assert_eq!(
+        (&env["SECRET"], &env["CELLMATE_STORE"], &env["NOT_SET"]),
+        (&json!("${env:SECRET}"), &json!("${env:CELLMATE_STORE}"), &Value::Null)
+    );
+    assert_eq!((&env["XDG_CONFIG_HOME"], &env["HOME"]), (&folders["XDG_CONFIG_HOME"], &Value::Null));
+    let (opencode, _) = connect("opencode", "elsewhere/opencode/opencode.json");
+    assert_eq!(parsed(&opencode)["mcp"]["cellmate"]["environment"], folders);
+    let (_, desktop) = connect("claude-desktop", "elsewhere/Claude/claude_desktop_config.json");
+    assert!(desktop.err.contains("claude-desktop passes no variables on, so `NOT_SET` and 1 more"), "{}", desktop.err);
+    assert!(person.run_with(&variables, "", &["connect", "codex"]).out.ends_with("is already connected\n"));
+}
+
+#[test]
+fn variables_of_servers_that_are_taken_over_are_passed_on() {
+    let person = Person::new();
+    let theirs = "[mcp_servers.a]\ncommand = \"x\"\nenv_vars = [\"SECRET\"]\n";
+    person.write("home/.codex/config.toml", theirs);
+    assert_eq!(person.run(&["connect", "codex", "--take-over", "--yes"]).code, 0);
+    let written = person.read("home/.codex/config.toml");
+    assert!(written.contains("env_vars = [\"SECRET\"]") && !written.contains("mcp_servers.a]"), "{written}");
 }

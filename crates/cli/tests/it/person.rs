@@ -1,5 +1,6 @@
 //! A test user with a home folder, a project folder and a small MCP server, who runs `cellmate`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -74,22 +75,36 @@ impl Person {
     /// Runs `cellmate` in the project's folder, checks that its output has no secrets, and removes the scratch folder's
     /// path from it.
     pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
-        let output = Command::new(env!("CARGO_BIN_EXE_cellmate"))
-            .args(arguments)
-            .current_dir(self.path("project"))
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", self.path("home"))
-            .env("SECRET", CANARY)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+        self.run_with(&[], "", arguments)
+    }
+
+    /// Runs `cellmate` with more variables and this input.
+    pub(crate) fn run_with(&self, variables: &[(&str, &str)], input: &str, arguments: &[&str]) -> CommandOutput {
+        let mut command = self.command(arguments);
+        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        // A command that does not read its input may have exited already.
+        drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+        let output = child.wait_with_output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(self.root(), "");
         let output =
             CommandOutput { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) };
         let kept = !output.out.contains(CANARY) && !output.err.contains(CANARY);
         assert!(kept, "{arguments:?} prints a secret:\n{}\n{}", output.out, output.err);
         output
+    }
+
+    /// Returns the command that runs `cellmate` in the project's folder.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
+        command
+            .args(arguments)
+            .current_dir(self.path("project"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.path("home"))
+            .env("SECRET", CANARY);
+        command
     }
 
     fn root(&self) -> &str {

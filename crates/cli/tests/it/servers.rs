@@ -114,7 +114,7 @@ fn a_failing_server_does_not_affect_the_report_of_the_others() {
         (
             &json!("unset"),
             &json!(
-                "environment variable `NOT_SET_ANYWHERE` is not set; set it in the environment that cellmate starts in"
+                "environment variable `NOT_SET_ANYWHERE` is not set; set it in the environment that cellmate starts in, or run `cellmate secrets set NOT_SET_ANYWHERE` and write `${secret:NOT_SET_ANYWHERE}` in cellmate's configuration"
             )
         )
     );
@@ -122,7 +122,7 @@ fn a_failing_server_does_not_affect_the_report_of_the_others() {
     assert!(
         readable.code == 1
             && readable.out.starts_with("FAIL  crashes: ")
-            && readable.out.contains("      | started with … …\n"),
+            && readable.out.contains("      | started with … …\n      not passed: SECRET; to pass one"),
         "{}",
         readable.out
     );
@@ -197,7 +197,11 @@ fn edits_keep_comments_show_no_secrets_and_can_be_undone() {
         "\n    \"two\": {{\n      \"command\": \"y\",\n      \"args\": [],\n      \"env\": {{\n        \"TOKEN\": \"{CANARY}\"\n      }}\n    }},"
     );
     assert_eq!(person.read(USER_CONFIG), before.replace(&format!("// {CANARY}"), &format!("// {CANARY}{entry}")));
-    assert_eq!(added["notes"][0], "the value of `TOKEN` is in the file; use --env TOKEN='${TOKEN}' to keep it out");
+    assert_eq!(
+        added["notes"][0],
+        "the value of `TOKEN` is in the file; to keep it out, use --env TOKEN='${TOKEN}', or run `cellmate secrets set \
+         TOKEN` and use --env TOKEN='${secret:TOKEN}'"
+    );
     let again = person.run(&["servers", "add", "two", "--", "z"]);
     assert!(again.code == 2 && again.err.contains("--replace"), "{}", again.err);
     assert_eq!(person.run(&["servers", "add", "two", "--replace", "--", "z"]).code, 0);

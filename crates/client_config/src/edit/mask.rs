@@ -92,7 +92,7 @@ impl Mask {
             (key, Kind::Text(text)) if URLS.contains(&key) => self.show_as(value, text, &display::url(text)),
             (key, Kind::Text(_)) if OPEN_KEYS.contains(&key) => self.open(value),
             (_, Kind::Bool(_) | Kind::Number(_) | Kind::Null) => self.leaves.push(value.span.clone()),
-            (key, Kind::List(_)) if key.to_ascii_lowercase().contains("tools") => self.open(value),
+            (key, Kind::List(_)) if key == "env_vars" || key.to_ascii_lowercase().contains("tools") => self.open(value),
             _ => self.closed(value),
         }
     }

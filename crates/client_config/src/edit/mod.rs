@@ -13,12 +13,20 @@ use similar::TextDiff;
 use crate::display;
 use crate::document::{self, Format};
 use crate::files::{self, FileError};
+use crate::references::References;
 use crate::tree::{SyntaxError, Tree};
 
 pub use write::{WriteError, Written};
 
 /// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 2;
+
+/// Whether a change is written or only shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    Write,
+    Show,
+}
 
 /// Why a file cannot be edited.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +80,23 @@ impl Change {
 
     pub(crate) fn tree(&self) -> Result<Tree, EditError> {
         self.format.parse(&self.after).map_err(|why| self.refused(Refused::Syntax(why)))
+    }
+
+    /// Returns the file's values before the edit.
+    pub(crate) fn tree_before(&self) -> Result<Tree, EditError> {
+        let before = self.before.as_deref().unwrap_or_default();
+        self.format.parse(before).map_err(|why| self.refused(Refused::Syntax(why)))
+    }
+
+    /// Returns the variables and secrets that the servers in the file refer to, after the edit.
+    pub fn references(&self) -> Result<References, EditError> {
+        let tree = self.tree()?;
+        let mut all = References::default();
+        for servers in document::servers(&tree) {
+            let entries = servers.members.iter();
+            entries.for_each(|member| all.extend(&References::of_entry(&member.value, servers.dialect)));
+        }
+        Ok(all)
     }
 
     /// Sets the value at a path, and creates missing objects on the way.

@@ -62,7 +62,7 @@ impl Server {
         connecting
             .unwrap_or(Err(ConnectFailure::Deadline(spec.limits.connect)))
             .map(Arc::new)
-            .map_err(|why| ConnectError::new(&spec.name, why, &stderr))
+            .map_err(|why| ConnectError::new(&spec.name, why, &stderr).with_not_passed(&spec.transport))
     }
 
     pub fn name(&self) -> &str {

@@ -64,7 +64,8 @@ const IDENTITY_BYTES: usize = 16;
 /// Parts of the names of variables that hold credentials.
 const CREDENTIAL_WORDS: [&str; 8] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASS", "AUTH", "CREDENTIAL", "COOKIE"];
 
-fn is_credential_name(name: &str) -> bool {
+/// Whether a variable's name suggests that its value is a credential.
+pub(crate) fn is_credential_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
 }
@@ -85,7 +86,7 @@ pub enum Transport {
     Stdio {
         command: String,
         args: Vec<String>,
-        /// The server's environment, in addition to `PATH` and `HOME`. It inherits nothing else.
+        /// The server's own variables. They win over those that it inherits, which are listed in `stdio::environment`.
         env: BTreeMap<String, String>,
         cwd: Option<PathBuf>,
     },

@@ -15,7 +15,7 @@ use executor::ToolSource;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use telemetry::LogIgnored;
+use telemetry::{LogIgnored, Redactor};
 
 use crate::client::{
     ConnectError, LeftOutTool, Limits, MAX_SHOWN_CHARS, Offer, Server, ServerSpec, Transport, plain_url, shown,
@@ -93,7 +93,7 @@ pub fn remember(folder: &Path, spec: &ServerSpec, connected: &Result<Arc<Server>
             file.remove_failure();
         }
         Err(error) => {
-            let failure = LastFailure::new(error.why.to_string());
+            let failure = LastFailure::new(Redactor::process().redact(&error.why.to_string()).into_owned());
             file.write_failure(&failure).log_ignored("store a server's failure");
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::ToolSource;
-use telemetry::LogIgnored;
+use telemetry::{LogIgnored, Redactor};
 use tokio::sync::watch;
 
 use super::cache::LastFailure;
@@ -170,7 +170,8 @@ fn on_connect(
         Err(error) => {
             supervisor.on(&mut state, Event::StartFailed);
             log_failed_start(supervisor, &state, &error.why);
-            let why: Arc<str> = error.why.to_string().into();
+            // Cells read it, and an invalid address in it may contain a secret.
+            let why: Arc<str> = Redactor::process().redact(&error.why.to_string()).as_ref().into();
             let failure = LastFailure { stderr: error.stderr, ..LastFailure::new(why.to_string()) };
             if let (Some(file), failure) = (supervisor.file.clone(), failure.clone()) {
                 // For status queries that do not start the server. If the write fails, they lack the reason.

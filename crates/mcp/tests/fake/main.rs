@@ -140,10 +140,14 @@ impl Fake {
                 value.as_object().unwrap().iter().for_each(|(method, steps)| on[method] = steps.clone());
                 self.keep("on", on);
             }
+            // Responds with the server's variables and their values.
             "environment" => {
-                let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
-                answer("result", json!({"content": [], "structuredContent": names}));
+                let variables: serde_json::Map<String, Value> =
+                    std::env::vars().map(|(name, value)| (name, json!(value))).collect();
+                answer("result", json!({"content": [], "structuredContent": variables}));
             }
+            // Writes the values of all variables to standard error, as careless servers do.
+            "stderrEnvironment" => std::env::vars().for_each(|(name, value)| eprintln!("{name}={value}")),
             // Starts a grandchild that outlives its parent, and responds with its process id.
             "child" => {
                 let child = Command::new("sleep").arg("1000").spawn().unwrap();

@@ -113,7 +113,7 @@ async fn a_change_notification_and_the_end_of_the_server_are_noticed() {
 }
 
 #[tokio::test]
-async fn a_server_inherits_only_path_and_home() {
+async fn a_server_inherits_the_listed_variables_and_its_own_win() {
     let folder = Folder::new();
     let path = folder.0.join("script.json");
     let script = json!({"tools": [tool("env", json!([{"environment": true}]))]});
@@ -121,12 +121,31 @@ async fn a_server_inherits_only_path_and_home() {
     let mut spec = spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits());
     let Transport::Stdio { env, .. } = &mut spec.transport else { panic!("{spec:?}") };
     env.insert("TOKEN".to_owned(), "hunter2".to_owned());
+    env.insert("HOME".to_owned(), "/its/own".to_owned());
     assert!(!format!("{spec:?}").contains("hunter2"));
     let server = Connected::over(Server::connect(spec).await.unwrap(), folder);
     let seen = server.returned("env", json!({})).await.for_guest()["structuredContent"].clone();
-    let mut names: Vec<&str> = seen.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
-    names.sort_unstable();
-    assert_eq!(names, ["HOME", "PATH", "TOKEN"]);
+    let mut seen = seen.as_object().unwrap().clone();
+    assert_eq!((seen.remove("TOKEN"), &seen["HOME"]), (Some(json!("hunter2")), &json!("/its/own")));
+    assert_eq!(seen["PATH"].as_str(), std::env::var("PATH").ok().as_deref());
+    let unexpected: Vec<&String> = seen.keys().filter(|name| !mcp::is_inheritable(name)).collect();
+    assert!(unexpected.is_empty(), "{unexpected:?}");
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "this process has variables that are not inherited");
+}
+
+#[tokio::test]
+async fn a_failing_start_names_the_variables_that_were_not_passed_and_no_values() {
+    let folder = Folder::new();
+    let path = folder.0.join("script.json");
+    std::fs::write(&path, json!({"start": [{"exit": 3}]}).to_string()).unwrap();
+    let mut spec = spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits());
+    let Transport::Stdio { env, .. } = &mut spec.transport else { panic!("{spec:?}") };
+    env.insert("CARGO_PKG_NAME".to_owned(), "given".to_owned());
+    let error = Server::connect(spec).await.unwrap_err();
+    let has = |name: &str| error.not_passed.iter().any(|one| one == name);
+    assert!(has("CARGO_MANIFEST_DIR") && !has("CARGO_PKG_NAME") && !has("PATH"), "{:?}", error.not_passed);
+    let folder = env!("CARGO_MANIFEST_DIR");
+    assert!(!error.not_passed.iter().any(|name| name.contains(folder)), "{:?}", error.not_passed);
 }
 
 #[tokio::test]

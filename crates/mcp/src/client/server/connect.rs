@@ -20,7 +20,9 @@ use crate::client::spec::{
     shown,
 };
 use crate::client::wire::{Http, is_forbidden};
-use crate::client::{Closed, Draining, Gone, Handshake, Process, Request, RequestError, Session, Started, Stdio, Tail};
+use crate::client::{
+    Closed, Draining, Gone, Handshake, Process, Request, RequestError, Session, Started, Stdio, Tail, withheld,
+};
 
 /// A failed connection to a server, for its operator.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,8 @@ pub struct ConnectError {
     pub why: ConnectFailure,
     /// The end of the server's standard error. It may contain the server's secrets.
     pub stderr: String,
+    /// The names of this process's variables that a local server did not get, if it may have failed for lack of one.
+    pub not_passed: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -188,7 +192,34 @@ impl ConnectError {
             }
             other => other,
         };
-        Self { server, why, stderr: stderr.text() }
+        Self { server, why, stderr: stderr.text(), not_passed: Vec::new() }
+    }
+
+    /// Adds the names of the variables that a local server did not get.
+    pub(super) fn with_not_passed(mut self, transport: &Transport) -> Self {
+        if let Transport::Stdio { env, .. } = transport
+            && self.why.may_lack_a_variable()
+        {
+            self.not_passed = withheld(env);
+        }
+        self
+    }
+}
+
+impl ConnectFailure {
+    /// Whether the server started and then failed, so that a missing variable can be the reason.
+    fn may_lack_a_variable(&self) -> bool {
+        match self {
+            Self::Closed(_) | Self::Deadline(_) | Self::Refused { .. } | Self::InvalidProtocol => true,
+            Self::BadName
+            | Self::Start(_)
+            | Self::BadAddress(_)
+            | Self::LoginNeeded { .. }
+            | Self::Unreachable(_)
+            | Self::Forbidden(_)
+            | Self::ResponseTooLarge(_)
+            | Self::TooMuch(_) => false,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
-//! The transport to a local server: its process and its pipes. The process has its own process group, a minimal
+//! The transport to a local server: its process and its pipes. The process has its own process group, a limited
 //! environment and a keeper, and is ended when dropped.
 
+mod environment;
 mod lines;
 mod stderr;
 
@@ -23,11 +24,10 @@ use tokio::time::{Instant, sleep};
 use crate::client::spec::GRACE;
 use crate::keeper;
 
+pub use environment::is_inheritable;
+pub(crate) use environment::withheld;
 pub(crate) use lines::Lines;
 pub(crate) use stderr::{Draining, Tail};
-
-/// The environment variables that a server inherits: enough to find its program and its files.
-const INHERITED: [&str; 2] = ["PATH", "HOME"];
 
 /// How long a server, or its keeper on its behalf, may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(1_500);
@@ -126,13 +126,7 @@ impl Process {
                 command
             }
         };
-        command.env_clear().process_group(0);
-        for name in INHERITED {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
-        command.envs(env);
+        command.env_clear().process_group(0).envs(environment::inherited()).envs(env);
         if let Some(cwd) = cwd {
             command.current_dir(cwd);
         }

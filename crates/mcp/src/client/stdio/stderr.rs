@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use telemetry::LogIgnored;
+use telemetry::{LogIgnored, Redactor};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 
@@ -49,26 +49,60 @@ impl Drop for Draining {
     }
 }
 
-/// Logs output of a server. A line that arrives in two parts is logged in two parts.
-fn log_lines(server: &str, bytes: &[u8]) {
-    if tracing::enabled!(tracing::Level::DEBUG) {
-        for line in String::from_utf8_lossy(bytes).lines() {
-            tracing::debug!(server, line = shown(line, MAX_SHOWN_CHARS), "standard error of an MCP server");
+/// Logs the output of a server line by line. Only whole lines are redacted and cut: otherwise a secret that is divided
+/// between two reads, or by the cut, would be logged in part.
+struct LineLog {
+    server: String,
+    /// The beginning of a line that is not complete.
+    line: Vec<u8>,
+}
+
+/// The longest line that is logged, in part; it is longer than the longest secret.
+const MAX_LINE_BYTES: usize = 2 * STDERR_BYTES;
+
+impl LineLog {
+    fn push(&mut self, bytes: &[u8]) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            self.add(bytes);
         }
     }
+
+    fn add(&mut self, bytes: &[u8]) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = MAX_LINE_BYTES.saturating_sub(self.line.len());
+            self.line.extend(part.get(..room).unwrap_or(part));
+            if part.ends_with(b"\n") {
+                self.flush();
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let line = String::from_utf8_lossy(&line);
+        if !line.is_empty() {
+            let line = logged(line.trim_end());
+            tracing::debug!(server = self.server, line, "standard error of an MCP server");
+        }
+    }
+}
+
+/// Returns a line without secrets, cut.
+fn logged(line: &str) -> String {
+    shown(&Redactor::process().redact(line), MAX_SHOWN_CHARS)
 }
 
 impl Tail {
     /// Reads the pipe of a server until it is closed.
     pub(crate) fn drain(&self, server: &str, mut from: impl AsyncRead + Unpin + Send + 'static) -> Draining {
-        let server = server.to_owned();
+        let mut log = LineLog { server: server.to_owned(), line: Vec::new() };
         let tail = self.clone();
         Draining(tokio::spawn(async move {
             let mut chunk = [0; 4096];
             let mut since_pause = 0;
             while let Ok(read @ 1..) = from.read(&mut chunk).await {
                 let bytes = chunk.get(..read).unwrap_or_default();
-                log_lines(&server, bytes);
+                log.push(bytes);
                 tail.push(bytes);
                 since_pause += read;
                 if since_pause >= STDERR_BYTES {
@@ -76,6 +110,7 @@ impl Tail {
                     tokio::time::sleep(PAUSE).await;
                 }
             }
+            log.flush();
         }))
     }
 
@@ -95,7 +130,25 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use super::{STDERR_BYTES, Tail};
+    use super::{LineLog, MAX_LINE_BYTES, MAX_SHOWN_CHARS, Redactor, STDERR_BYTES, Tail, logged};
+
+    #[test]
+    fn a_secret_at_the_cut_is_not_logged_in_part() {
+        Redactor::process().register("stderr-secret-value");
+        let line = format!("{}stderr-secret-value", "x".repeat(MAX_SHOWN_CHARS - 5));
+        assert!(!logged(&line).contains("stde"), "{}", logged(&line));
+        assert_eq!(logged("a stderr-secret-value b"), "a [redacted] b");
+    }
+
+    #[test]
+    fn an_endless_line_is_bounded() {
+        let mut log = LineLog { server: "s".to_owned(), line: Vec::new() };
+        log.add(&vec![b'x'; MAX_LINE_BYTES - 1]);
+        log.add(&[b'y'; 100]);
+        assert_eq!(log.line.len(), MAX_LINE_BYTES);
+        log.add(b"end\nnext");
+        assert_eq!(log.line, b"next");
+    }
 
     #[test]
     fn only_the_end_of_the_output_is_kept() {
