@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use contract::tool::Operation;
 use executor::StandingApprovals;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
@@ -48,6 +49,7 @@ pub struct Status {
     /// The earliest time of the next start, if the server backs off or was given up.
     pub next_try: Option<Millis>,
     pub in_flight: usize,
+    /// Tools of the server itself, without the operations on its resources and prompts.
     pub tools: usize,
     /// Tools that were listed but break a limit.
     pub left_out: usize,
@@ -98,7 +100,7 @@ impl Status {
             failures: state.lifecycle.failures(),
             next_try: next_try(phase),
             in_flight: state.in_flight,
-            tools: tools.len(),
+            tools: tools.iter().filter(|tool| tool.operation == Operation::Tool).count(),
             left_out: listing.map_or(0, |listing| listing.left_out.len()),
             listed_at: listing.map(|listing| listing.listed_at),
             remembered: listing.is_some_and(|listing| listing.remembered),
