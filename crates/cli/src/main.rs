@@ -1,10 +1,14 @@
 //! The `cellmate` binary: parses arguments, runs one command and returns its exit code.
 
+mod age;
 mod approvals;
+mod approver;
 mod arguments;
 mod backup;
+mod cell_result;
 mod connect;
 mod doctor;
+mod engine;
 mod exec;
 mod keys;
 mod log;
@@ -15,7 +19,11 @@ mod serve;
 mod servers;
 mod shared_arguments;
 mod state;
+mod table;
 mod tools;
+mod turns;
+mod upstream;
+mod wait;
 
 use clap::Parser;
 use contract::limits::HOST_STACK_BYTES;
@@ -44,7 +52,8 @@ fn main() -> std::process::ExitCode {
             Err(error) => return render::fatal(&format!("cannot start: {error}")),
         };
     let code = match arguments.command {
-        Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),
+        Command::Exec(arguments) => runtime.block_on(exec::run(*arguments)),
+        Command::Wait(arguments) => runtime.block_on(wait::run(arguments)),
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
         Command::Connect(arguments) => connect::run(&arguments),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use client_config::{Loaded, Problem, display};
 use contract::text;
+use contract::tool::{Operation, ToolSpec};
 use executor::ToolSource;
 use mcp::Server;
 use serde_json::{Value, json};
@@ -67,14 +68,19 @@ fn is_known(loaded: &Loaded, name: &str) -> bool {
 
 fn offered(result: &ProbeResult, server: &Arc<Server>) -> usize {
     let source: Arc<dyn ToolSource> = server.clone();
-    FilteredTools::new(source, &result.entry).tools().len()
+    own_tools(&FilteredTools::new(source, &result.entry).tools())
+}
+
+/// Counts the server's own tools, without the operations on its resources and prompts.
+fn own_tools(tools: &[ToolSpec]) -> usize {
+    tools.iter().filter(|tool| tool.operation == Operation::Tool).count()
 }
 
 fn readable(result: &ProbeResult) -> String {
     let (name, ms) = (display::plain(&result.entry.name), result.took.as_millis());
     match &result.server {
         Ok(server) => {
-            let (all, offered) = (server.tools().len(), offered(result, server));
+            let (all, offered) = (own_tools(&server.tools()), offered(result, server));
             let chosen = if offered < all { format!(" of {all}") } else { String::new() };
             let revision = server.revision().map(|revision| format!(", MCP {revision}")).unwrap_or_default();
             let mut text = format!("ok    {name}: {offered}{chosen} tools in {ms} ms{revision}\n");
@@ -109,7 +115,7 @@ fn as_json(result: &ProbeResult) -> Value {
             json!({
                 "revision": server.revision(),
                 "tools": offered(result, server),
-                "toolsOfServer": server.tools().len(),
+                "toolsOfServer": own_tools(&server.tools()),
                 "leftOut": server.left_out().iter().map(left_out).collect::<Vec<_>>(),
             })
         }

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod approving;
+mod by_hand;
 mod cancel;
 mod clients;
 mod eras;

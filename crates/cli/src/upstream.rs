@@ -1,4 +1,4 @@
-//! The configured MCP servers of `cellmate mcp`: offered with their stored tool lists, started when first called.
+//! The configured MCP servers of this process: offered with their stored tool lists, started when first called.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,6 +55,15 @@ impl Servers {
                 () = offered.closed() => return,
             }
         }
+    }
+
+    pub(crate) fn sources(&self) -> Vec<Arc<dyn ToolSource>> {
+        self.sources.clone()
+    }
+
+    /// Starts the servers whose tools are not known yet, waits for their lists, and reports those that failed.
+    pub(crate) async fn wait_for_lists(&self) {
+        self.upstreams.listed().await.iter().for_each(report);
     }
 
     pub(crate) async fn stop(&self) {
