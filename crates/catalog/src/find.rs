@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::search::{Document, Index, Meaning, ScoreExplanation, Weights, near};
 use crate::view::View;
-use crate::{Catalog, guest_view};
+use crate::{Catalog, declare, guest_view};
 
 /// The maximum length of an unknown id in a message.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -91,8 +91,13 @@ impl Catalog {
         turns.take(limit).collect()
     }
 
-    /// Returns the expression that calls a tool: `MCP.<server>.<method>`.
-    fn called(&self, tool: &ToolSpec) -> Option<String> {
+    /// Returns the type of a tool's input on one line.
+    pub fn signature(&self, tool: &ToolSpec) -> String {
+        declare::signature(tool)
+    }
+
+    /// Returns the expression that calls a tool of an MCP server in a cell: `MCP.<server>.<method>`.
+    pub fn called(&self, tool: &ToolSpec) -> Option<String> {
         let (identifier, server) = self.servers.iter().find(|(_, server)| server.name == tool.id.owner())?;
         let path = server.path_to(self.position(tool.id.as_str())?)?;
         Some(format!("MCP.{identifier}.{path}"))

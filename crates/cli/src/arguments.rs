@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use contract::cell::Language;
 use contract::config::{CodeMode, Languages};
 use contract::limits::Limits;
+use mcp::server::Principal;
 
 use crate::approvals::ApprovalsArguments;
 use crate::backup::{BackupArguments, RestoreArguments};
@@ -33,11 +34,13 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a JavaScript or TypeScript cell and print its result.
-    Exec(ExecArguments),
+    /// Run a JavaScript or TypeScript cell with the tools of the configured servers, and print its result.
+    Exec(Box<ExecArguments>),
+    /// Resume a run that has not ended and wait for its result.
+    Wait(WaitArguments),
     /// Manage MCP servers.
     Servers(ServersArguments),
-    /// List, search and call the tools of the configured servers.
+    /// List, show, search and call the tools of the configured servers.
     Tools(ToolsArguments),
     /// Manage configuration files.
     Config(ConfigCommandArguments),
@@ -61,7 +64,7 @@ pub(crate) enum Command {
     Keys(KeysArguments),
     /// Print the log of `cellmate mcp`.
     Logs(LogsArguments),
-    /// List, inspect, replay and fork runs.
+    /// List, inspect, cancel, delete, replay and fork runs.
     Runs(RunsArguments),
 }
 
@@ -75,17 +78,38 @@ pub(crate) struct ExecArguments {
     /// Language of the cell; by default from the file extension, else JavaScript.
     #[arg(long, value_enum)]
     pub(crate) language: Option<LanguageArgument>,
-    /// JSON file with tools that return canned answers (see docs/canned-tools.md).
+    /// JSON file with tools that return canned answers (see docs/canned-tools.md), instead of the configured servers.
+    /// The run is kept in memory, unless --store or --state-dir is given.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Option<PathBuf>,
+    /// Use this agent's policy and standing approvals.
+    #[arg(long, default_value_t = Principal::local().name().to_owned(), value_name = "ID")]
+    pub(crate) agent: String,
     /// Print the result as JSON, even on a terminal.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the first result, even if the cell is still waiting for tool calls.
+    /// Print the first result, even if the cell has not ended; `cellmate wait` continues it. Tool calls that are under
+    /// way are finished in the background.
     #[arg(long)]
     pub(crate) no_wait: bool,
     #[command(flatten)]
+    pub(crate) store: ConfiguredStore,
+    #[command(flatten)]
     pub(crate) limits: LimitArguments,
+    #[command(flatten)]
+    pub(crate) jail: JailArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WaitArguments {
+    /// Run id, or the start of one. May be omitted if exactly one run has not ended.
+    pub(crate) run: Option<String>,
+    /// Print the result as JSON, even on a terminal.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The store that the run is in.
+    #[command(flatten)]
+    pub(crate) store: ConfiguredStore,
     #[command(flatten)]
     pub(crate) jail: JailArguments,
 }
@@ -119,44 +143,46 @@ impl LanguageArgument {
     }
 }
 
+/// Limits of a cell. Those that are omitted come from the configuration, or are the defaults with `--catalog`.
 #[derive(Debug, Args)]
 pub(crate) struct LimitArguments {
-    /// Time limit of the cell until its first result, and of its code in each later wait.
-    #[arg(long, default_value_t = Limits::DEFAULT.timeout_ms, value_name = "MS")]
-    timeout_ms: u64,
-    /// Longest time that one wait for pending tool calls takes.
-    #[arg(long, default_value_t = Limits::DEFAULT.max_wait_ms, value_name = "MS")]
-    max_wait_ms: u64,
-    /// Heap size limit of the cell.
-    #[arg(long, default_value_t = Limits::DEFAULT.memory_bytes, value_name = "BYTES")]
-    memory_limit_bytes: u64,
-    /// Size limit of the cell's output and return value.
-    #[arg(long, default_value_t = Limits::DEFAULT.output_bytes, value_name = "BYTES")]
-    max_output_bytes: u64,
-    /// Size limit of a suspended cell's compressed snapshot.
-    #[arg(long, default_value_t = Limits::DEFAULT.snapshot_bytes, value_name = "BYTES")]
-    max_snapshot_bytes: u64,
-    /// Tool calls that run at once; further calls queue.
-    #[arg(long, default_value_t = Limits::DEFAULT.pending_calls, value_name = "N")]
-    max_pending_tool_calls: u64,
-    /// Languages that the cell may be written in; all by default.
+    /// Time limit of the cell until its first result, and of its code in each later wait [default: configured].
+    #[arg(long, value_name = "MS")]
+    timeout_ms: Option<u64>,
+    /// Longest time that one wait for pending tool calls takes [default: configured].
+    #[arg(long, value_name = "MS")]
+    max_wait_ms: Option<u64>,
+    /// Heap size limit of the cell [default: configured].
+    #[arg(long, value_name = "BYTES")]
+    memory_limit_bytes: Option<u64>,
+    /// Size limit of the cell's output and return value [default: configured].
+    #[arg(long, value_name = "BYTES")]
+    max_output_bytes: Option<u64>,
+    /// Size limit of a suspended cell's compressed snapshot [default: configured].
+    #[arg(long, value_name = "BYTES")]
+    max_snapshot_bytes: Option<u64>,
+    /// Tool calls that run at once; further calls queue [default: configured].
+    #[arg(long, value_name = "N")]
+    max_pending_tool_calls: Option<u64>,
+    /// Languages that the cell may be written in [default: configured].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LANGUAGES")]
     languages: Vec<LanguageArgument>,
 }
 
 impl LimitArguments {
-    /// Returns the code mode configuration, with each limit clamped to its allowed range.
-    pub(crate) fn code_mode(&self) -> CodeMode {
+    /// Returns the configuration with the limits that were given, each clamped to its allowed range.
+    pub(crate) fn apply_to(&self, configured: CodeMode) -> CodeMode {
+        let base = configured.limits;
         let limits = Limits {
-            timeout_ms: self.timeout_ms,
-            max_wait_ms: self.max_wait_ms,
-            memory_bytes: self.memory_limit_bytes,
-            output_bytes: self.max_output_bytes,
-            snapshot_bytes: self.max_snapshot_bytes,
-            pending_calls: self.max_pending_tool_calls,
+            timeout_ms: self.timeout_ms.unwrap_or(base.timeout_ms),
+            max_wait_ms: self.max_wait_ms.unwrap_or(base.max_wait_ms),
+            memory_bytes: self.memory_limit_bytes.unwrap_or(base.memory_bytes),
+            output_bytes: self.max_output_bytes.unwrap_or(base.output_bytes),
+            snapshot_bytes: self.max_snapshot_bytes.unwrap_or(base.snapshot_bytes),
+            pending_calls: self.max_pending_tool_calls.unwrap_or(base.pending_calls),
         };
         let languages: Vec<Language> = self.languages.iter().map(|language| language.language()).collect();
-        let languages = Languages::of(&languages).unwrap_or(Languages::ALL);
-        CodeMode { languages, ..CodeMode::enabled(limits) }
+        let languages = Languages::of(&languages).unwrap_or(configured.languages);
+        CodeMode { languages, limits: limits.clamped(), ..configured }
     }
 }

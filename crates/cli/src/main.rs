@@ -1,11 +1,15 @@
 //! The `cellmate` binary: parses arguments, runs one command and returns its exit code.
 
+mod age;
 mod approvals;
+mod approver;
 mod arguments;
 mod backup;
+mod cell_result;
 mod config;
 mod connect;
 mod doctor;
+mod engine;
 mod exec;
 mod keys;
 mod log;
@@ -17,7 +21,12 @@ mod serve;
 mod servers;
 mod shared_arguments;
 mod state;
+mod table;
 mod tools;
+mod turns;
+mod unusable;
+mod upstream;
+mod wait;
 
 use clap::Parser;
 use contract::limits::HOST_STACK_BYTES;
@@ -46,7 +55,8 @@ fn main() -> std::process::ExitCode {
             Err(error) => return render::fatal(&format!("cannot start: {error}")),
         };
     let code = match arguments.command {
-        Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),
+        Command::Exec(arguments) => runtime.block_on(exec::run(*arguments)),
+        Command::Wait(arguments) => runtime.block_on(wait::run(arguments)),
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
         Command::Config(arguments) => config::run(&arguments),

@@ -1,6 +1,6 @@
 //! Printing of results and errors, and the exit codes that go with them.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use contract::cell::{CellResult, OutputItem};
@@ -12,8 +12,10 @@ use telemetry::LogIgnored;
 pub(crate) const FAILED: u8 = 1;
 /// The command itself could not be carried out.
 const FATAL: u8 = 2;
-/// The cell is still waiting for calls, and the command does not wait for them.
-const WAITING: u8 = 3;
+/// The cell is still waiting, and the command does not wait any longer.
+pub(crate) const WAITING: u8 = 3;
+/// The user interrupted the command; shells report this code for SIGINT.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 pub(crate) fn json(result: &CellResult) -> ExitCode {
     match serde_json::to_string(result) {
@@ -67,6 +69,14 @@ fn write_out(text: &str) {
 /// Prints the text to standard error as one line: line breaks become spaces.
 pub(crate) fn note(text: &str) {
     eprintln!("{}", text::line(text, usize::MAX));
+}
+
+/// Prints a note that only helps people, if standard output is a terminal: a program that reads the output does not
+/// need it.
+pub(crate) fn note_on_terminal(text: &str) {
+    if std::io::stdout().is_terminal() {
+        note(text);
+    }
 }
 
 /// Reports that the operation was attempted and failed.

@@ -40,9 +40,14 @@ impl fmt::Debug for MovedServer {
 }
 
 impl MovedServer {
+    /// Returns its name as the configuration has it.
+    pub fn key(&self) -> &str {
+        self.path.last().map_or("", String::as_str)
+    }
+
     /// Returns its name, escaped for display.
     pub(crate) fn name(&self) -> String {
-        display::plain(self.path.last().map_or("", String::as_str))
+        display::plain(self.key())
     }
 }
 

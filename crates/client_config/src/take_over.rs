@@ -25,7 +25,7 @@ impl TakenOver {
     /// Marks the moved servers as trusted in what they declare about their tools.
     pub fn trust(&mut self) -> Result<(), EditError> {
         let Self { ours, moved, .. } = self;
-        moved.iter().try_for_each(|server| ours.set_in_server(server.name(), "trusted", &Value::Bool(true)))
+        moved.iter().try_for_each(|server| ours.set_in_server(server.key(), "trusted", &Value::Bool(true)))
     }
 
     /// Returns what happens to each server, one sentence each.

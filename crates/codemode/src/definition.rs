@@ -76,12 +76,98 @@ impl Definition {
     }
 }
 
+/// How [`Stored`] begins: its first field is the source.
+const SOURCE_FIELD: &str = "{\"source\":\"";
+
+/// Returns the first line of a cell's source that is not blank, from the start of its stored definition.
+///
+/// A list of many runs reads only the start of each definition, which may end anywhere in the source. `None` if the
+/// definition is not one of a cell.
+pub fn first_source_line(definition_head: &str) -> Option<String> {
+    let mut rest = definition_head.strip_prefix(SOURCE_FIELD)?.chars();
+    let (mut line, mut is_escape) = (String::new(), false);
+    // Collects one line, still with its escapes. Characters of other scripts are stored as they are.
+    loop {
+        match rest.next() {
+            Some('"') if !is_escape => break,
+            Some('n') if is_escape => {
+                line.pop();
+                if is_blank(&line) {
+                    line.clear();
+                } else {
+                    break;
+                }
+                is_escape = false;
+            }
+            Some(letter) => {
+                is_escape = letter == '\\' && !is_escape;
+                line.push(letter);
+            }
+            None => {
+                let cut = incomplete_escape(&line);
+                line.truncate(cut);
+                break;
+            }
+        }
+    }
+    let line: String = serde_json::from_str(&format!("\"{line}\"")).unwrap_or_default();
+    Some(line.trim().to_owned())
+}
+
+/// Whether a line of escaped JSON has only spaces, tabs and carriage returns.
+fn is_blank(escaped: &str) -> bool {
+    escaped.replace("\\t", "").replace("\\r", "").trim().is_empty()
+}
+
+/// Returns where an escape begins that is cut off at the end of the text, or the text's length.
+fn incomplete_escape(escaped: &str) -> usize {
+    let mut letters = escaped.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        if letter == '\\' {
+            let wanted = match letters.next() {
+                Some((_, 'u')) => 4,
+                Some(_) => 0,
+                None => return at,
+            };
+            if letters.by_ref().take(wanted).count() < wanted {
+                return at;
+            }
+        }
+    }
+    escaped.len()
+}
+
 #[cfg(test)]
 mod tests {
     use contract::cell::Language;
     use contract::limits::Limits;
 
-    use super::Definition;
+    use super::{Definition, first_source_line};
+
+    fn definition(source: &str) -> Definition {
+        let (language, limits) = (Language::JavaScript, Limits::DEFAULT);
+        Definition { source: source.to_owned(), language, seed: 1, limits, ttl_seconds: 7 }
+    }
+
+    #[test]
+    fn the_first_line_of_a_source_is_read_from_any_start_of_its_definition() {
+        let cases = [
+            ("return 1", "return 1"),
+            ("\n \t\r\n  const n = \"\\n\"; // ä\nreturn n", "const n = \"\\n\"; // ä"),
+            ("", ""),
+            ("\u{1}\u{7f}日本\nx", "\u{1}\u{7f}日本"),
+        ];
+        for (source, expected) in cases {
+            let whole = definition(source).to_json();
+            assert_eq!(first_source_line(&whole).as_deref(), Some(expected), "{source:?}");
+            // However short the start is, it gives a part of that line.
+            for (at, _) in whole.char_indices().filter(|(at, _)| *at >= "{\"source\":\"".len()) {
+                let line = first_source_line(&whole[..at]).unwrap();
+                assert!(expected.starts_with(line.as_str()), "{source:?} cut at {at}: {line:?}");
+            }
+        }
+        assert_eq!(first_source_line("{\"kind\":\"call\"}"), None);
+    }
 
     #[test]
     fn a_definition_survives_a_json_round_trip() {

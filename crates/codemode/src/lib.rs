@@ -22,5 +22,6 @@ mod stored_result;
 pub mod tool_search;
 
 pub use code_mode::{CodeMode, ExecRequest, Recent, decide};
+pub use definition::first_source_line;
 pub use input::ExecInput;
 pub use tool_search::ToolSearch;

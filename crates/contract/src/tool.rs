@@ -126,6 +126,8 @@ pub struct ToolSpec {
     pub output: Option<Value>,
     pub operation: Operation,
     pub repeat: Repeat,
+    /// What the tool's source declares about repeating, even if it is not trusted to: only people are shown it.
+    pub declared_repeat: Repeat,
     /// The description that the tool's owner gives of itself; used only for search.
     pub about_owner: Option<Arc<str>>,
 }
@@ -192,6 +194,7 @@ impl ToolSpec {
             about_owner: None,
             operation: Operation::Tool,
             repeat: Repeat::Never,
+            declared_repeat: Repeat::Never,
         }
     }
 

@@ -128,6 +128,12 @@ impl Executor {
         parked::cancel(&self.context, run_id, calls);
     }
 
+    /// Asks the sources of these calls to cancel them, and waits until they have answered: for a process that is about
+    /// to end.
+    pub async fn cancel_and_wait(&self, run_id: &RunId, calls: &[CallRow]) {
+        parked::cancel_and_wait(&self.context, run_id, calls).await;
+    }
+
     fn of<'a>(&'a self, journal: &'a Journal, request: &'a CallRequest) -> Call<'a> {
         Call { context: &self.context, journal, request }
     }

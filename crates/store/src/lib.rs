@@ -44,8 +44,8 @@ pub use location::{BadLocation, Location};
 pub use probe::StoreProbe;
 pub use quota::{Exceeded, Quota};
 pub use rows::{
-    CallRow, CallState, JournalTotals, LegEndKind, LegEnded, LegRow, MAX_TRANSCRIPT_BYTES, RunListEntry, RunRow,
-    RunState, RunSummary, StoredReply,
+    CallRow, CallState, JournalTotals, LegEndKind, LegEnded, LegRow, MAX_TRANSCRIPT_BYTES, RunFilter, RunListEntry,
+    RunRow, RunState, RunSummary, StoredReply,
 };
 pub use runs::{FencedRun, LeaseError, NewRun};
 pub use seal::{SealError, Sealed};

@@ -145,6 +145,21 @@ pub struct RunListEntry {
     pub expires_at: Millis,
     /// The number of calls whose result the cell has not received.
     pub open_calls: u64,
+    /// The start of the run's definition, in the format of the caller that started it.
+    pub definition_head: String,
+    /// The target of the run's first call.
+    pub first_target: Option<String>,
+}
+
+/// Which runs the operator's list contains.
+#[derive(Clone, Debug, Default)]
+pub struct RunFilter {
+    /// Only runs in one of these states; all if it is empty.
+    pub states: Vec<RunState>,
+    /// Only runs that started at this time or later.
+    pub since: Option<Millis>,
+    /// Only runs whose id starts with one of these texts; all if it is empty.
+    pub prefixes: Vec<String>,
 }
 
 /// One leg of a run: its inputs and its end.

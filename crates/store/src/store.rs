@@ -15,7 +15,7 @@ use crate::commit::{self, Change, CommitError};
 use crate::error::StoreError;
 use crate::keys::Keys;
 use crate::location::Location;
-use crate::rows::{CallRow, JournalTotals, LegRow, RunListEntry, RunRow, RunSummary};
+use crate::rows::{CallRow, JournalTotals, LegRow, RunFilter, RunListEntry, RunRow, RunSummary};
 use crate::runs::{FencedRun, LeaseError, lease, read};
 use crate::seal::SealError;
 use crate::settle::{self, SettleError, Settled};
@@ -80,9 +80,9 @@ impl Store {
         read::recent_runs(&self.backend, scope, since, limit).await
     }
 
-    /// Returns the newest runs of all principals, newest first.
-    pub async fn runs(&self, limit: u32) -> Result<Vec<RunListEntry>, StoreError> {
-        read::runs(&self.backend, limit).await
+    /// Returns the newest runs of all principals that the filter admits, newest first.
+    pub async fn runs(&self, filter: &RunFilter, limit: u32) -> Result<Vec<RunListEntry>, StoreError> {
+        read::runs(&self.backend, filter, limit).await
     }
 
     /// Returns the ids of a session's live runs.
@@ -308,6 +308,16 @@ impl Store {
     /// Deletes every run that ended before `then`, with its journal. Transcripts are kept.
     pub async fn delete_runs_before(&self, then: Millis) -> Result<u64, StoreError> {
         sweep::delete_runs_before(&self.backend, then).await
+    }
+
+    /// Counts the runs that [`Self::delete_runs_before`] would delete.
+    pub async fn ended_before(&self, then: Millis) -> Result<u64, StoreError> {
+        read::ended_before(&self.backend, then).await
+    }
+
+    /// Deletes those of these runs that have ended, with their journals, and returns how many. Transcripts are kept.
+    pub async fn delete_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
+        sweep::delete_runs(&self.backend, runs).await
     }
 
     /// Records the fingerprints of this process's keys. Fails if the store has a different key under the same number,

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use sqlx::{Executor, Row};
+use contract::ids::RunId;
+use sqlx::{Any, Executor, Row, Transaction};
 
 use crate::Millis;
 use crate::backend::{Backend, Dialect, Durability};
@@ -118,18 +119,46 @@ async fn delete_some_runs(backend: &Backend, then: Millis) -> Result<u64, StoreE
     if old.is_empty() {
         return Ok(0);
     }
-    for table in ["legs", "calls", "approvals", "runs"] {
-        if table == "runs" {
-            fault::point("sweep.in_transaction")?;
-        }
-        let sql = format!("DELETE FROM {table} WHERE run_id IN ({})", placeholders(1, old.len()));
-        let query = old.iter().fold(sqlx::query(&sql), |query, run_id| query.bind(run_id.clone()));
-        query.execute(&mut *transaction).await?;
-    }
+    delete_rows(&mut transaction, &old).await?;
     fault::point("sweep.before_commit")?;
     transaction.commit().await?;
     fault::point("sweep.after_commit")?;
     Ok(old.len() as u64)
+}
+
+/// Deletes those of these runs that have ended.
+pub(crate) async fn delete_runs(backend: &Backend, runs: &[RunId]) -> Result<u64, StoreError> {
+    let mut deleted = 0;
+    for batch in runs.chunks(RUNS_PER_BATCH) {
+        let mut transaction = begin_write(backend, Durability::Relaxed).await?;
+        let ended = format!(
+            "SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting') AND run_id IN ({})",
+            placeholders(1, batch.len())
+        );
+        let query = batch.iter().fold(sqlx::query(&ended), |query, run_id| query.bind(run_id.to_string()));
+        let ended = query.fetch_all(&mut *transaction).await?;
+        let ended: Vec<String> = ended.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        if ended.is_empty() {
+            continue;
+        }
+        delete_rows(&mut transaction, &ended).await?;
+        transaction.commit().await?;
+        deleted += ended.len() as u64;
+    }
+    Ok(deleted)
+}
+
+/// Deletes runs with their legs, calls and approvals.
+async fn delete_rows(transaction: &mut Transaction<'_, Any>, runs: &[String]) -> Result<(), StoreError> {
+    for table in ["legs", "calls", "approvals", "runs"] {
+        if table == "runs" {
+            fault::point("sweep.in_transaction")?;
+        }
+        let sql = format!("DELETE FROM {table} WHERE run_id IN ({})", placeholders(1, runs.len()));
+        let query = runs.iter().fold(sqlx::query(&sql), |query, run_id| query.bind(run_id.clone()));
+        query.execute(&mut **transaction).await?;
+    }
+    Ok(())
 }
 
 /// Deletes one batch of catalogs that no run uses and that were last used before `unused_since`. A run's first commit

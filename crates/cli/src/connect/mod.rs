@@ -136,7 +136,7 @@ fn connect(arguments: &ConnectArguments) -> Result<Vec<String>, ConnectError> {
     let moved = taken.as_ref().map(|taken| taken.moved().to_vec()).unwrap_or_default();
     // A project's file cannot mark a server as trusted.
     let is_asked = arguments.trust.choice() == TrustChoice::Ask && arguments.scope == ScopeArgument::User;
-    let names: Vec<String> = moved.iter().filter(|_| is_asked).map(|server| server.name().to_owned()).collect();
+    let names: Vec<String> = moved.iter().filter(|_| is_asked).map(|server| server.key().to_owned()).collect();
     let record = ConnectionRecord::before(client, NAME, &theirs, moved)?;
     if let Some(taken) = &taken {
         notes.splice(0..0, taken.notes(arguments.confirmation.intent()));

@@ -1,10 +1,14 @@
 //! The arguments of `cellmate runs`.
 
-use clap::{Args, Subcommand};
-use contract::ids::RunId;
+use clap::{Args, Subcommand, ValueEnum};
+use store::RunState;
 
+use crate::age::Age;
 use crate::shared_arguments::JailArguments;
 use crate::state::ConfiguredStore;
+
+/// The most runs that one command lists.
+const MAX_LISTED: i64 = 1_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
@@ -21,20 +25,25 @@ pub(crate) struct RunsArguments {
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
     /// List the newest runs, including those that have ended.
-    List {
-        /// Maximum number of runs.
-        #[arg(long, value_name = "N", default_value_t = 50)]
-        limit: u32,
-    },
+    List(ListArguments),
     /// Show everything that is recorded about a run.
     Show {
-        /// Run id.
-        run: RunId,
+        /// Run id, or the start of one.
+        run: String,
     },
+    /// End runs that have not ended. What they have done stays done.
+    Cancel {
+        /// Run ids, or the start of each.
+        #[arg(required = true, value_name = "RUN")]
+        runs: Vec<String>,
+    },
+    /// Delete runs that have ended, with their record.
+    #[command(alias = "remove")]
+    Rm(RemoveArguments),
     /// Replay a run from its record, step by step, without calling tools or writing anything.
     Replay {
-        /// Run id.
-        run: RunId,
+        /// Run id, or the start of one.
+        run: String,
         #[command(flatten)]
         jail: JailArguments,
     },
@@ -43,13 +52,70 @@ pub(super) enum Action {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct ListArguments {
+    /// Maximum number of runs.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=MAX_LISTED))]
+    pub(super) limit: u32,
+    /// Only runs in this state; may be repeated.
+    #[arg(long = "state", value_enum, value_name = "STATE", value_delimiter = ',')]
+    pub(super) states: Vec<StateArgument>,
+    /// Only runs that started within this time, such as 30m, 12h or 7d.
+    #[arg(long, value_name = "AGE", value_parser = Age::parse)]
+    pub(super) since: Option<Age>,
+}
+
+/// A state, or a group of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum StateArgument {
+    /// Running or waiting.
+    Live,
+    Running,
+    Waiting,
+    Completed,
+    Failed,
+    Expired,
+    #[value(alias = "cancelled")]
+    Aborted,
+}
+
+impl StateArgument {
+    pub(super) fn states(self) -> &'static [RunState] {
+        match self {
+            Self::Live => &[RunState::Running, RunState::Waiting],
+            Self::Running => &[RunState::Running],
+            Self::Waiting => &[RunState::Waiting],
+            Self::Completed => &[RunState::Completed],
+            Self::Failed => &[RunState::Failed],
+            Self::Expired => &[RunState::Expired],
+            Self::Aborted => &[RunState::Aborted],
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RemoveArguments {
+    /// Run ids, or the start of each.
+    #[arg(value_name = "RUN", required_unless_present = "older_than", conflicts_with = "older_than")]
+    pub(super) runs: Vec<String>,
+    /// Delete all runs that ended longer ago than this, such as 12h or 7d.
+    #[arg(long, value_name = "AGE", value_parser = Age::parse)]
+    pub(super) older_than: Option<Age>,
+    /// Cancel runs that have not ended, then delete them.
+    #[arg(long, conflicts_with = "older_than")]
+    pub(super) force: bool,
+    /// Do not ask for confirmation.
+    #[arg(long)]
+    pub(super) yes: bool,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct ForkArguments {
-    /// Run id.
-    pub(super) run: RunId,
+    /// Run id, or the start of one.
+    pub(super) run: String,
     /// Number of recorded steps to reuse; the new run continues live after them.
     #[arg(long, value_name = "N")]
     pub(super) at: usize,
-    /// Only create the new run; the client that the run belongs to resumes it with `wait`.
+    /// Only create the new run; `cellmate wait`, or the client that the run belongs to, resumes it.
     #[arg(long)]
     pub(super) no_wait: bool,
     #[command(flatten)]

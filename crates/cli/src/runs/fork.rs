@@ -3,20 +3,23 @@
 use std::process::ExitCode;
 
 use client_config::{Places, load};
-use codemode::CodeMode;
 use codemode::pool::Pool;
-use contract::cell::{CellResult, OutputItem, PendingState};
+use contract::cell::CellResult;
 use contract::ids::RunId;
-use mcp::server::{McpService, OfferedSources, Principal, Settings, ToolPrefix};
-use serde_json::json;
-use tokio::sync::watch;
+use mcp::server::Principal;
+use serde_json::{Value, json};
 
 use super::arguments::ForkArguments;
 use super::{RunsError, name, record};
+use crate::approver::Approver;
+use crate::engine::{Engine, code_mode_config};
 use crate::policy::read;
-use crate::render;
-use crate::serve::Servers;
 use crate::state::StoreSettings;
+use crate::turns::Turns;
+use crate::{cell_result, render};
+
+/// The command, as it is recorded with the new run and with decisions.
+const COMMAND: &str = "runs-fork";
 
 /// The id of the outer tool call, which a model would otherwise supply.
 const TOOL_CALL: &str = "cellmate-runs-fork";
@@ -28,18 +31,18 @@ pub(super) async fn run(
     as_json: bool,
 ) -> Result<ExitCode, RunsError> {
     let setup = |error: &dyn std::fmt::Display| RunsError::Setup(error.to_string());
-    let (key, store) = (kept.key()?, kept.open().await?);
-    let scope = record(&store, &arguments.run).await?.run.scope;
-    let principal = Principal::named(&scope.agent_id).map_err(|_| RunsError::UnknownAgent(name(&scope.agent_id)))?;
+    let store = kept.open().await?;
+    let original = record(&store, &arguments.run).await?.run;
+    let (scope, run) = (original.scope, original.run_id);
+    Principal::named(&scope.agent_id).map_err(|_| RunsError::UnknownAgent(name(&scope.agent_id)))?;
     let loaded = load(places).map_err(|error| setup(&error))?;
-    let served = read(&loaded.settings).map_err(|error| setup(&error))?;
-    let memory_limit = served.config.largest_memory_limit();
-    let code_mode =
-        CodeMode::new(Pool::start(arguments.jail.pool(memory_limit)).await?, store).map_err(|error| setup(&error))?;
-    let config = served.config.tools(&scope.agent_id).code_mode.clone();
-    let forked = code_mode.fork(&scope, &config, TOOL_CALL, &arguments.run, arguments.at).await;
-    let run_id = forked.map_err(|why| RunsError::Fork { run: name(&arguments.run), why })?;
-    eprintln!("cellmate: run {run_id} continues from step {} of {}", arguments.at, name(&arguments.run));
+    let policy = read(&loaded.settings).map_err(|error| setup(&error))?;
+    let pool = Pool::start(arguments.jail.pool(policy.config.largest_memory_limit())).await?;
+    let engine = Engine::new(pool, store, &loaded, &kept.state, None).map_err(|error| setup(&error))?;
+    let config = code_mode_config(&policy, &scope.agent_id);
+    let forked = engine.code_mode.fork(&scope, &config, TOOL_CALL, &run, arguments.at).await;
+    let run_id = forked.map_err(|why| RunsError::Fork { run: name(&run), why })?;
+    eprintln!("cellmate: run {run_id} continues from step {} of {}", arguments.at, name(&run));
     if arguments.no_wait {
         if as_json {
             render::print_json(&json!({"runId": run_id}))
@@ -48,74 +51,35 @@ pub(super) async fn run(
         }
         return Ok(ExitCode::SUCCESS);
     }
-    for problem in &loaded.problems {
-        render::note(&format!("cellmate: {problem}"));
-    }
-    let (offer, offered) = watch::channel(OfferedSources::default());
-    let settings = Settings {
-        config: served.config,
-        approval_policy: served.asking,
-        exempt: served.pass,
-        tool_prefix: ToolPrefix::parse("").map_err(|error| setup(&error))?,
-        seal: key,
-    };
-    let frontend = McpService::new(code_mode.clone(), settings, offered);
-    let servers = Servers::new(&loaded.servers, kept.state.path("servers"), None);
-    tokio::spawn(servers.clone().offer(offer));
-    let result = wait_for_stop(&code_mode, &frontend, &principal, &run_id).await;
-    if let Err(error) = code_mode.shut_down().await {
-        render::note(&format!(
-            "cellmate: cannot release the run, so its lease expires in a few seconds instead: {error}"
-        ));
-    }
-    servers.stop().await;
-    Ok(report(&run_id, &result.map_err(RunsError::Setup)?, as_json))
-}
-
-/// Waits as a model would until the cell ends, or all its pending calls wait for an approval or the client.
-///
-/// Collects the output of every wait.
-async fn wait_for_stop(
-    code_mode: &CodeMode,
-    frontend: &McpService,
-    principal: &Principal,
-    run_id: &RunId,
-) -> Result<CellResult, String> {
-    let (executor, config) = frontend.executor_for(principal).await.map_err(|error| error.to_string())?;
-    let mut shown: Vec<OutputItem> = Vec::new();
-    loop {
-        let mut result = code_mode.wait(&executor, &config, TOOL_CALL, run_id).await;
-        let keeps_waiting = match &result {
-            CellResult::Waiting { pending_tool_calls, .. } => pending_tool_calls
-                .iter()
-                .any(|call| !matches!(call.state, PendingState::Approval | PendingState::Client)),
-            CellResult::Completed { .. } | CellResult::Failed { .. } => false,
+    loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
+    let done = async {
+        let executor = engine.executor(&policy, scope).await.map_err(|error| setup(&error))?;
+        let approver = Approver::present();
+        let turns = Turns {
+            code_mode: &engine.code_mode,
+            executor: &executor,
+            config: &config,
+            command: COMMAND,
+            approver,
+            untrusted: &engine.untrusted,
         };
-        match &mut result {
-            CellResult::Completed { output, .. }
-            | CellResult::Waiting { output, .. }
-            | CellResult::Failed { output, .. } => {
-                shown.append(output);
-                if !keeps_waiting {
-                    *output = shown;
-                    return Ok(result);
-                }
-            }
-        }
-    }
+        let result = turns.wait(&run_id).await?;
+        let advice = cell_result::advice(&engine.code_mode, &result).await?;
+        Ok(report(&run_id, &result, advice, as_json))
+    };
+    let done = done.await;
+    engine.shut_down().await;
+    done
 }
 
-fn report(run_id: &RunId, result: &CellResult, as_json: bool) -> ExitCode {
-    if as_json {
-        render::print_json(&json!({"runId": run_id, "result": result}));
-        return render::exit_code(result);
+fn report(run_id: &RunId, result: &CellResult, advice: Option<String>, as_json: bool) -> ExitCode {
+    if !as_json {
+        return cell_result::print(result, advice.as_deref(), true);
     }
-    let code = render::readable(result);
-    if matches!(result, CellResult::Waiting { .. }) {
-        eprintln!(
-            "cellmate: the run waits for a decision; review it with `cellmate approvals`, then call `wait` from its \
-             client"
-        );
+    let mut value = json!({"runId": run_id, "result": result});
+    if let (Some(advice), Some(fields)) = (advice, value.as_object_mut()) {
+        fields.insert("message".to_owned(), Value::from(advice));
     }
-    code
+    render::print_json(&value);
+    render::exit_code(result)
 }

@@ -1,25 +1,28 @@
-//! `cellmate runs`: lists, shows, replays and forks runs, in a store that a server may be using.
+//! `cellmate runs`: lists, shows, cancels, deletes, replays and forks runs, in a store that a server may be using.
 
 mod arguments;
+mod find;
 mod fork;
 mod print;
+mod remove;
 mod values;
 
 use std::process::ExitCode;
 
 use codemode::pool::{Pool, PoolError};
 use codemode::replay::{ForkError, MAX_MANUAL_REPLAY_MS, Record, RecordError, ReplayError};
-use contract::ids::RunId;
 use executor::clock::now_ms;
 use serde_json::json;
-use store::{Keys, Store, StoreError};
+use store::{Keys, Millis, RunFilter, Store, StoreError};
 
 use crate::render;
 use crate::shared_arguments::JailArguments;
 use crate::state::{StateError, StoreSettings};
 
-use arguments::Action;
+use arguments::{Action, ListArguments};
+
 pub(crate) use arguments::RunsArguments;
+pub(crate) use find::{FindError, find_run, only_live_run};
 
 #[derive(Debug, thiserror::Error)]
 enum RunsError {
@@ -34,6 +37,15 @@ enum RunsError {
          cellmate"
     )]
     UnknownAgent(String),
+    #[error(
+        "run `{run}` is {state}; cancel it first with `cellmate runs cancel {run}`, or pass --force to cancel and \
+         delete it"
+    )]
+    Live { run: String, state: &'static str },
+    #[error("deleting runs needs confirmation; run this in a terminal, or pass --yes")]
+    Unconfirmed,
+    #[error(transparent)]
+    Find(#[from] FindError),
     #[error("{0}")]
     Setup(String),
     #[error(transparent)]
@@ -55,13 +67,23 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
     let kept = arguments.store.choose()?;
     let as_json = arguments.json;
     match arguments.action {
-        Action::List { limit } => {
-            print::list(&open_without_keys(&kept).await?.runs(limit).await?, now_ms(), as_json);
+        Action::List(list) => {
+            let (now, store) = (now_ms(), open_without_keys(&kept).await?);
+            let filter = filter(&list, now);
+            print::list(&store.runs(&filter, list.limit).await?, list.limit, now, as_json);
             Ok(ExitCode::SUCCESS)
         }
         Action::Show { run } => {
             print::whole(&record(&open_without_keys(&kept).await?, &run).await?, now_ms(), as_json);
             Ok(ExitCode::SUCCESS)
+        }
+        Action::Cancel { runs } => {
+            let store = open_without_keys(&kept).await?;
+            remove::cancel(&kept, &arguments.store.places(), store, &runs, as_json).await
+        }
+        Action::Rm(remove) => {
+            let store = open_without_keys(&kept).await?;
+            remove::remove(&kept, &arguments.store.places(), store, &remove, as_json).await
         }
         Action::Replay { run, jail } => {
             replay(&record(&open_without_keys(&kept).await?, &run).await?, &jail, as_json).await
@@ -75,8 +97,18 @@ async fn open_without_keys(kept: &StoreSettings) -> Result<Store, RunsError> {
     Ok(kept.open_with(Keys::new(0, [0; 32])).await?)
 }
 
-async fn record(store: &Store, run: &RunId) -> Result<Record, RunsError> {
-    Record::read(store, run).await.map_err(|why| RunsError::Record { run: name(run), why })
+fn filter(list: &ListArguments, now: Millis) -> RunFilter {
+    RunFilter {
+        states: list.states.iter().flat_map(|state| state.states()).copied().collect(),
+        since: list.since.map(|age| age.before(now)),
+        ..RunFilter::default()
+    }
+}
+
+/// Reads the record of the run that the user typed.
+async fn record(store: &Store, typed: &str) -> Result<Record, RunsError> {
+    let run = find_run(store, typed).await?;
+    Record::read(store, &run).await.map_err(|why| RunsError::Record { run: name(&run), why })
 }
 
 /// Replays a run from its record alone: no server is started and no secret is read.
@@ -102,7 +134,7 @@ async fn replay(record: &Record, jail: &JailArguments, as_json: bool) -> Result<
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
 }
 
-/// Makes a run id that the user typed safe to print.
+/// Makes a run id safe to print.
 fn name(run: &str) -> String {
     contract::text::line(run, 100)
 }

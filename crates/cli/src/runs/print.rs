@@ -7,31 +7,60 @@ use contract::text;
 use serde_json::Value;
 use store::{CallRow, Millis, RunListEntry, StoredReply};
 
+use super::find::run_summary;
 use super::values;
+use crate::age::span;
 use crate::render::{note, print, print_json};
+use crate::table::{Table, terminal_width};
 
 /// The longest value that is printed on one line; `--json` prints all of it.
 const MAX_LINE_CHARS: usize = 160;
 const MAX_NAME_CHARS: usize = 100;
 
-pub(super) fn list(runs: &[RunListEntry], now: Millis, as_json: bool) {
+/// The fewest letters of an id that a terminal shows: `cm_` and eight digits.
+const MIN_ID_LETTERS: usize = 11;
+
+/// Prints the page of runs that the store returned for this limit.
+pub(super) fn list(runs: &[RunListEntry], limit: u32, now: Millis, as_json: bool) {
     if as_json {
         print_json(&Value::from(runs.iter().map(values::listed).collect::<Vec<_>>()));
         return;
     }
     if runs.is_empty() {
-        eprintln!("no runs");
+        return eprintln!("no runs; `cellmate exec` and MCP clients start them");
     }
+    let width = terminal_width();
+    print(&list_table(runs, now, width).render(width));
+    if runs.len() >= limit as usize {
+        eprintln!("the newest {limit} are shown; --limit shows more");
+    }
+}
+
+fn list_table(runs: &[RunListEntry], now: Millis, width: Option<usize>) -> Table<6> {
+    // A terminal gets the start of each id, which is enough to type; a program gets all of it.
+    let letters = width.map_or(usize::MAX, |_| unique_letters(runs));
+    let mut table = Table::new(["RUN", "STATE", "AGE", "PENDING", "AGENT", "CODE"]).with_whole(&[0, 1, 2]);
     for run in runs {
-        let pending = if run.open_calls > 0 && !run.state.is_over() {
-            format!("  {} pending", run.open_calls)
-        } else {
-            String::new()
-        };
-        let (agent, session) = (short(&run.scope.agent_id), short(&run.scope.session_id));
-        let (state, age) = (run.state.as_str(), span(now - run.created_at));
-        print(&format!("{}  {state:9}  {age:>6}  {agent}  {session}{pending}\n", run.run_id));
+        let pending =
+            if run.state.is_over() || run.open_calls == 0 { String::new() } else { run.open_calls.to_string() };
+        table.add([
+            run.run_id.chars().take(letters).collect(),
+            run.state.as_str().to_owned(),
+            span(now - run.created_at),
+            pending,
+            short(&run.scope.agent_id),
+            line(&run_summary(run)),
+        ]);
     }
+    table
+}
+
+/// Returns how many letters of each id are enough to tell these runs apart.
+fn unique_letters(runs: &[RunListEntry]) -> usize {
+    let mut ids: Vec<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
+    ids.sort_unstable();
+    let shared = |one: &str, other: &str| one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    ids.array_windows().map(|[one, other]| shared(one, other) + 1).fold(MIN_ID_LETTERS, usize::max)
 }
 
 pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
@@ -147,23 +176,43 @@ fn short(text: &str) -> String {
     text::line(text, MAX_NAME_CHARS)
 }
 
-/// Formats a duration in one unit: `350 ms`, `12 s`, `5 min`, `3 h`, `2 d`.
-fn span(ms: Millis) -> String {
-    let ms = ms.max(0);
-    match ms / 1000 {
-        0 => format!("{ms} ms"),
-        seconds @ 1..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3600),
-        seconds => format!("{} d", seconds / 86_400),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use contract::scope::Scope;
+    use store::{RunListEntry, RunState};
+
+    use super::list_table;
+
+    fn run(id: &str, state: RunState, open_calls: u64) -> RunListEntry {
+        RunListEntry {
+            run_id: id.into(),
+            scope: Scope { agent_id: "local".to_owned(), ..Scope::default() },
+            state,
+            created_at: 0,
+            updated_at: 0,
+            expires_at: 0,
+            open_calls,
+            definition_head: r#"{"source":"\nconst a = 1;\nreturn a"#.to_owned(),
+            first_target: None,
+        }
+    }
+
     #[test]
-    fn spans_are_printed_in_a_fitting_unit() {
-        let printed = [-5, 350, 1_000, 119_999, 120_000, 7_200_000, 172_800_000].map(super::span);
-        assert_eq!(printed, ["0 ms", "350 ms", "1 s", "119 s", "2 min", "2 h", "2 d"]);
+    fn a_terminal_shows_ids_that_are_long_enough_to_be_unique() {
+        let runs = [
+            run("cm_0123456789abcdef", RunState::Waiting, 2),
+            run("cm_0123456789zz", RunState::Completed, 1),
+            run("cm_fff", RunState::Failed, 0),
+        ];
+        let wide = "RUN                  STATE      AGE  PENDING  AGENT  CODE\n\
+                    cm_0123456789abcdef  waiting    5 s  2        local  const a = 1;\n\
+                    cm_0123456789zz      completed  5 s           local  const a = 1;\n\
+                    cm_fff               failed     5 s           local  const a = 1;\n";
+        assert_eq!(list_table(&runs, 5_000, None).render(None), wide);
+        let narrow = "RUN             STATE      AGE  PENDING  AGENT  CODE\n\
+                      cm_0123456789a  waiting    5 s  2        local  const…\n\
+                      cm_0123456789z  completed  5 s           local  const…\n\
+                      cm_fff          failed     5 s           local  const…\n";
+        assert_eq!(list_table(&runs, 5_000, Some(55)).render(Some(55)), narrow);
     }
 }

@@ -5,6 +5,8 @@ use contract::frame::{HostCall, LegEnd, Reply, ReplyValue};
 use serde_json::{Value, json};
 use store::{CallRow, LegRow, RunListEntry, StoredReply};
 
+use super::find::run_summary;
+
 pub(super) fn listed(run: &RunListEntry) -> Value {
     json!({
         "runId": run.run_id,
@@ -15,6 +17,7 @@ pub(super) fn listed(run: &RunListEntry) -> Value {
         "updatedAt": run.updated_at,
         "expiresAt": run.expires_at,
         "pending": run.open_calls,
+        "code": run_summary(run),
     })
 }
 

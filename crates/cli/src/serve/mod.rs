@@ -2,14 +2,12 @@
 
 mod arguments;
 mod tokens;
-mod unusable;
-mod upstream;
 
 use std::io::{ErrorKind, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use client_config::{ConfigError, Problem, TOOL_LISTS, load};
+use client_config::{ConfigError, Problem, load};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use executor::clock::now_ms;
@@ -27,13 +25,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::Engine;
 use crate::log::CONSOLE;
 use crate::policy::{self, BadSettings};
 use crate::state::{State, StateError, store_check};
 use crate::{log, render};
 
 pub(crate) use arguments::McpArguments;
-pub(crate) use upstream::Servers;
 
 /// How long active cells may take to suspend at shutdown, and how often that is checked.
 const SUSPEND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -94,7 +92,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let (pool, store) = tokio::join!(Pool::start(options), kept.open());
     let (pool, store) = (pool?, store?);
     warn_of_clock(&store).await;
-    let code_mode = CodeMode::new(pool, store)?;
+    let Engine { code_mode, servers, .. } = Engine::new(pool, store, &loaded, &state, arguments.idle_stop())?;
     let (offer, offered) = watch::channel(OfferedSources::default());
     let settings = Settings {
         config: served.config,
@@ -104,7 +102,6 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         seal: key,
     };
     let frontend = McpService::new(code_mode.clone(), settings, offered);
-    let servers = Servers::new(&loaded.servers, state.path(TOOL_LISTS), arguments.idle_stop()).naming_unusable(&loaded);
     tokio::spawn(servers.clone().offer(offer));
     tokio::spawn(release_memory());
     let stop = stop_on_signals(&frontend)?;

@@ -94,6 +94,11 @@ impl StoreArguments {
         Some(self.folder(places)?.join(TOOL_LISTS))
     }
 
+    /// Whether the user named a store or a state folder on the command line.
+    pub(crate) fn is_given(&self) -> bool {
+        self.store.is_some() || self.state_dir.is_some()
+    }
+
     /// Chooses the store and key file. `settings` is everything in the configuration but the servers.
     pub(crate) fn choose(&self, settings: &Value, places: &Places) -> Result<StoreSettings, StateError> {
         let state = State::open(self.state_dir.as_deref())?;

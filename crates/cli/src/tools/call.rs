@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use clap::Args;
 use client_config::{Loaded, ServerEntry, display};
-use contract::tool::ToolId;
 use executor::{CallEnd, Outcome, ProgressSink, UNKNOWN_OUTCOME, random_name};
 use serde_json::{Map, Value, json};
 use store::Store;
 
-use super::approver::{self, Approver};
-use super::run::RunArguments;
+use super::run::{ListSource, RunArguments};
+use super::{content, names};
 use crate::approvals::UntrustedServers;
+use crate::approver::{Approver, Decider, Recorder, Subject};
 use crate::render;
 use crate::state::{StateError, StoreArguments};
 
@@ -28,7 +28,7 @@ const MAX_INPUT_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct CallArguments {
-    /// Tool to call, as `SERVER.TOOL` or `mcp:SERVER:TOOL`.
+    /// Tool to call: `SERVER.TOOL`, `MCP.SERVER.TOOL`, `mcp:SERVER:TOOL`, or its own name if only one tool has it.
     tool: String,
     /// Arguments: `name=value` passes the value as text, `name:=value` as JSON.
     #[arg(value_name = "NAME=VALUE")]
@@ -51,26 +51,30 @@ pub(super) struct CallArguments {
 
 pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     let loaded = arguments.run.loaded()?;
-    let (id, input) = (tool_id(&arguments.tool)?, input(arguments)?);
+    let input = input(arguments)?;
     // Only the server that has the tool is started.
-    let server = server(&loaded, id.owner())?;
+    let server = owner(arguments, &loaded).await?;
     let session = format!("{TOOL_CALL}-{}", random_name().map_err(no_randomness)?);
-    let ready = arguments.run.ready(&loaded, vec![server], &session).await?;
+    let ready = arguments.run.ready(&loaded, vec![server.clone()], ListSource::STARTED, &session).await?;
     if let Some(failure) = ready.results.iter().find_map(|result| result.server.as_ref().err()) {
         failure.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
-        return Ok(render::failed(&format!("server `{}`: {}", id.owner(), failure.why)));
+        return Ok(render::failed(&format!("server `{}`: {}", display::plain(&server.name), failure.why)));
     }
+    let id = names::find_tool(ready.catalog(), &arguments.tool)?.id.clone();
     let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
     let executor = ready.executor();
     let untrusted = UntrustedServers::of(&loaded.servers);
     let calling = executor.call_directly_within(&store, TOOL_CALL, id.as_str(), input, ProgressSink::default(), HOLD);
+    let approver = if arguments.yes { Approver::Flag } else { Approver::present() };
+    let decider = Decider { recorder: Recorder::Store(&store), approver, command: "tools call", untrusted: &untrusted };
+    let subject = Subject::Session(session);
     tokio::pin!(calling);
     let end = tokio::select! {
         biased;
         called = &mut calling => called.map_err(no_randomness)?.end,
-        undecided = approver::decide(&store, &session, Approver::new(arguments.yes), &untrusted) => {
+        undecided = decider.decide_all(&subject) => {
             let undecided = undecided.map_err(|error| error.to_string())?;
-            undecided.deny(&store).await.map_err(|error| error.to_string())?;
+            decider.deny(&undecided).await.map_err(|error| error.to_string())?;
             // The denial ends the call's run.
             calling.await.map_err(no_randomness)?;
             CallEnd::Settled(Outcome::Failed(undecided.why))
@@ -79,15 +83,16 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     Ok(report(end, arguments.json))
 }
 
-fn server(loaded: &Loaded, name: &str) -> Result<ServerEntry, String> {
-    let found = loaded.servers.iter().find(|one| one.name == name);
-    let problem = loaded.problems.iter().find(|problem| problem.server.as_deref() == Some(name));
-    match (found, problem) {
-        (Some(server), _) if server.enabled => Ok(server.clone()),
-        (Some(server), _) => Err(format!("server `{}` is disabled in `{}`", server.name, server.origin)),
-        (None, Some(problem)) => Err(problem.to_string()),
-        (None, None) => Err(format!("no server named `{}`; `cellmate servers list` lists them", display::plain(name))),
+/// Returns the server of the tool. If the name does not begin with one, the tool lists of all servers are searched.
+async fn owner(arguments: &CallArguments, loaded: &Loaded) -> Result<ServerEntry, String> {
+    if let Some(server) = names::server_in(loaded, &arguments.tool)? {
+        return Ok(server.clone());
     }
+    let servers: Vec<ServerEntry> = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
+    let ready = arguments.run.ready(loaded, servers, ListSource::REMEMBERED, "").await?;
+    let id = &names::find_tool(ready.catalog(), &arguments.tool)?.id;
+    let server = loaded.servers.iter().find(|server| server.name == id.owner());
+    server.cloned().ok_or_else(|| format!("no server named `{}`", display::plain(id.owner())))
 }
 
 impl CallArguments {
@@ -98,19 +103,6 @@ impl CallArguments {
 
 fn no_randomness(error: getrandom::Error) -> String {
     format!("cannot read system randomness: {error}")
-}
-
-fn tool_id(text: &str) -> Result<ToolId, String> {
-    let written = match text.split_once('.') {
-        Some((server, tool)) if !text.contains(':') => format!("mcp:{server}:{tool}"),
-        _ => text.to_owned(),
-    };
-    ToolId::parse(&written).map_err(|_| {
-        format!(
-            "`{}` is not a tool id; write `SERVER.TOOL` or `mcp:SERVER:TOOL`, as listed by `cellmate tools list`",
-            display::plain(text)
-        )
-    })
 }
 
 fn input(arguments: &CallArguments) -> Result<Value, String> {
@@ -163,22 +155,14 @@ fn report(end: CallEnd, as_json: bool) -> ExitCode {
     let failed = result.as_ref().is_none_or(|result| result.get("isError") == Some(&Value::Bool(true)));
     if as_json {
         render::print_json(&json!({"ok": !failed, "result": result, "error": message}));
+    } else if let (Some(result), false) = (&result, failed) {
+        render::print(&content::readable(result));
     } else if let Some(result) = &result {
-        render::print(&readable(result));
+        // Indented, so that a tool's text cannot pass for a message of cellmate.
+        let text = content::readable(result);
+        eprintln!("cellmate: the tool failed: {}", text.trim_end().replace('\n', "\n  "));
     } else if let Some(message) = &message {
         render::note(&format!("cellmate: {message}"));
     }
     if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
-}
-
-/// Returns the result's text if all of it is text, else its JSON.
-fn readable(result: &Value) -> String {
-    let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);
-    let blocks = result.get("content").and_then(Value::as_array).filter(|_| result.get("structuredContent").is_none());
-    let texts: Option<Vec<String>> =
-        blocks.filter(|blocks| !blocks.is_empty()).and_then(|blocks| blocks.iter().map(text).collect());
-    match texts {
-        Some(texts) => format!("{}\n", render::printable(&texts.join("\n"))),
-        None => format!("{}\n", render::pretty(&result.to_string())),
-    }
 }

@@ -3,16 +3,18 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use client_config::display;
+use client_config::{Loaded, display};
 use contract::text;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
 
-use super::run::{RunArguments, report_failures};
+use super::names::short_name;
+use super::run::{ListSource, Ready, RunArguments};
 use crate::render;
 use crate::servers::problem_json;
+use crate::table::{Table, terminal_width};
 
-/// The longest description that is printed.
+/// The longest description that is printed, however wide the terminal is.
 const MAX_SHOWN_CHARS: usize = 100;
 
 #[derive(Debug, Args)]
@@ -20,6 +22,8 @@ pub(super) struct ListArguments {
     /// List only this server's tools.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
+    #[command(flatten)]
+    lists: ListSource,
     #[command(flatten)]
     run: RunArguments,
     /// Print JSON, with schemas.
@@ -34,33 +38,58 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
     if let (Some(name), true) = (&arguments.server, servers.is_empty()) {
         return Err(format!("no enabled server named `{}`; `cellmate servers list` lists all", display::plain(name)));
     }
-    let ready = arguments.run.ready(&loaded, servers, "").await?;
+    let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
     let tools = ready.tools();
     if arguments.json {
-        let failures = ready.results.iter().filter_map(|result| Some((result, result.server.as_ref().err()?)));
-        let failures = failures.map(|(result, failure)| json!({"server": result.entry.name, "message": failure.why}));
-        let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(failures).collect();
-        let tools: Vec<Value> = tools.iter().map(as_json).collect();
+        let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(ready.problems_json()).collect();
+        let tools: Vec<Value> = tools.iter().map(|tool| as_json(&ready, tool)).collect();
         render::print_json(&json!({"tools": tools, "problems": problems}));
     } else {
-        tools.iter().for_each(|tool| render::print(&readable(tool)));
+        if tools.is_empty() {
+            note_no_tools(&loaded);
+        } else {
+            render::print(&table(&ready).render(terminal_width()));
+        }
         loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
-        report_failures(&ready.results);
+        ready.report();
     }
-    let all_started = ready.results.iter().all(|result| result.server.is_ok());
-    Ok(if all_started { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if ready.all_started() { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
 }
 
-fn readable(tool: &ToolSpec) -> String {
-    let first = tool.description.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    format!("{}  {}\n", display::plain(tool.id.as_str()), text::line(first, MAX_SHOWN_CHARS))
+/// Says why there are no tools, and what to do about it.
+pub(super) fn note_no_tools(loaded: &Loaded) {
+    render::note(if loaded.servers.iter().any(|server| server.enabled) {
+        "no tools: the servers offer none, or the policy allows none; `cellmate servers test` shows what they offer"
+    } else {
+        "no tools: no server is enabled; add one with `cellmate servers add NAME -- COMMAND`"
+    });
 }
 
-fn as_json(tool: &ToolSpec) -> Value {
+/// Returns the tools in groups by server.
+fn table(ready: &Ready) -> Table<3> {
+    let mut table = Table::new(["TOOL", "ASKS", "DESCRIPTION"]).with_whole(&[0]);
+    let mut last_owner = None;
+    for tool in ready.tools() {
+        if last_owner.is_some_and(|owner| owner != tool.id.owner()) {
+            table.add_gap();
+        }
+        last_owner = Some(tool.id.owner());
+        let asks = if ready.asks_about(&tool.id) { "yes" } else { "no" };
+        table.add([short_name(&tool.id), asks.to_owned(), text::line(first_line(tool), MAX_SHOWN_CHARS)]);
+    }
+    table
+}
+
+fn first_line(tool: &ToolSpec) -> &str {
+    tool.description.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+}
+
+fn as_json(ready: &Ready, tool: &ToolSpec) -> Value {
     json!({
         "id": tool.id.as_str(),
         "label": tool.label,
         "description": tool.description,
+        "asks": ready.asks_about(&tool.id),
         "parameters": tool.parameters,
         "output": tool.output,
     })

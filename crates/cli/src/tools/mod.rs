@@ -1,11 +1,13 @@
-//! `cellmate tools`: lists, searches and calls the tools of the configured servers.
+//! `cellmate tools`: lists, shows, searches and calls the tools of the configured servers.
 
-mod approver;
 mod call;
+mod content;
 mod list;
+mod names;
 mod rank;
 mod run;
 mod search;
+mod show;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,8 @@ pub(crate) struct ToolsArguments {
 enum ToolsCommand {
     /// List the tools that a run would have.
     List(list::ListArguments),
+    /// Show how a tool is called: its signature, declaration and schemas, and whether it needs approval.
+    Show(show::ShowArguments),
     /// Call a tool as a cell would, with policy, approval and journal.
     Call(call::CallArguments),
     /// Search for tools by what they do.
@@ -34,6 +38,7 @@ enum ToolsCommand {
 pub(crate) async fn run(arguments: ToolsArguments) -> ExitCode {
     let done = match arguments.command {
         ToolsCommand::List(arguments) => list::run(&arguments).await,
+        ToolsCommand::Show(arguments) => show::run(&arguments).await,
         ToolsCommand::Call(arguments) => call::run(&arguments).await,
         ToolsCommand::Search(arguments) => search::run(&arguments).await,
         ToolsCommand::Rank(arguments) => rank::run(&arguments),

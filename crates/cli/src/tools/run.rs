@@ -1,21 +1,30 @@
 //! Prepares a run with the configured servers and tool policy, for the `cellmate tools` commands.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::Registry;
+use catalog::Catalog;
 use clap::Args;
 use client_config::{Loaded, Places, ServerEntry, display};
 use contract::scope::Scope;
-use contract::tool::ToolSpec;
-use executor::run::{Host, PreparedRun, RunRequest, prepare};
+use contract::tool::{ToolId, ToolSpec};
+use executor::clock::now_ms;
+use executor::run::PreparedRun;
 use executor::{Executor, ToolSource};
-use mcp::server::Principal;
-use serde_json::Value;
+use mcp::server::{ApprovalHook, Principal};
+use mcp::{Status, Upstream, UpstreamOptions};
+use serde_json::{Value, json};
+use store::Millis;
 
-use crate::policy::{self, CallPolicy};
+use crate::age::span;
+use crate::engine::prepare_run;
+use crate::policy;
 use crate::render;
 use crate::servers::{FilteredTools, ProbeResult, probe_all};
 use crate::shared_arguments::ConfigArguments;
+
+/// How long the remembered tool list of a server is used without starting the server.
+const FRESH_MS: Millis = 24 * 60 * 60 * 1000;
 
 /// The agent whose run it is, and the configuration.
 #[derive(Debug, Args)]
@@ -27,6 +36,21 @@ pub(super) struct RunArguments {
     config: ConfigArguments,
 }
 
+/// Where tool lists come from, for commands that only read them.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct ListSource {
+    /// Start every server and list its tools again, instead of using lists that are less than a day old.
+    #[arg(long)]
+    refresh: bool,
+}
+
+impl ListSource {
+    /// Starts every server.
+    pub(super) const STARTED: Self = Self { refresh: true };
+    /// Uses remembered lists where they are fresh.
+    pub(super) const REMEMBERED: Self = Self { refresh: false };
+}
+
 impl RunArguments {
     pub(super) fn places(&self) -> Places {
         self.config.places()
@@ -36,27 +60,26 @@ impl RunArguments {
         client_config::load(&self.places()).map_err(|error| error.to_string())
     }
 
-    /// Starts these servers and prepares a run with their tools. Fails only if the configuration is invalid.
+    /// Prepares a run with the tools of these servers. Fails only if the configuration is invalid.
     pub(super) async fn ready(
         &self,
         loaded: &Loaded,
         servers: Vec<ServerEntry>,
+        lists: ListSource,
         session: &str,
     ) -> Result<Ready, String> {
         let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?;
-        let results = probe_all(servers, self.places().tool_lists()).await;
-        let host = Host {
-            config: policy.config.clone(),
-            sources: results.iter().filter_map(filtered).collect(),
-            hooks: Vec::new(),
-            ask: Vec::new(),
-            namespaces: Registry::default(),
-            namespace_config: Value::Null,
-            runtime_available: true,
+        let folder = self.places().tool_lists();
+        let (remembered, unknown) = match lists.refresh {
+            true => (Vec::new(), servers),
+            false => remembered(servers, folder.clone()),
         };
+        let results = probe_all(unknown, folder).await;
+        let mut sources: Vec<Arc<dyn ToolSource>> = remembered.iter().map(RememberedServer::source).collect();
+        sources.extend(results.iter().filter_map(filtered));
         let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
-        let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() }).map_err(|error| error.to_string())?;
-        Ok(Ready { run, results, policy })
+        let (run, asked) = prepare_run(&policy, sources, scope).map_err(|error| error.to_string())?;
+        Ok(Ready { run, results, remembered, asked })
     }
 }
 
@@ -65,32 +88,121 @@ fn filtered(result: &ProbeResult) -> Option<Arc<dyn ToolSource>> {
     Some(Arc::new(FilteredTools::new(source, &result.entry)))
 }
 
+/// A server whose tools are known from an earlier start.
+#[derive(Debug)]
+pub(super) struct RememberedServer {
+    entry: ServerEntry,
+    upstream: Arc<Upstream>,
+    listed_at: Millis,
+}
+
+impl RememberedServer {
+    fn source(&self) -> Arc<dyn ToolSource> {
+        let upstream: Arc<dyn ToolSource> = self.upstream.clone();
+        Arc::new(FilteredTools::new(upstream, &self.entry))
+    }
+}
+
+/// Separates the servers whose remembered tool list is fresh from those that must be started.
+fn remembered(servers: Vec<ServerEntry>, folder: Option<PathBuf>) -> (Vec<RememberedServer>, Vec<ServerEntry>) {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for entry in servers {
+        let options = UpstreamOptions { cache_dir: folder.clone(), ..UpstreamOptions::DEFAULT };
+        let upstream = Upstream::new(entry.spec(), options);
+        match fresh_since(&upstream.status(), now_ms()) {
+            Some(listed_at) => known.push(RememberedServer { entry, upstream, listed_at }),
+            None => unknown.push(entry),
+        }
+    }
+    (known, unknown)
+}
+
+/// Returns when the tools were listed, if that is not long ago and the server has not failed since.
+fn fresh_since(status: &Status, now: Millis) -> Option<Millis> {
+    let is_fresh = |at: &Millis| now.saturating_sub(*at) < FRESH_MS && *at <= now;
+    status.listed_at.filter(|at| is_fresh(at) && status.last_failure.is_none())
+}
+
 /// A run that can start, and its servers, which are stopped when this is dropped.
 pub(super) struct Ready {
-    pub(super) run: PreparedRun,
+    run: PreparedRun,
     pub(super) results: Vec<ProbeResult>,
-    policy: CallPolicy,
+    remembered: Vec<RememberedServer>,
+    asked: ApprovalHook,
 }
 
 impl Ready {
+    pub(super) fn catalog(&self) -> &Catalog {
+        self.run.executor.catalog()
+    }
+
     /// Returns the tools that policy lets the run see.
     pub(super) fn tools(&self) -> &[ToolSpec] {
-        self.run.executor.catalog().tools()
+        self.catalog().tools()
     }
 
     /// Returns an executor that asks for the same approvals as it would for a cell's calls.
-    pub(super) fn executor(&self) -> Executor {
-        let asked = self.policy.asking.hook_for(&self.policy.pass, self.tools());
-        self.run.executor.clone().with_hooks(vec![Arc::new(asked)])
+    pub(super) fn executor(&self) -> &Executor {
+        &self.run.executor
+    }
+
+    /// Whether calls of this tool need approval, unless a standing approval covers them.
+    pub(super) fn asks_about(&self, id: &ToolId) -> bool {
+        self.asked.covers(id)
+    }
+
+    pub(super) fn all_started(&self) -> bool {
+        self.results.iter().all(|result| result.server.is_ok())
+    }
+
+    /// Prints the servers that could not be started, and the age of remembered lists, to standard error.
+    pub(super) fn report(&self) {
+        for result in &self.results {
+            if let Err(failure) = &result.server {
+                let (name, why) = (display::plain(&result.entry.name), &failure.why);
+                render::note(&format!("problem: server `{name}`: {why}; run `cellmate servers test` for details"));
+            }
+        }
+        if let Some(oldest) = self.remembered.iter().map(|server| server.listed_at).min() {
+            let age = span(now_ms().saturating_sub(oldest));
+            render::note_on_terminal(&format!("tool lists are up to {age} old; --refresh lists them again"));
+        }
+    }
+
+    /// Returns the servers that could not be started, as problems in JSON.
+    pub(super) fn problems_json(&self) -> impl Iterator<Item = Value> {
+        let failures = self.results.iter().filter_map(|result| Some((result, result.server.as_ref().err()?)));
+        failures.map(|(result, failure)| json!({"server": result.entry.name, "message": failure.why}))
     }
 }
 
-/// Prints the servers that could not be started to standard error.
-pub(super) fn report_failures(results: &[ProbeResult]) {
-    for result in results {
-        if let Err(failure) = &result.server {
-            let (name, why) = (display::plain(&result.entry.name), &failure.why);
-            render::note(&format!("problem: server `{name}`: {why}; run `cellmate servers test` for details"));
-        }
+#[cfg(test)]
+mod tests {
+    use mcp::{LastFailure, ServerState, Status};
+
+    use super::{FRESH_MS, fresh_since};
+
+    #[test]
+    fn a_remembered_list_is_used_for_a_day_unless_the_server_failed_since() {
+        let status = |listed_at: Option<i64>, failed: bool| Status {
+            name: "s".to_owned(),
+            state: ServerState::Stopped,
+            since: 0,
+            restarts: 0,
+            failures: 0,
+            next_try: None,
+            in_flight: 0,
+            tools: 1,
+            left_out: 0,
+            listed_at,
+            remembered: true,
+            changed_since_approved: Vec::new(),
+            last_failure: failed.then(|| LastFailure { at: 1, message: "m".to_owned(), stderr: String::new() }),
+        };
+        assert_eq!(fresh_since(&status(Some(1_000), false), 1_000 + FRESH_MS - 1), Some(1_000));
+        assert_eq!(fresh_since(&status(Some(1_000), false), 1_000 + FRESH_MS), None);
+        assert_eq!(fresh_since(&status(Some(1_000), true), 1_001), None);
+        assert_eq!(fresh_since(&status(Some(2_000), false), 1_000), None, "a time in the future is not trusted");
+        assert_eq!(fresh_since(&status(None, false), 1_000), None);
     }
 }

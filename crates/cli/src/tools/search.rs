@@ -9,7 +9,8 @@ use clap::Args;
 use client_config::display;
 use serde_json::{Value, json};
 
-use super::run::{RunArguments, report_failures};
+use super::list;
+use super::run::{ListSource, RunArguments};
 use crate::render;
 
 #[derive(Debug, Args)]
@@ -23,6 +24,8 @@ pub(super) struct SearchArguments {
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
+    lists: ListSource,
+    #[command(flatten)]
     run: RunArguments,
     /// Print JSON.
     #[arg(long)]
@@ -32,11 +35,12 @@ pub(super) struct SearchArguments {
 pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String> {
     let loaded = arguments.run.loaded()?;
     let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled).cloned().collect();
-    let ready = arguments.run.ready(&loaded, servers, "").await?;
+    let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
     let query = arguments.query.join(" ");
-    let catalog = ready.run.executor.catalog();
+    let catalog = ready.catalog();
     let why = |id: &str| arguments.explain.then(|| catalog.explain(&query, id)).flatten();
     let found = catalog.search(View::ToolSearch, &query, arguments.limit);
+    let is_empty = found.is_empty();
     let hits = found.into_iter().map(|hit| {
         let why = why(hit.get("id").and_then(Value::as_str).unwrap_or_default());
         (hit, why)
@@ -46,7 +50,12 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
         render::print_json(&json!({"tools": hits}));
     } else {
         hits.for_each(|(hit, why)| render::print(&to_text(&hit, why.as_ref())));
-        report_failures(&ready.results);
+        if is_empty && ready.tools().is_empty() {
+            list::note_no_tools(&loaded);
+        } else if is_empty {
+            render::note(&format!("no tool matches `{query}`; `cellmate tools list` lists all"));
+        }
+        ready.report();
     }
     Ok(ExitCode::SUCCESS)
 }

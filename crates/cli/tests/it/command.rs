@@ -6,8 +6,13 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 fn cellmate(arguments: &[&str], input: &str) -> Output {
+    // The user's own configuration and store must not matter.
+    let home = concat!(env!("CARGO_TARGET_TMPDIR"), "/command-home");
     let mut child = Command::new(env!("CARGO_BIN_EXE_cellmate"))
         .args(arguments)
+        .env("HOME", home)
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_STATE_HOME")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

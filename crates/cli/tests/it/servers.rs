@@ -35,7 +35,7 @@ fn a_server_is_added_listed_tested_called_and_removed() {
     assert_eq!((&tested["ok"], &tested["tools"], &tested["revision"]), (&json!(true), &json!(2), &json!("2025-06-18")));
 
     let tools = person.run(&["tools", "list"]);
-    assert_eq!(tools.out, "mcp:greeter:greet  Greets.\nmcp:greeter:other  \n");
+    assert_eq!(tools.out, "TOOL           ASKS  DESCRIPTION\ngreeter.greet  yes   Greets.\ngreeter.other  yes\n");
     let called = person.run(&["tools", "call", "greeter.greet", "name=Ada", "--yes"]);
     assert_eq!((called.code, called.out.as_str()), (0, "hello Ada\n"), "{}", called.err);
     let arguments = r#"{"name": "Ada"}"#;
@@ -64,22 +64,30 @@ fn a_direct_call_is_checked_like_a_cells_call() {
         "tools": {"deny": ["mcp:s:other"]},
     });
     person.write(USER_CONFIG, &config.to_string());
-    let cases: [(&[&str], i32, &str); 8] = [
+    let cases: [(&[&str], i32, &str); 10] = [
         (&["tools", "call", "s.greet"], 1, "missing property \"name\""),
-        (&["tools", "call", "s.other"], 1, "unknown tool"),
-        (&["tools", "call", "narrow.greet", "name=x"], 1, "unknown tool"),
+        (&["tools", "call", "s.other"], 2, "no tool `s.other`; `cellmate tools list` lists all"),
+        (&["tools", "call", "s.gret"], 2, "no tool `s.gret`; did you mean `s.greet`?"),
+        (&["tools", "call", "narrow.greet", "name=x"], 2, "no tool `narrow.greet`"),
         (&["tools", "call", "off.greet", "name=x"], 2, "server `off` is disabled"),
-        (&["tools", "call", "nobody.greet"], 2, "no server named `nobody`"),
-        (&["tools", "call", "greet"], 2, "is not a tool id"),
+        (&["tools", "call", "nobody.greet"], 2, "no server named `nobody`; `cellmate servers list` lists them"),
+        (&["tools", "call", "narow.other"], 2, "no server named `narow`; did you mean `narrow`?"),
+        (&["tools", "call", "nothing"], 2, "no tool `nothing`"),
         (&["tools", "call", "s.greet", "name"], 2, "name=text"),
         (&["tools", "call", "s.greet", "--args", "[]"], 2, "one JSON object"),
     ];
     for (arguments, code, reason) in cases {
         let output = person.run(arguments);
         assert!(output.code == code && output.err.contains(reason), "{arguments:?}: {} {}", output.code, output.err);
+        assert!(!output.err.contains("tools.search"), "a shell has no `tools.search`: {}", output.err);
     }
     let listed = person.run(&["tools", "list"]).out;
-    assert_eq!(listed, "mcp:narrow:other  \nmcp:s:greet  Greets.\n");
+    let expected = "TOOL          ASKS  DESCRIPTION\nnarrow.other  yes\n\ns.greet       yes   Greets.\n";
+    assert_eq!(listed, expected);
+    for name in ["greet", "MCP.s.greet", "mcp:s:greet"] {
+        let called = person.run(&["tools", "call", name, "name=Ada", "--yes"]);
+        assert_eq!((called.code, called.out.as_str()), (0, "hello Ada\n"), "{name}: {}", called.err);
+    }
     person.write(USER_CONFIG, r#"{"tools": {"codeMode": {"timeoutMS": 1}}}"#);
     let output = person.run(&["tools", "list"]);
     assert!(output.code == 2 && output.err.contains("did you mean `timeoutMs`?"), "{}", output.err);
@@ -234,4 +242,78 @@ fn a_projects_servers_need_trust_and_config_replaces_the_default_files() {
     let named = person.run(&["servers", "list", "--json", "--config", &other]).json();
     assert_eq!((&named["servers"][0]["name"], named["servers"].as_array().unwrap().len()), (&json!("other"), 1));
     assert_eq!(person.run(&["servers", "list", "--config", "/not/there"]).code, 2);
+}
+
+#[test]
+fn a_tool_is_shown_with_everything_that_helps_to_call_it() {
+    let person = Person::new();
+    let server = json!({"command": "sh", "args": [person.server()]});
+    person.write(USER_CONFIG, &json!({"mcpServers": {"my-greeter": server}}).to_string());
+    for name in ["my-greeter.greet", "MCP.myGreeter.greet", "mcp:my-greeter:greet", "greet"] {
+        let shown = person.run(&["tools", "show", name, "--json"]).json();
+        assert_eq!(
+            (&shown["id"], &shown["call"], &shown["signature"]),
+            (&json!("mcp:my-greeter:greet"), &json!("MCP.myGreeter.greet"), &json!("{ name: string }")),
+            "{shown}"
+        );
+        assert_eq!((&shown["asks"], &shown["readOnly"]), (&json!(true), &json!(false)), "{shown}");
+        assert_eq!(shown["parameters"]["required"], json!(["name"]));
+        assert!(shown["declaration"].as_str().unwrap().contains("function greet("), "{shown}");
+    }
+    let shown = person.run(&["tools", "show", "greet"]);
+    for line in [
+        "my-greeter.greet\n  Greets.\n",
+        "\nid         mcp:my-greeter:greet\n",
+        "\nasks       yes, before each call\n",
+        "\nread-only  no\n",
+        "\nin a cell  await MCP.myGreeter.greet({ name: string })\n",
+        "\ndeclaration:\n",
+        "\ninput schema:\n  {\n    \"type\": \"object\",\n",
+    ] {
+        assert!(shown.out.contains(line), "{line}: {}", shown.out);
+    }
+    let unknown = person.run(&["tools", "show", "my-greeter.gret"]);
+    assert!(
+        unknown.code == 2 && unknown.err.contains("did you mean `my-greeter.greet`?"),
+        "{} {}",
+        unknown.code,
+        unknown.err
+    );
+}
+
+#[test]
+fn tool_lists_are_remembered_until_they_are_refreshed() {
+    let person = Person::new();
+    let trace = person.path("started").display().to_string();
+    let line = format!("echo x >> {trace}; exec sh {}", person.server());
+    person.write(USER_CONFIG, &json!({"mcpServers": {"s": {"command": "sh", "args": ["-c", line]}}}).to_string());
+    let starts = || person.read("started").lines().count();
+    let first = person.run(&["tools", "list"]).out;
+    assert_eq!(starts(), 1);
+    assert_eq!(person.run(&["tools", "list"]).out, first);
+    let found = person.run(&["tools", "search", "greet"]).out;
+    assert!(found.starts_with("mcp:s:greet"), "{found}");
+    assert_eq!(person.run(&["tools", "show", "s.greet"]).code, 0);
+    assert_eq!(starts(), 1, "the list of the first start is used");
+    assert_eq!(person.run(&["tools", "list", "--refresh"]).out, first);
+    assert_eq!(starts(), 2);
+}
+
+#[test]
+fn commands_that_find_no_tools_say_so_and_what_to_do() {
+    let person = Person::new();
+    for command in [&["tools", "list"][..], &["tools", "search", "greet"]] {
+        let none = person.run(command);
+        assert_eq!((none.code, none.out.as_str()), (0, ""));
+        assert!(none.err.contains("add one with `cellmate servers add"), "{}", none.err);
+    }
+    let server = json!({"command": "sh", "args": [person.server()]});
+    let denied = json!({"mcpServers": {"s": server}, "tools": {"deny": ["mcp:*"]}});
+    person.write(USER_CONFIG, &denied.to_string());
+    let none = person.run(&["tools", "list"]);
+    assert!(none.out.is_empty() && none.err.contains("the policy allows none"), "{}", none.err);
+    assert_eq!(person.run(&["tools", "list", "--json"]).json()["tools"], json!([]));
+    person.write(USER_CONFIG, &json!({"mcpServers": {"s": server}}).to_string());
+    let none = person.run(&["tools", "search", "zebra crossing"]);
+    assert!(none.out.is_empty() && none.err.contains("no tool matches `zebra crossing`"), "{}{}", none.out, none.err);
 }

@@ -181,6 +181,8 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("exec", &["-e", "throw new Error('\u{9b}\u{202e}\\nFORGED')"]),
         one("exec", &["-e", "return {'\u{9b}\u{e0041}': '\u{9b}\u{202e}\u{7f}'}"]),
         one("exec", &["-e", "1", "--catalog", catalog]),
+        one("wait", &[&hostile.run]),
+        one("wait", &["cm_\u{9b}\u{202e}"]),
         one("servers list", &[]),
         one("servers add", &[NAME, "--dry-run", "--", "x"]),
         one("servers add", &["a", "--scope", "project", "--trusted", "--dry-run", "--", "\u{9b}x"]),
@@ -199,6 +201,9 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("config trust", &["--remove"]),
         one("servers list", &[]),
         one("tools list", &[]),
+        one("tools list", &["--refresh"]),
+        ("tools show", vec!["s.greet"], String::new(), false),
+        one("tools show", &["s.\u{202e}"]),
         ("tools call", vec!["s.greet", "name=\u{9b}", "--yes"], String::new(), false),
         ("tools call", vec!["s.fails", "--yes"], String::new(), false),
         one("tools call", &["s.errs", "--yes"]),
@@ -222,6 +227,9 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("runs list", &[]),
         one("runs show", &[&hostile.run]),
         one("runs show", &["cm_\u{9b}\u{202e}"]),
+        one("runs show", &["c"]),
+        one("runs cancel", &["cm_\u{9b}\u{202e}"]),
+        one("runs rm", &[&hostile.run, "--yes"]),
         one("runs replay", &[&hostile.run]),
         one("runs fork", &[&hostile.run, "--at", "1", "--no-wait"]),
         ("runs fork", vec![&hostile.run, "--at", "1"], String::new(), false),
@@ -311,7 +319,10 @@ fn a_cells_output_is_escaped_on_a_terminal() {
         hostile.person.write("cell.js", &cell);
         let line = format!("{} exec {}", env!("CARGO_BIN_EXE_cellmate"), hostile.person.path("cell.js").display());
         // `script` provides a terminal, which ends lines with a carriage return.
-        let output = Command::new("script").args(["-qefc", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+        let mut script = Command::new("script");
+        script.args(["-qefc", &line, "/dev/null"]).env("HOME", hostile.person.path("nowhere"));
+        script.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
+        let output = script.stdin(Stdio::null()).output().unwrap();
         let seen = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");
         assert!(seen.contains("\\u{9b}2J"), "{seen:?}");
         assert_eq!(complaint(&seen, false), None);

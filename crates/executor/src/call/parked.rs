@@ -1,5 +1,6 @@
 //! Calls that have not settled when their source returns: stores what they wait for, and cancels them.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use contract::cell::PendingState;
@@ -36,7 +37,7 @@ pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, parked: Parked) -> Res
             let text = ticket.as_str().to_owned();
             if let Err(error) = journal.park(request.call, CallState::Away, |row, _| row.ticket = Some(text)).await {
                 // The ticket is not stored, so no process could follow the call.
-                spawn_cancel(context, &tool.id, ticket, journal.run_id(), request.call);
+                spawn(cancellation(context, &tool.id, ticket, journal.run_id(), request.call));
                 return Err(error);
             }
             PendingState::Running
@@ -58,19 +59,47 @@ pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, parked: Parked) -> Res
 
 /// Asks the sources of these calls to cancel them, in the background. Calls without a ticket are skipped.
 pub(crate) fn cancel(context: &CallContext, run_id: &RunId, calls: &[CallRow]) {
+    cancellations(context, run_id, calls).into_iter().for_each(|cancellation| spawn(Some(cancellation)));
+}
+
+/// Asks the sources of these calls to cancel them, and waits until they have answered or their time is over.
+pub(crate) async fn cancel_and_wait(context: &CallContext, run_id: &RunId, calls: &[CallRow]) {
+    let mut running = tokio::task::JoinSet::new();
+    for cancellation in cancellations(context, run_id, calls) {
+        running.spawn(cancellation);
+    }
+    running.join_all().await;
+}
+
+fn cancellations(context: &CallContext, run_id: &RunId, calls: &[CallRow]) -> Vec<Cancellation> {
     let unfinished = |row: &&CallRow| {
         row.outcome.is_none() && matches!(row.state, CallState::Away | CallState::Approval | CallState::Dispatched)
     };
-    for row in calls.iter().filter(unfinished) {
-        let id = ToolId::parse(row.tool_id.as_deref().unwrap_or(&row.target));
-        if let (Ok(id), Some(ticket)) = (id, row.ticket.clone().and_then(Ticket::new)) {
-            spawn_cancel(context, &id, ticket, run_id, row.call);
-        }
+    let of = |row: &CallRow| {
+        let id = ToolId::parse(row.tool_id.as_deref().unwrap_or(&row.target)).ok()?;
+        cancellation(context, &id, row.ticket.clone().and_then(Ticket::new)?, run_id, row.call)
+    };
+    calls.iter().filter(unfinished).filter_map(of).collect()
+}
+
+/// Cancels one call at its source, within [`CANCEL_TIMEOUT`].
+type Cancellation = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs a cancellation in the background, if there is one.
+fn spawn(cancellation: Option<Cancellation>) {
+    if let (Some(cancellation), Ok(runtime)) = (cancellation, tokio::runtime::Handle::try_current()) {
+        runtime.spawn(cancellation);
     }
 }
 
-fn spawn_cancel(context: &CallContext, id: &ToolId, ticket: Ticket, run_id: &RunId, call: CallId) {
-    let Some(source) = context.routes.to_owner(id).cloned() else { return };
+fn cancellation(
+    context: &CallContext,
+    id: &ToolId,
+    ticket: Ticket,
+    run_id: &RunId,
+    call: CallId,
+) -> Option<Cancellation> {
+    let source = context.routes.to_owner(id).cloned()?;
     let token = CallToken { run: run_id.clone(), call };
     let parked = ParkedCall {
         id: id.clone(),
@@ -79,9 +108,7 @@ fn spawn_cancel(context: &CallContext, id: &ToolId, ticket: Ticket, run_id: &Run
         updates: ProgressSink::default(),
         asker: QuestionSender::default(),
     };
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(async move {
-            tokio::time::timeout(CANCEL_TIMEOUT, source.cancel(parked)).await.log_ignored("cancel a parked call");
-        });
-    }
+    Some(Box::pin(async move {
+        tokio::time::timeout(CANCEL_TIMEOUT, source.cancel(parked)).await.log_ignored("cancel a parked call");
+    }))
 }

@@ -74,6 +74,13 @@ pub struct ApprovalHook {
     reason: &'static str,
 }
 
+impl ApprovalHook {
+    /// Whether calls of this tool need approval, unless a standing approval covers them.
+    pub fn covers(&self, id: &ToolId) -> bool {
+        self.0.contains(id.as_str())
+    }
+}
+
 impl Hook for ApprovalHook {
     fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         let asked = event.tool_id.as_ref().is_some_and(|id| self.tools.contains(id));

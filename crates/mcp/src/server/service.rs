@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use codemode::{CodeMode, ExecRequest};
 use contract::cell::CellResult;
-use contract::config;
 use contract::ids::{ApprovalId, RunId};
 use executor::clock::now_ms;
+use executor::random_name;
 use executor::run::PrepareError;
-use executor::{Executor, random_name};
 use serde_json::Value;
 use store::{Approval, Decision};
 use tokio::sync::{oneshot, watch};
@@ -22,7 +21,6 @@ use super::approvals;
 use super::calls::{Call, InFlight, InFlightRun, POLL_INTERVAL};
 use super::prepared::{Cache, OfferedSources, Prepared, Settings};
 use super::principal::Principal;
-use super::progress::Progress;
 use super::recovery::{self, UndeliveredOutput, WaitTarget};
 
 /// How long after the start calls wait for the upstream servers to be ready.
@@ -61,14 +59,6 @@ impl McpService {
             shutdown: CancellationToken::new(),
         };
         Self { inner: Arc::new(inner) }
-    }
-
-    /// Returns the executor and the configuration that this principal's runs use, so that a person can resume an
-    /// agent's run from the command line with the agent's tools, policy and approvals. Like an agent's call, it first
-    /// waits for the upstream servers to be ready.
-    pub async fn executor_for(&self, principal: &Principal) -> Result<(Executor, config::CodeMode), PrepareError> {
-        let prepared = self.prepared(principal).await?;
-        Ok((prepared.executor(&Progress::default()), prepared.config.clone()))
     }
 
     /// Starts the shutdown: calls stop waiting and return the current state of their runs.

@@ -25,7 +25,7 @@ use crate::client::{
 pub(crate) type Millis = i64;
 
 /// The version of the file format. A file of another version is ignored and replaced by the next listing.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// The maximum number of bytes that a file has in addition to the tools themselves.
 const OVERHEAD_BYTES: u64 = 64 << 10;
@@ -278,7 +278,8 @@ fn listed(tool: &ToolSpec) -> Value {
         "description": tool.description,
         "inputSchema": tool.parameters,
     });
-    let annotations = match tool.repeat {
+    // The declaration is kept even if it is not believed: the user may trust the server later.
+    let annotations = match tool.declared_repeat {
         Repeat::Always => Some(json!({"readOnlyHint": true})),
         Repeat::Never | Repeat::WithKey => None,
     };

@@ -49,6 +49,7 @@ pub struct Status {
     /// The earliest time of the next start, if the server backs off or was given up.
     pub next_try: Option<Millis>,
     pub in_flight: usize,
+    /// Tools of the server itself, without the operations on its resources and prompts.
     pub tools: usize,
     /// Tools that were listed but break a limit.
     pub left_out: usize,

@@ -92,7 +92,7 @@ async fn remembered(folder: &Folder) -> PathBuf {
 async fn a_cached_list_of_another_version_is_ignored_without_an_error() {
     let folder = Folder::new();
     let path = remembered(&folder).await;
-    let older = std::fs::read_to_string(&path).unwrap().replace("\"version\":2", "\"version\":1");
+    let older = std::fs::read_to_string(&path).unwrap().replace("\"version\":3", "\"version\":1");
     std::fs::write(&path, &older).unwrap();
     let second = anew(&folder, script(&["a"]));
     assert_eq!((second.tools().len(), second.status().last_failure), (0, None));

@@ -10,9 +10,11 @@ use crate::Millis;
 use crate::backend::Backend;
 use crate::error::StoreError;
 use crate::rows::{
-    CallRow, CallState, JournalTotals, LegEndKind, LegEnded, LegRow, RunListEntry, RunRow, RunState, RunSummary,
+    CallRow, CallState, JournalTotals, LegEndKind, LegEnded, LegRow, RunFilter, RunListEntry, RunRow, RunState,
+    RunSummary,
 };
 use crate::seal::SealError;
+use crate::sql::placeholders;
 
 const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id, state, created_at, expires_at, catalog, \
                        definition, progress, snapshot_leg, snapshot, result";
@@ -135,28 +137,59 @@ pub(crate) async fn recent_runs(
         .collect()
 }
 
-pub(crate) async fn runs(backend: &Backend, limit: u32) -> Result<Vec<RunListEntry>, StoreError> {
-    let rows = sqlx::query(
+/// How many characters of a run's definition a list contains: enough for the first line of most cells.
+const HEAD_CHARS: u32 = 400;
+
+pub(crate) async fn runs(backend: &Backend, filter: &RunFilter, limit: u32) -> Result<Vec<RunListEntry>, StoreError> {
+    let (states, prefixes) = (filter.states.len(), filter.prefixes.len());
+    let mut conditions = vec!["created_at >= $1".to_owned()];
+    if states > 0 {
+        conditions.push(format!("state IN ({})", placeholders(3, states)));
+    }
+    if prefixes > 0 {
+        // Comparing the start works in every collation, which a range of ids does not.
+        let one = |at: usize| format!("SUBSTR(run_id, 1, LENGTH(${at})) = ${at}");
+        let any: Vec<String> = (0..prefixes).map(|number| one(3 + states + number)).collect();
+        conditions.push(format!("({})", any.join(" OR ")));
+    }
+    let sql = format!(
         "SELECT run_id, agent_id, session_id, agent_run_id, state, created_at, updated_at, expires_at, \
          (SELECT COUNT(*) FROM calls WHERE calls.run_id = runs.run_id AND calls.state NOT IN \
-         ('delivered', 'cleared')) FROM runs ORDER BY created_at DESC, run_id LIMIT $1",
-    )
-    .bind(i64::from(limit))
-    .fetch_all(backend.reader())
-    .await?;
-    rows.iter()
-        .map(|row| {
-            Ok(RunListEntry {
-                run_id: row.try_get::<String, _>(0)?.into(),
-                scope: scope(row)?,
-                state: RunState::parse(&row.try_get::<String, _>(4)?)?,
-                created_at: row.try_get(5)?,
-                updated_at: row.try_get(6)?,
-                expires_at: row.try_get(7)?,
-                open_calls: u64::try_from(row.try_get::<i64, _>(8)?).unwrap_or(0),
-            })
-        })
-        .collect()
+         ('delivered', 'cleared')), SUBSTR(definition, 1, {HEAD_CHARS}), \
+         (SELECT target FROM calls WHERE calls.run_id = runs.run_id ORDER BY call LIMIT 1) \
+         FROM runs WHERE {} ORDER BY created_at DESC, run_id LIMIT $2",
+        conditions.join(" AND ")
+    );
+    let mut query = sqlx::query(&sql).bind(filter.since.unwrap_or(Millis::MIN)).bind(i64::from(limit));
+    for state in &filter.states {
+        query = query.bind(state.as_str());
+    }
+    for prefix in &filter.prefixes {
+        query = query.bind(prefix.clone());
+    }
+    query.fetch_all(backend.reader()).await?.iter().map(listed).collect()
+}
+
+fn listed(row: &AnyRow) -> Result<RunListEntry, StoreError> {
+    Ok(RunListEntry {
+        run_id: row.try_get::<String, _>(0)?.into(),
+        scope: scope(row)?,
+        state: RunState::parse(&row.try_get::<String, _>(4)?)?,
+        created_at: row.try_get(5)?,
+        updated_at: row.try_get(6)?,
+        expires_at: row.try_get(7)?,
+        open_calls: u64::try_from(row.try_get::<i64, _>(8)?).unwrap_or(0),
+        definition_head: row.try_get(9)?,
+        first_target: row.try_get(10)?,
+    })
+}
+
+pub(crate) async fn ended_before(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
+    let row = sqlx::query("SELECT COUNT(*) FROM runs WHERE state NOT IN ('running', 'waiting') AND updated_at < $1")
+        .bind(then)
+        .fetch_one(backend.reader())
+        .await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
 }
 
 pub(crate) async fn runs_of_session(backend: &Backend, session_id: &str) -> Result<Vec<RunId>, StoreError> {

@@ -2,7 +2,7 @@
 
 use contract::config::{Quotas, Retention};
 use sqlx::{AnyConnection, Connection, Row};
-use store::{Change, Durability, Entry, Location, RunState, Store};
+use store::{Change, Durability, Entry, Location, RunFilter, RunState, Store};
 
 use crate::world::{NOW, Place, entry, everywhere};
 
@@ -54,6 +54,47 @@ async fn one_sweep_deletes_many_runs_in_batches_and_keeps_waiting_ones() {
         assert!(is_stored(&place, 900).await);
         let swept = store.sweep(NOW + HOUR).await.unwrap();
         assert_eq!(swept.expired, 1);
+    }
+}
+
+#[tokio::test]
+async fn chosen_runs_are_deleted_only_if_they_have_ended() {
+    for place in everywhere().await {
+        let runs: Vec<_> = (1..=3).map(|number| place.new_run(number).run_id).collect();
+        place.run(1, completed()).await;
+        place.run(2, Change { state: Some(RunState::Waiting), release: true, ..Change::default() }).await;
+        place.run(3, completed()).await;
+        assert_eq!(place.store.ended_before(NOW + 1).await.unwrap(), 2);
+        assert_eq!(place.store.ended_before(NOW).await.unwrap(), 0);
+        assert_eq!(place.store.delete_runs(&runs[..2]).await.unwrap(), 1);
+        assert_eq!(
+            (is_stored(&place, 1).await, is_stored(&place, 2).await, is_stored(&place, 3).await),
+            (false, true, true)
+        );
+        assert_eq!(place.store.delete_runs(&["cm_nobody".into()]).await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn runs_are_listed_by_state_age_and_start_of_the_id() {
+    for place in everywhere().await {
+        place.run(1, completed()).await;
+        place.run(2, Change { state: Some(RunState::Waiting), release: true, ..Change::default() }).await;
+        let listed = async |filter: RunFilter| -> Vec<String> {
+            let runs = place.store.runs(&filter, 10).await.unwrap();
+            runs.into_iter().map(|run| run.run_id.into_string()).collect()
+        };
+        let id = |number: u32| place.new_run(number).run_id.into_string();
+        assert_eq!(listed(RunFilter::default()).await, [id(1), id(2)]);
+        let waiting = RunFilter { states: vec![RunState::Running, RunState::Waiting], ..RunFilter::default() };
+        assert_eq!(listed(waiting.clone()).await, [id(2)]);
+        let prefixes = vec!["nothing".to_owned(), id(1)];
+        assert_eq!(listed(RunFilter { prefixes: prefixes.clone(), ..RunFilter::default() }).await, [id(1)]);
+        assert!(listed(RunFilter { prefixes, ..waiting }).await.is_empty());
+        assert!(listed(RunFilter { since: Some(NOW + 1), ..RunFilter::default() }).await.is_empty());
+        assert_eq!(listed(RunFilter { since: Some(NOW), ..RunFilter::default() }).await.len(), 2);
+        let first = &place.store.runs(&RunFilter::default(), 1).await.unwrap()[0];
+        assert!(!first.definition_head.is_empty() && first.first_target.is_none(), "{first:?}");
     }
 }
 

@@ -12,7 +12,7 @@ use executor::{
     Routes, StateSink, ToolSource,
 };
 use serde_json::{Value, json};
-use store::{CallRow, FencedRun, Keys, Location, NewRun, Store};
+use store::{CallRow, FencedRun, Keys, Location, NewRun, RunFilter, Store};
 
 use crate::fake_tools::{Behavior, FakeTools};
 use crate::replaying::pool;
@@ -69,7 +69,7 @@ async fn a_cell_that_sets_timers_forever_fails_at_the_call_limit() {
     }
     assert_eq!(result["code"], "too_many_pending_tool_calls", "{result}");
     assert!(result["error"].as_str().unwrap().contains(&MAX_RUN_CALLS.to_string()), "{result}");
-    let runs = world.store().runs(1).await.unwrap();
+    let runs = world.store().runs(&RunFilter::default(), 1).await.unwrap();
     let totals = world.store().journal_totals(&runs[0].run_id).await.unwrap();
     assert!(totals.calls <= MAX_RUN_CALLS && totals.bytes <= MAX_JOURNAL_BYTES, "{totals:?}");
 }
@@ -83,7 +83,7 @@ async fn catalog_queries_are_journaled_by_hash_and_replay_identically() {
         await tools.call('openclaw:a:nothing', { secret: 'unread' }).catch(() => 0);
         return await tools.call('openclaw:a:echo', { kept: 1 })";
     value(&world.run().exec(cell).await);
-    let run_id = world.store().runs(1).await.unwrap()[0].run_id.clone();
+    let run_id = world.store().runs(&RunFilter::default(), 1).await.unwrap()[0].run_id.clone();
     let calls = world.store().calls(&run_id).await.unwrap();
     let payloads: Vec<&str> = calls.iter().map(|row| row.payload.as_str()).collect();
     assert_eq!(payloads, ["", "", "", r#"{"kept":1}"#], "{calls:?}");

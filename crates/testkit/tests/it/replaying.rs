@@ -4,6 +4,7 @@ use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::replay::{ForkError, Record, RecordError, ReplayError, ReplayFailure, Verdict};
 use contract::frame::LegEnd;
 use serde_json::json;
+use store::RunFilter;
 
 use crate::world::{Parts, World, scope};
 
@@ -20,7 +21,7 @@ async fn record_of(world: &World, code: &str) -> Record {
     let run_id = match result["runId"].as_str() {
         Some(run_id) => run_id.into(),
         None => {
-            let listed = world.code_mode.store().runs(1).await.unwrap();
+            let listed = world.code_mode.store().runs(&RunFilter::default(), 1).await.unwrap();
             listed[0].run_id.clone()
         }
     };

@@ -3,6 +3,7 @@
 mod approvals;
 mod approving;
 mod batches;
+mod by_hand;
 mod cancel;
 mod clients;
 mod eras;

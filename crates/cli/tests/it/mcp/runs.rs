@@ -57,11 +57,12 @@ fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
         (&listed[0]["runId"], &listed[0]["state"], &listed[0]["agentId"], &listed[0]["pending"]),
         (&json!(run), &json!("waiting"), &json!("local"), &json!(1))
     );
+    let code = &listed[0]["code"];
+    assert!(code.as_str().is_some_and(|code| CELL.starts_with(code)), "{listed}");
     let lines = text(&place.runs(&["list"]).stdout);
-    assert!(
-        lines.starts_with(&format!("{run}  waiting ")) && lines.ends_with("local  mcp:local  1 pending\n"),
-        "{lines}"
-    );
+    let (header, row) = lines.split_once('\n').unwrap();
+    assert!(header.starts_with("RUN ") && header.contains("  STATE    AGE"), "{lines}");
+    assert!(row.starts_with(&format!("{run}  waiting  ")) && row.contains("local  text('before'); const "), "{lines}");
 
     let shown = json_of(&place.runs(&["show", run, "--json"]));
     assert_eq!((&shown["source"], shown["legs"].as_array().map(Vec::len)), (&json!(CELL), Some(2)), "{shown}");
@@ -100,7 +101,7 @@ fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
     let unknown = place.runs(&["replay", "cm_nobody"]);
     assert_eq!(
         (unknown.status.code(), text(&unknown.stderr).as_str()),
-        (Some(2), "cellmate: run `cm_nobody`: no such run\n")
+        (Some(2), "cellmate: no run `cm_nobody`; `cellmate runs list` lists the runs\n")
     );
 }
 

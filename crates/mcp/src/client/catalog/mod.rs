@@ -148,8 +148,14 @@ impl<'a> Offer<'a> {
     fn operation(&mut self, name: &str, operation: Operation, description: &str, parameters: Value) {
         let Ok(id) = self.id(name) else { return };
         // By protocol these only read, but only a trusted server can be relied on to follow it.
-        let repeat = if self.trusted { Repeat::Always } else { Repeat::Never };
-        self.add(ToolSpec { operation, repeat, ..ToolSpec::new(id, description, parameters) });
+        let declared_repeat = Repeat::Always;
+        let repeat = self.believed(declared_repeat);
+        self.add(ToolSpec { operation, repeat, declared_repeat, ..ToolSpec::new(id, description, parameters) });
+    }
+
+    /// Returns what a server's declaration counts for.
+    fn believed(&self, declared: Repeat) -> Repeat {
+        if self.trusted { declared } else { Repeat::Never }
     }
 
     /// Adds a tool. The first tool with a name wins: the server's own tools come first, so they hide the operations
@@ -195,11 +201,13 @@ impl<'a> Offer<'a> {
             header_arguments::check(schema)?;
         }
         let output = listed.get("outputSchema").filter(|schema| !schema.is_null());
+        let declared_repeat = repeat(annotations);
         Ok(ToolSpec {
             about_owner: self.about.clone(),
             label: label.map(str::to_owned),
             output: output.map(|schema| self.schema("outputSchema", schema)).transpose()?,
-            repeat: if self.trusted { repeat(annotations) } else { Repeat::Never },
+            repeat: self.believed(declared_repeat),
+            declared_repeat,
             ..ToolSpec::new(
                 id,
                 description,
@@ -220,7 +228,8 @@ impl<'a> Offer<'a> {
     }
 }
 
-/// Returns whether a trusted server's hints allow a call to be repeated after a crash between dispatch and result.
+/// Returns whether a server's hints, if it is trusted, allow a call to be repeated after a crash between dispatch and
+/// result.
 ///
 /// A read-only tool may be called again. A tool that is merely idempotent may not: repeated after another party's
 /// change it would undo that change, as a second `delete` or `set` does. If it is also not destructive, it may. No hint

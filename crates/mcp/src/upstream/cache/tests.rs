@@ -48,12 +48,28 @@ fn listing() -> Listing {
         label: Some("Reads".to_owned()),
         output: Some(json!({"type": "object"})),
         repeat: Repeat::Always,
+        declared_repeat: Repeat::Always,
         ..ToolSpec::new(ToolId::parse("mcp:s:read").unwrap(), "Reads.", schema)
     };
     tools.insert(0, ToolSpec::new(ToolId::parse("mcp:s:do").unwrap(), "Does.", json!({"type": "object"})));
     tools.insert(1, reads);
     tools.iter_mut().take(2).for_each(|tool| tool.about_owner = Some("Keeps notes.".into()));
     Listing { tools, left_out: Vec::new(), listed_at: 7, remembered: true }
+}
+
+#[test]
+fn a_declaration_that_was_not_believed_counts_once_the_server_is_trusted() {
+    let folder = Folder::new();
+    let spec = |trusted: bool| ServerSpec { trusted, ..spec(&[], "") };
+    let repeats = |trusted: bool| {
+        let read = CacheFile::of(&folder.0, &spec(trusted)).read().unwrap().unwrap();
+        read.tools.into_iter().find(|tool| tool.id.name() == "read").map(|tool| (tool.repeat, tool.declared_repeat))
+    };
+    CacheFile::of(&folder.0, &spec(true)).write(&listing()).unwrap();
+    assert_eq!(repeats(false), Some((Repeat::Never, Repeat::Always)));
+    let untrusted = CacheFile::of(&folder.0, &spec(false));
+    untrusted.write(&untrusted.read().unwrap().unwrap()).unwrap();
+    assert_eq!(repeats(true), Some((Repeat::Always, Repeat::Always)));
 }
 
 #[test]
@@ -111,7 +127,7 @@ fn an_invalid_or_too_large_file_is_not_used() {
         "{".to_owned(),
         "[]".to_owned(),
         "[".repeat(100_000),
-        changed("version", json!("2")),
+        changed("version", json!("3")),
         changed("identity", json!("00")),
         changed("server", json!("t")),
         changed("tools", json!({})),
@@ -123,7 +139,7 @@ fn an_invalid_or_too_large_file_is_not_used() {
         let shown: String = other.chars().take(80).collect();
         assert!(matches!(file.read(), Err(CacheError::Other)), "{shown}");
     }
-    for version in [1, 3] {
+    for version in [2, 4] {
         std::fs::write(&file.path, changed("version", json!(version))).unwrap();
         assert!(matches!(file.read(), Ok(None)), "{version}");
     }

@@ -1,4 +1,4 @@
-//! The configured MCP servers of `cellmate mcp`: offered with their stored tool lists, started when first called.
+//! The configured MCP servers of this process: offered with their stored tool lists, started when first called.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use mcp::server::OfferedSources;
 use mcp::{Unavailable, UpstreamOptions, Upstreams};
 use tokio::sync::watch;
 
-use super::unusable::unusable_servers;
 use crate::log::CONSOLE;
 use crate::servers::FilteredTools;
+use crate::unusable::unusable_servers;
 
 /// All enabled servers. None is started on creation.
 #[derive(Clone)]
@@ -62,6 +62,15 @@ impl Servers {
                 () = offered.closed() => return,
             }
         }
+    }
+
+    pub(crate) fn sources(&self) -> Vec<Arc<dyn ToolSource>> {
+        self.sources.clone()
+    }
+
+    /// Starts the servers whose tools are not known yet, waits for their lists, and reports those that failed.
+    pub(crate) async fn wait_for_lists(&self) {
+        self.upstreams.listed().await.iter().for_each(report);
     }
 
     pub(crate) async fn stop(&self) {

@@ -14,7 +14,7 @@ use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolSource};
 struct UnusableServer(UnavailableServer);
 
 /// Returns the servers that have problems and are not among the usable ones.
-pub(super) fn unusable_servers(usable: &[ServerEntry], problems: &[Problem]) -> Vec<Arc<dyn ToolSource>> {
+pub(crate) fn unusable_servers(usable: &[ServerEntry], problems: &[Problem]) -> Vec<Arc<dyn ToolSource>> {
     reasons(usable, problems)
         .into_iter()
         .map(|(name, reason)| -> Arc<dyn ToolSource> {

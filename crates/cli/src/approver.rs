@@ -1,0 +1,211 @@
+//! Approval of tool calls by the user who typed the command that makes them: `tools call`, `exec` or `wait`.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use client_config::display;
+use codemode::CodeMode;
+use contract::ids::{ApprovalId, RunId};
+use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
+use serde_json::Value;
+use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError};
+
+use crate::approvals::{UntrustedServers, decided_by, terminal};
+
+/// How often the store is polled for new approvals.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How calls can be approved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Approver {
+    /// `--yes` approves them.
+    Flag,
+    /// The user is asked on the terminal.
+    Terminal,
+    /// There is no terminal to ask on.
+    None,
+}
+
+impl Approver {
+    /// Returns the terminal, if there is one.
+    pub(crate) fn present() -> Self {
+        if terminal::is_interactive() { Self::Terminal } else { Self::None }
+    }
+}
+
+/// The calls whose approvals are decided.
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    /// All calls of a session that this command alone uses.
+    Session(String),
+    /// All calls of a run.
+    Run(RunId),
+}
+
+impl Subject {
+    fn covers(&self, approval: &Approval) -> bool {
+        match self {
+            Self::Session(session) => approval.session_id == *session,
+            Self::Run(run_id) => approval.run_id == *run_id,
+        }
+    }
+}
+
+/// Where decisions are recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Recorder<'a> {
+    /// In the store, for a direct call, which polls it.
+    Store(&'a Store),
+    /// In the store of these runs. The run is notified.
+    Runs(&'a CodeMode),
+}
+
+impl Recorder<'_> {
+    fn store(&self) -> &Store {
+        match self {
+            Self::Store(store) => store,
+            Self::Runs(code_mode) => code_mode.store(),
+        }
+    }
+
+    async fn decide(&self, approval: &Approval, decision: &Decision, command: &str) -> Result<(), DecisionError> {
+        let (id, by) = (&approval.approval_id, decided_by(command));
+        match self {
+            Self::Store(store) => codemode::decide(store, id, decision, &by).await.map(drop),
+            Self::Runs(code_mode) => code_mode.decide(id, decision, &by).await.map(drop),
+        }
+    }
+}
+
+/// Decides approvals for the user of one command.
+#[derive(Clone, Debug)]
+pub(crate) struct Decider<'a> {
+    pub(crate) recorder: Recorder<'a>,
+    pub(crate) approver: Approver,
+    /// The command, which is recorded with each decision.
+    pub(crate) command: &'static str,
+    /// Explains to the user why calls of these servers ask.
+    pub(crate) untrusted: &'a UntrustedServers,
+}
+
+/// An approval that cannot be decided here. The call waits until it is denied.
+pub(crate) struct Undecided {
+    approval: Approval,
+    /// Why it cannot be decided, and what to do instead.
+    pub(crate) why: String,
+}
+
+impl Decider<'_> {
+    /// Decides every approval of the subject. Returns only if one cannot be decided here, or with an error of the
+    /// store.
+    pub(crate) async fn decide_all(&self, subject: &Subject) -> Result<Undecided, StoreError> {
+        let mut seen = HashSet::new();
+        loop {
+            let approval = self.next_approval(subject, &mut seen).await?;
+            let tool = display::plain(&approval.tool_id);
+            let decision = match (question(&approval), self.approver) {
+                (None, Approver::Flag) => yes(ApprovalScope::Once),
+                (None, Approver::Terminal) => ask_on_terminal(&approval, self.untrusted).await,
+                (None, Approver::None) => {
+                    let reason = display::plain(&approval.reason);
+                    let hint = self.untrusted.hint(&approval).map(|hint| format!("; {hint}")).unwrap_or_default();
+                    let why = format!(
+                        "calling `{tool}` needs approval ({reason}); run this in a terminal, or pass --yes{hint}"
+                    );
+                    return Ok(Undecided { approval, why });
+                }
+                // Approving a call does not answer the questions that its tool asks.
+                (Some(question), _) if Approver::present() == Approver::Terminal => {
+                    let id = &approval.approval_id;
+                    eprintln!("`{tool}` asks: {question}");
+                    eprintln!("waiting for an answer; `cellmate approvals show {id}` shows how to give it");
+                    continue;
+                }
+                (Some(question), _) => {
+                    let why = format!("`{tool}` asks: {question}; run this in a terminal to answer");
+                    return Ok(Undecided { approval, why });
+                }
+            };
+            self.record(&approval, &decision).await?;
+        }
+    }
+
+    pub(crate) async fn deny(&self, undecided: &Undecided) -> Result<(), StoreError> {
+        self.record(&undecided.approval, &no("there was no terminal to ask on")).await
+    }
+
+    async fn record(&self, approval: &Approval, decision: &Decision) -> Result<(), StoreError> {
+        match self.recorder.decide(approval, decision, self.command).await {
+            // Already decided elsewhere, or this decision does not fit the question: another one will settle it.
+            Ok(()) | Err(DecisionError::NotPending | DecisionError::Unfit(_)) => Ok(()),
+            Err(refused @ DecisionError::TooManyRules) => {
+                eprintln!("cellmate: {refused}; only this call is approved");
+                match self.recorder.decide(approval, &yes(ApprovalScope::Once), self.command).await {
+                    Err(DecisionError::Store(error)) => Err(error),
+                    Ok(()) | Err(_) => Ok(()),
+                }
+            }
+            Err(DecisionError::Store(error)) => Err(error),
+        }
+    }
+
+    /// Waits for the next approval of the subject that was not seen yet.
+    async fn next_approval(&self, subject: &Subject, seen: &mut HashSet<ApprovalId>) -> Result<Approval, StoreError> {
+        loop {
+            let pending = self.recorder.store().pending_approvals().await?;
+            let mut ours = pending.into_iter().filter(|approval| subject.covers(approval));
+            match ours.find(|approval| seen.insert(approval.approval_id.clone())) {
+                Some(approval) => return Ok(approval),
+                None => tokio::time::sleep(POLL_INTERVAL).await,
+            }
+        }
+    }
+}
+
+/// Returns the message of a tool's question, or `None` if the approval is about making a call.
+fn question(approval: &Approval) -> Option<String> {
+    let message = approval.question.as_ref()?.get("message").and_then(Value::as_str);
+    Some(display::plain(message.unwrap_or("(no message)")))
+}
+
+async fn ask_on_terminal(approval: &Approval, untrusted: &UntrustedServers) -> Decision {
+    let hint = untrusted.hint(approval).map(|hint| format!("\n({hint})")).unwrap_or_default();
+    let call = terminal::call(approval, MAX_TERMINAL_ARGUMENT_CHARS);
+    let prompt = format!("{call}{hint}\ncall it? [y]es, [a]lways, [N]o: ");
+    terminal::ask(&prompt).await.map_or_else(|| no(""), |line| parse_answer(&line))
+}
+
+/// Parses a typed answer. Anything but a yes or "always" is a no.
+fn parse_answer(line: &str) -> Decision {
+    match line.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => yes(ApprovalScope::Once),
+        "a" | "always" => yes(ApprovalScope::Agent),
+        _ => no(""),
+    }
+}
+
+fn yes(reach: ApprovalScope) -> Decision {
+    Decision::Approve { edited_input: None, reach }
+}
+
+fn no(note: &str) -> Decision {
+    Decision::Deny { note: note.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::ApprovalScope;
+
+    use super::{no, parse_answer, yes};
+
+    #[test]
+    fn only_a_plain_yes_counts_as_yes() {
+        for line in ["y\n", "YES\n", " yes "] {
+            assert_eq!(parse_answer(line), yes(ApprovalScope::Once), "{line:?}");
+        }
+        assert_eq!(parse_answer("a\n"), yes(ApprovalScope::Agent));
+        for line in ["", "\n", "n", "yep", "yes please", "ja"] {
+            assert_eq!(parse_answer(line), no(""), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What runs cells and tool calls, put together in one way for every command: the configured servers, the policy, the
+//! approvals and the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::Registry;
+use client_config::{Loaded, TOOL_LISTS};
+use codemode::CodeMode;
+use codemode::pool::Pool;
+use contract::config;
+use contract::scope::Scope;
+use executor::run::{Host, PrepareError, PreparedRun, RunRequest, prepare};
+use executor::{Executor, Hook, ToolSource};
+use mcp::server::ApprovalHook;
+use serde_json::Value;
+use store::Store;
+
+use crate::approvals::UntrustedServers;
+use crate::policy::CallPolicy;
+use crate::render;
+use crate::state::State;
+use crate::upstream::Servers;
+
+/// The runs of this process, with the configured servers. No server is started on creation.
+pub(crate) struct Engine {
+    pub(crate) code_mode: CodeMode,
+    pub(crate) servers: Servers,
+    /// Explains to users why calls ask for approval.
+    pub(crate) untrusted: UntrustedServers,
+}
+
+impl Engine {
+    /// Runs cells in the pool and keeps their runs in the store. A server's process that has no calls for `idle_stop`
+    /// is stopped.
+    pub(crate) fn new(
+        pool: Pool,
+        store: Store,
+        loaded: &Loaded,
+        state: &State,
+        idle_stop: Option<Duration>,
+    ) -> Result<Self, getrandom::Error> {
+        let servers = Servers::new(&loaded.servers, state.path(TOOL_LISTS), idle_stop).naming_unusable(loaded);
+        Ok(Self { code_mode: CodeMode::new(pool, store)?, servers, untrusted: UntrustedServers::of(&loaded.servers) })
+    }
+
+    /// Returns what makes the tool calls of a run in this scope. Servers whose tools are not known yet are started, and
+    /// those that cannot be are reported.
+    pub(crate) async fn executor(&self, policy: &CallPolicy, scope: Scope) -> Result<Executor, PrepareError> {
+        self.servers.wait_for_lists().await;
+        self.executor_with_known_tools(policy, scope)
+    }
+
+    /// Returns what makes the tool calls of a run in this scope, with the tools that are known without starting a
+    /// server.
+    pub(crate) fn executor_with_known_tools(
+        &self,
+        policy: &CallPolicy,
+        scope: Scope,
+    ) -> Result<Executor, PrepareError> {
+        Ok(prepare_run(policy, self.servers.sources(), scope)?.0.executor)
+    }
+
+    /// Releases the runs of this process, so that another one can resume them at once, and stops the servers.
+    pub(crate) async fn shut_down(&self) {
+        if let Err(error) = self.code_mode.shut_down().await {
+            render::note(&format!(
+                "cellmate: cannot release the run, so its lease expires in a few seconds instead: {error}"
+            ));
+        }
+        self.servers.stop().await;
+    }
+}
+
+/// Prepares a run with the tools of these sources, as policy allows them. Its calls ask for approval as the policy
+/// says; the returned hook knows which ones.
+pub(crate) fn prepare_run(
+    policy: &CallPolicy,
+    sources: Vec<Arc<dyn ToolSource>>,
+    scope: Scope,
+) -> Result<(PreparedRun, ApprovalHook), PrepareError> {
+    let host = Host {
+        config: policy.config.clone(),
+        sources,
+        hooks: Vec::new(),
+        ask: Vec::new(),
+        namespaces: Registry::default(),
+        namespace_config: Value::Null,
+        runtime_available: true,
+    };
+    let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() })?;
+    let asked = policy.asking.hook_for(&policy.pass, run.executor.catalog().tools());
+    let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(asked.clone())];
+    let executor = run.executor.with_hooks(hooks);
+    Ok((PreparedRun { executor, ..run }, asked))
+}
+
+/// Returns the scope of the runs that a user starts on the command line for an agent. They share the agent's policy and
+/// standing approvals, but its MCP clients do not see them.
+pub(crate) fn command_line_scope(agent: &str) -> Scope {
+    Scope { agent_id: agent.to_owned(), session_id: format!("cli:{agent}"), ..Scope::default() }
+}
+
+/// Returns the code mode settings of an agent. A command that runs cells does so even if the agent's clients may not.
+pub(crate) fn code_mode_config(policy: &CallPolicy, agent: &str) -> config::CodeMode {
+    config::CodeMode { enabled: true, ..policy.config.tools(agent).code_mode.clone() }
+}

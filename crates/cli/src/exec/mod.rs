@@ -1,0 +1,166 @@
+//! `cellmate exec`: runs a cell with the tools of the configured servers, or with canned ones, and prints the result
+//! that a model would get.
+
+mod background;
+mod source;
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use client_config::load;
+use codemode::pool::Pool;
+use codemode::{CodeMode, ExecInput};
+use contract::config;
+use contract::ids::RunId;
+use contract::limits::{Limits, MAX_CATALOG_BYTES};
+use contract::scope::Scope;
+use executor::run::PrepareError;
+use executor::{Canned, Executor};
+use store::{Keys, Location, Store, StoreError};
+use tokio::sync::watch;
+
+use crate::approvals::UntrustedServers;
+use crate::approver::Approver;
+use crate::arguments::ExecArguments;
+use crate::engine::{Engine, code_mode_config, command_line_scope};
+use crate::policy::{self, BadSettings};
+use crate::state::StateError;
+use crate::turns::{Patience, Turns};
+use crate::{cell_result, render};
+use background::Background;
+
+/// How often the command looks whether tool calls in the background have ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The command, as it is recorded with the run and with decisions.
+const COMMAND: &str = "exec";
+
+#[derive(Debug, thiserror::Error)]
+enum ExecError {
+    #[error(transparent)]
+    Source(#[from] source::SourceError),
+    #[error("`{path}`: {reason}")]
+    Catalog { path: String, reason: String },
+    #[error(transparent)]
+    Config(#[from] client_config::ConfigError),
+    #[error(transparent)]
+    Settings(#[from] BadSettings),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    #[error(transparent)]
+    Pool(#[from] codemode::pool::PoolError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot continue the cell in the background: {0}")]
+    Background(std::io::Error),
+    #[error("cannot read system randomness: {0}")]
+    Randomness(#[from] getrandom::Error),
+}
+
+pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
+    let done = match &arguments.catalog {
+        Some(catalog) => with_canned_tools(&arguments, catalog).await,
+        None => with_servers(&arguments).await,
+    };
+    done.unwrap_or_else(|error| render::fatal(&error.to_string()))
+}
+
+/// Runs the cell with the configured servers, policy, approvals and store.
+async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> {
+    let (background, cell) = match Background::receive().map_err(ExecError::Background)? {
+        Some((background, cell)) => (Some(background), cell),
+        None => (None, source::cell(arguments)?),
+    };
+    if arguments.no_wait && background.is_none() {
+        return background::start(&cell).map_err(ExecError::Background);
+    }
+    let places = arguments.store.places();
+    let loaded = load(&places)?;
+    loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
+    let policy = policy::read(&loaded.settings)?;
+    let kept = arguments.store.arguments().choose(&loaded.settings, &places)?;
+    let config = arguments.limits.apply_to(code_mode_config(&policy, &arguments.agent));
+    let pool = arguments.jail.pool(config.limits.memory_bytes);
+    let (pool, store) = tokio::join!(Pool::start(pool), kept.open());
+    let engine = Engine::new(pool?, store?, &loaded, &kept.state, None)?;
+    let done = async {
+        let executor = engine.executor(&policy, command_line_scope(&arguments.agent)).await?;
+        run_cell(&engine.code_mode, &executor, &config, cell, arguments, background, &engine.untrusted).await
+    };
+    let done = done.await;
+    engine.shut_down().await;
+    done
+}
+
+/// Runs the cell with canned tools. Its run is kept in memory, unless the user named a store.
+async fn with_canned_tools(arguments: &ExecArguments, catalog: &Path) -> Result<ExitCode, ExecError> {
+    let cell = source::cell(arguments)?;
+    let executor = canned_tools(catalog)?;
+    let config = arguments.limits.apply_to(config::CodeMode::enabled(Limits::DEFAULT));
+    let pool = arguments.jail.pool(config.limits.memory_bytes);
+    let store = async {
+        match arguments.store.arguments().is_given() {
+            true => Ok(arguments.store.choose()?.open().await?),
+            false => Ok::<Store, ExecError>(Store::open(&Location::Memory, Keys::ephemeral()?).await?),
+        }
+    };
+    let (pool, store) = tokio::join!(Pool::start(pool), store);
+    let code_mode = CodeMode::new(pool?, store?)?;
+    let untrusted = UntrustedServers::default();
+    let code = run_cell(&code_mode, &executor, &config, cell, arguments, None, &untrusted).await;
+    code_mode.shut_down().await?;
+    code
+}
+
+/// Runs the cell and prints its result. If the user interrupts the command, the run is cancelled.
+async fn run_cell(
+    code_mode: &CodeMode,
+    executor: &Executor,
+    config: &config::CodeMode,
+    cell: ExecInput,
+    arguments: &ExecArguments,
+    background: Option<Background>,
+    untrusted: &UntrustedServers,
+) -> Result<ExitCode, ExecError> {
+    let patience = if arguments.no_wait { Patience::FirstTurn } else { Patience::NeedsHelp };
+    let turns = Turns { code_mode, executor, config, command: COMMAND, approver: Approver::present(), untrusted };
+    let started: watch::Sender<Option<RunId>> = watch::Sender::new(None);
+    let result = tokio::select! {
+        result = turns.exec(cell, patience, &started) => Some(result?),
+        // Without a handler for the signal the command cannot be interrupted in this way.
+        Ok(()) = tokio::signal::ctrl_c() => None,
+    };
+    let run_id = started.borrow().clone();
+    let Some(result) = result else {
+        if let Some(run_id) = run_id {
+            code_mode.abort_with(executor, &run_id).await;
+            render::note(&format!("cellmate: interrupted; run {run_id} is cancelled"));
+        }
+        return Ok(ExitCode::from(render::INTERRUPTED));
+    };
+    let is_kept = *code_mode.store().location() != Location::Memory;
+    let advice = if is_kept { cell_result::advice(code_mode, &result).await? } else { None };
+    let code = cell_result::print(&result, advice.as_deref(), is_readable(arguments));
+    if let Some(background) = background.filter(|_| code_mode.live_runs() > 0) {
+        background.detach(render::WAITING).map_err(ExecError::Background)?;
+        // The run is released as soon as none of its calls is under way. Then its next turn can begin elsewhere.
+        while code_mode.live_runs() > 0 {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+    Ok(code)
+}
+
+fn is_readable(arguments: &ExecArguments) -> bool {
+    !arguments.json && std::io::stdout().is_terminal()
+}
+
+fn canned_tools(path: &Path) -> Result<Executor, ExecError> {
+    let text = source::read(path, MAX_CATALOG_BYTES)?;
+    let canned = Canned::parse(&text).and_then(|canned| canned.executor(Scope::default()));
+    canned.map_err(|error| ExecError::Catalog { path: path.display().to_string(), reason: error.to_string() })
+}

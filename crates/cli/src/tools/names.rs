@@ -1,0 +1,159 @@
+//! Finds the tool that a user means, however they write its name.
+
+use catalog::search::near;
+use catalog::{Catalog, mcp_identifier};
+use client_config::{Loaded, ServerEntry, display};
+use contract::tool::{Source, ToolId, ToolSpec};
+
+/// How many tools an error names.
+const MAX_NAMED: usize = 5;
+
+/// Returns the tool with this name: `files.read_text_file`, `MCP.files.readTextFile`, `mcp:files:read_text_file`, or
+/// its own name if only one tool has that. Unknown and denied tools give the same message.
+pub(super) fn find_tool<'a>(catalog: &'a Catalog, typed: &str) -> Result<&'a ToolSpec, String> {
+    let wanted = written(typed);
+    let whole = catalog.tools().iter().find(|tool| whole_names(catalog, tool).iter().any(|name| name == wanted));
+    if let Some(tool) = whole {
+        return Ok(tool);
+    }
+    let by_end = |tool: &&ToolSpec| whole_names(catalog, tool).iter().any(|name| ends_with(name, wanted));
+    let found: Vec<&ToolSpec> = catalog.tools().iter().filter(by_end).collect();
+    match found.as_slice() {
+        [only] => Ok(only),
+        [] => Err(unknown(catalog, typed)),
+        several => {
+            let names = several.iter().take(MAX_NAMED).map(|tool| format!("`{}`", short_name(&tool.id)));
+            let more = if several.len() > MAX_NAMED { ", …" } else { "" };
+            let names = names.collect::<Vec<_>>().join(", ");
+            Err(format!("several tools are named `{}`: {names}{more}; write one of these", display::plain(typed)))
+        }
+    }
+}
+
+/// Returns the server that the name begins with, if it begins with one.
+pub(super) fn server_in<'a>(loaded: &'a Loaded, typed: &str) -> Result<Option<&'a ServerEntry>, String> {
+    let wanted = written(typed);
+    let Some(owner) = owner(wanted) else { return Ok(None) };
+    let is_named = |server: &&ServerEntry| {
+        let rest = wanted.strip_prefix("mcp:").unwrap_or(wanted);
+        let begins = |name: &str| rest.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ':']));
+        begins(&server.name) || begins(&mcp_identifier(&server.name, "server"))
+    };
+    // Of two names that fit, the longer one is meant: a server's name may contain a dot.
+    if let Some(server) = loaded.servers.iter().filter(is_named).max_by_key(|server| server.name.len()) {
+        return match server.enabled {
+            true => Ok(Some(server)),
+            false => Err(format!("server `{}` is disabled in `{}`", display::plain(&server.name), server.origin)),
+        };
+    }
+    if let Some(problem) = loaded.problems.iter().find(|problem| problem.server.as_deref() == Some(owner)) {
+        return Err(problem.to_string());
+    }
+    let names = loaded.servers.iter().map(|server| server.name.as_str());
+    let meant = suggestion(near(owner, names, 1).into_iter().map(display::plain).collect());
+    Err(format!("no server named `{}`;{meant} `cellmate servers list` lists them", display::plain(owner)))
+}
+
+/// Returns what was typed without decoration: `await MCP.files.read()` is a way to write `files.read`.
+fn written(typed: &str) -> &str {
+    let name = typed.trim();
+    let name = name.strip_suffix("()").unwrap_or(name);
+    name.strip_prefix("MCP.").unwrap_or(name)
+}
+
+/// Returns the part of a name that stands for the server.
+fn owner(name: &str) -> Option<&str> {
+    match name.strip_prefix("mcp:") {
+        Some(rest) => rest.split_once(':').map(|(owner, _)| owner),
+        None => name.split_once(['.', ':']).map(|(owner, _)| owner),
+    }
+}
+
+/// Returns the names that identify a tool among all: its id, `server.tool`, and the function that cells call.
+fn whole_names(catalog: &Catalog, tool: &ToolSpec) -> Vec<String> {
+    let mut names = vec![tool.id.as_str().to_owned(), format!("{}.{}", tool.id.owner(), tool.id.name())];
+    names.extend(catalog.called(tool).map(|call| call.trim_start_matches("MCP.").to_owned()));
+    names
+}
+
+/// Whether `end` is a name's last part or parts.
+fn ends_with(name: &str, end: &str) -> bool {
+    !end.is_empty() && name.strip_suffix(end).is_some_and(|rest| rest.ends_with(['.', ':']))
+}
+
+fn unknown(catalog: &Catalog, typed: &str) -> String {
+    let ids = catalog.tools().iter().map(|tool| tool.id.as_str());
+    let similar = near(written(typed), ids, 3).into_iter();
+    let names = similar.map(|id| ToolId::parse(id).map_or_else(|_| display::plain(id), |id| short_name(&id)));
+    let meant = suggestion(names.collect());
+    format!(
+        "no tool `{}`;{meant} `cellmate tools list` lists all, and `cellmate tools search` finds one",
+        display::plain(typed)
+    )
+}
+
+fn suggestion(names: Vec<String>) -> String {
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!(" did you mean `{}`?", names.join("` or `")),
+    }
+}
+
+/// Returns the name with which people call a tool: `server.tool`, or the id of a tool that is not a server's.
+pub(super) fn short_name(id: &ToolId) -> String {
+    match id.source() {
+        Source::Mcp => format!("{}.{}", display::plain(id.owner()), display::plain(id.name())),
+        Source::Openclaw | Source::Plugin | Source::Client => display::plain(id.as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use catalog::Catalog;
+    use contract::tool::{ToolId, ToolSpec};
+    use serde_json::json;
+
+    use super::find_tool;
+
+    fn catalog() -> Catalog {
+        let tool = |id: &str| ToolSpec::new(ToolId::parse(id).unwrap(), "", json!({}));
+        let ids = ["mcp:files:read_text_file", "mcp:files:list_directory", "mcp:my-notes:list_directory", "mcp:a.b:c"];
+        Catalog::new(ids.map(tool).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_tool_is_found_by_each_of_its_names() {
+        let catalog = catalog();
+        for (typed, id) in [
+            ("mcp:files:read_text_file", "mcp:files:read_text_file"),
+            ("files.read_text_file", "mcp:files:read_text_file"),
+            ("files:read_text_file", "mcp:files:read_text_file"),
+            ("MCP.files.readTextFile", "mcp:files:read_text_file"),
+            ("MCP.files.readTextFile()", "mcp:files:read_text_file"),
+            ("MCP.files.read_text_file", "mcp:files:read_text_file"),
+            ("read_text_file", "mcp:files:read_text_file"),
+            ("readTextFile", "mcp:files:read_text_file"),
+            ("my-notes.list_directory", "mcp:my-notes:list_directory"),
+            ("MCP.myNotes.listDirectory", "mcp:my-notes:list_directory"),
+            ("a.b.c", "mcp:a.b:c"),
+        ] {
+            assert_eq!(find_tool(&catalog, typed).map(|tool| tool.id.as_str()), Ok(id), "{typed}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_or_ambiguous_name_is_answered_with_names_that_work() {
+        let catalog = catalog();
+        let error = |typed: &str| find_tool(&catalog, typed).map(|tool| tool.id.as_str()).unwrap_err();
+        let several = "several tools are named `list_directory`: `files.list_directory`, `my-notes.list_directory`; write \
+                       one of these";
+        assert_eq!(error("list_directory"), several);
+        let meant = error("files.lst_directory");
+        assert!(meant.starts_with("no tool `files.lst_directory`; did you mean `files.list_directory`"), "{meant}");
+        let nothing = "no tool `zzzz`; `cellmate tools list` lists all, and `cellmate tools search` finds one";
+        assert_eq!(error("zzzz"), nothing);
+        for wrong in ["", "directory", "MCP.files", "files."] {
+            assert!(find_tool(&catalog, wrong).is_err(), "{wrong}");
+        }
+    }
+}

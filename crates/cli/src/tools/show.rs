@@ -1,0 +1,182 @@
+//! `cellmate tools show`: shows how a tool is called.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use client_config::{ServerEntry, display};
+use contract::text;
+use contract::tool::{Repeat, ToolSpec};
+use serde_json::{Value, json};
+
+use super::names::{self, short_name};
+use super::run::{ListSource, Ready, RunArguments};
+use crate::render;
+
+/// The longest title and line of text that is printed.
+const MAX_LINE_CHARS: usize = 1_000;
+
+#[derive(Debug, Args)]
+pub(super) struct ShowArguments {
+    /// Tool to show: `SERVER.TOOL`, `MCP.SERVER.TOOL`, `mcp:SERVER:TOOL`, or its own name if only one tool has it.
+    tool: String,
+    #[command(flatten)]
+    lists: ListSource,
+    #[command(flatten)]
+    run: RunArguments,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &ShowArguments) -> Result<ExitCode, String> {
+    let loaded = arguments.run.loaded()?;
+    let servers: Vec<ServerEntry> = match names::server_in(&loaded, &arguments.tool)? {
+        Some(server) => vec![server.clone()],
+        None => loaded.servers.iter().filter(|server| server.enabled).cloned().collect(),
+    };
+    let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
+    let tool = match names::find_tool(ready.catalog(), &arguments.tool) {
+        Ok(tool) => tool,
+        Err(message) => {
+            ready.report();
+            return Err(message);
+        }
+    };
+    let shown = ShownTool::of(&ready, tool);
+    if arguments.json {
+        render::print_json(&shown.to_json())
+    } else {
+        render::print(&shown.readable())
+    }
+    ready.report();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that helps to call a tool.
+struct ShownTool<'a> {
+    tool: &'a ToolSpec,
+    /// The expression that calls it in a cell.
+    call: Option<String>,
+    signature: String,
+    /// Its TypeScript declaration.
+    declaration: Option<String>,
+    asks: bool,
+    read_only: ReadOnly,
+}
+
+/// Whether the tool's server declares that it only reads, and whether that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadOnly {
+    /// The server declares it, and is trusted.
+    Yes,
+    /// The server declares it, but is not trusted.
+    Declared,
+    No,
+}
+
+impl ReadOnly {
+    fn of(tool: &ToolSpec) -> Self {
+        match (tool.repeat, tool.declared_repeat) {
+            (Repeat::Always, _) => Self::Yes,
+            (_, Repeat::Always) => Self::Declared,
+            (Repeat::Never | Repeat::WithKey, Repeat::Never | Repeat::WithKey) => Self::No,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Yes => "yes, as its trusted server declares",
+            Self::Declared => "its server declares it, but is not trusted",
+            Self::No => "no",
+        }
+    }
+}
+
+impl<'a> ShownTool<'a> {
+    fn of(ready: &Ready, tool: &'a ToolSpec) -> Self {
+        let call = ready.catalog().called(tool);
+        // The expression is `MCP.<server>.<path>`; the declaration is found by both parts.
+        let parts = call.as_deref().and_then(|call| call.strip_prefix("MCP.")?.split_once('.'));
+        let api = parts.and_then(|(server, path)| ready.catalog().mcp_server_api(server, Some(path), false));
+        let declaration = api.and_then(|api| api.get("header")?.as_str().map(str::to_owned));
+        Self {
+            tool,
+            declaration,
+            signature: ready.catalog().signature(tool),
+            asks: ready.asks_about(&tool.id),
+            read_only: ReadOnly::of(tool),
+            call,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "id": self.tool.id.as_str(),
+            "server": self.tool.id.owner(),
+            "name": self.tool.id.name(),
+            "label": self.tool.label,
+            "description": self.tool.description,
+            "call": self.call,
+            "signature": self.signature,
+            "declaration": self.declaration,
+            "asks": self.asks,
+            "readOnly": self.read_only == ReadOnly::Yes,
+            "readOnlyHint": self.read_only != ReadOnly::No,
+            "parameters": self.tool.parameters,
+            "output": self.tool.output,
+        })
+    }
+
+    fn readable(&self) -> String {
+        let line = |text: &str| text::line(text, MAX_LINE_CHARS);
+        let name = short_name(&self.tool.id);
+        let title = self.tool.label.as_deref().map(|label| format!("  ({})", line(label))).unwrap_or_default();
+        let mut text = format!("{name}{title}\n");
+        for row in self.tool.description.lines() {
+            text += &format!("  {}\n", render::printable(row));
+        }
+        text += &format!("\nid         {}\n", display::plain(self.tool.id.as_str()));
+        text += &format!("server     {}\n", display::plain(self.tool.id.owner()));
+        text += &format!("asks       {}\n", if self.asks { "yes, before each call" } else { "no" });
+        text += &format!("read-only  {}\n", self.read_only.as_str());
+        let named = display::for_shell(&name);
+        text += &format!("call       cellmate tools call {named} NAME=VALUE…\n");
+        if let Some(call) = &self.call {
+            text += &format!("in a cell  await {}({})\n", display::plain(call), line(&self.signature));
+        }
+        if let Some(declaration) = &self.declaration {
+            text += &section("declaration", declaration);
+        }
+        text += &section("input schema", &render::pretty(&self.tool.parameters.to_string()));
+        if let Some(output) = &self.tool.output {
+            text += &section("output schema", &render::pretty(&output.to_string()));
+        }
+        text
+    }
+}
+
+/// Returns text under a heading, indented, so that it cannot pass for a heading.
+fn section(heading: &str, text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let lines: String = lines.map(|line| format!("  {}\n", render::printable(line))).collect();
+    format!("\n{heading}:\n{lines}")
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::tool::{Repeat, ToolId, ToolSpec};
+    use serde_json::json;
+
+    use super::ReadOnly;
+
+    #[test]
+    fn a_read_only_declaration_counts_only_from_a_trusted_server() {
+        let tool = |repeat, declared_repeat| {
+            let id = ToolId::parse("mcp:s:t").unwrap();
+            ReadOnly::of(&ToolSpec { repeat, declared_repeat, ..ToolSpec::new(id, "", json!({})) })
+        };
+        assert_eq!(tool(Repeat::Always, Repeat::Always), ReadOnly::Yes);
+        assert_eq!(tool(Repeat::Never, Repeat::Always), ReadOnly::Declared);
+        assert_eq!(tool(Repeat::Never, Repeat::Never), ReadOnly::No);
+    }
+}

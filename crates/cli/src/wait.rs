@@ -1,0 +1,94 @@
+//! `cellmate wait`: resumes a run that has not ended, with the tools, policy and approvals of its agent.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use client_config::load;
+use codemode::pool::Pool;
+use codemode::replay::Record;
+use contract::ids::RunId;
+use mcp::server::Principal;
+
+use crate::approver::Approver;
+use crate::arguments::WaitArguments;
+use crate::engine::{Engine, code_mode_config};
+use crate::runs::{find_run, only_live_run};
+use crate::turns::Turns;
+use crate::{cell_result, policy, render};
+
+/// The command, as it is recorded with the run and with decisions.
+const COMMAND: &str = "wait";
+
+pub(crate) async fn run(arguments: WaitArguments) -> ExitCode {
+    match wait(&arguments).await {
+        Ok(code) => code,
+        Err(message) => render::fatal(&message),
+    }
+}
+
+async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
+    let places = arguments.store.places();
+    let loaded = load(&places).map_err(text)?;
+    let policy = policy::read(&loaded.settings).map_err(text)?;
+    let kept = arguments.store.arguments().choose(&loaded.settings, &places).map_err(text)?;
+    let store = kept.open().await.map_err(text)?;
+    let run_id = match &arguments.run {
+        Some(typed) => find_run(&store, typed).await.map_err(text)?,
+        None => only_live_run(&store).await.map_err(text)?,
+    };
+    let record = Record::read(&store, &run_id).await.map_err(|why| format!("run `{run_id}`: {why}"))?;
+    if record.source().is_none() {
+        return Err(format!("run `{run_id}` is a direct tool call, which only the command that made it can wait for"));
+    }
+    if let Some(result) = record.result() {
+        return Ok(cell_result::print(&result, None, is_readable(arguments)));
+    }
+    let scope = record.run.scope.clone();
+    if Principal::named(&scope.agent_id).is_err() {
+        let agent = contract::text::line(&scope.agent_id, 100);
+        return Err(format!("the run belongs to agent `{agent}`; wait for it in the program that embeds cellmate"));
+    }
+    let pool = Pool::start(arguments.jail.pool(record.memory_limit_bytes())).await.map_err(text)?;
+    let engine = Engine::new(pool, store, &loaded, &kept.state, None).map_err(text)?;
+    let done = async {
+        let config = code_mode_config(&policy, &scope.agent_id);
+        loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
+        let executor = engine.executor(&policy, scope).await.map_err(text)?;
+        let approver = Approver::present();
+        let turns = Turns {
+            code_mode: &engine.code_mode,
+            executor: &executor,
+            config: &config,
+            command: COMMAND,
+            approver,
+            untrusted: &engine.untrusted,
+        };
+        finish(&turns, &run_id, is_readable(arguments)).await
+    };
+    let done = done.await;
+    engine.shut_down().await;
+    done
+}
+
+/// Waits for the run and prints its result. If the user interrupts the command, the run stays as it is.
+async fn finish(turns: &Turns<'_>, run_id: &RunId, is_readable: bool) -> Result<ExitCode, String> {
+    tokio::select! {
+        result = turns.wait(run_id) => {
+            let result = result.map_err(text)?;
+            let advice = cell_result::advice(turns.code_mode, &result).await.map_err(text)?;
+            Ok(cell_result::print(&result, advice.as_deref(), is_readable))
+        }
+        Ok(()) = tokio::signal::ctrl_c() => {
+            render::note(&format!("cellmate: interrupted; `cellmate wait {run_id}` continues the run"));
+            Ok(ExitCode::from(render::INTERRUPTED))
+        }
+    }
+}
+
+fn is_readable(arguments: &WaitArguments) -> bool {
+    !arguments.json && std::io::stdout().is_terminal()
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
