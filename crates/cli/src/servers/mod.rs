@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use client_config::Places;
 
-pub(crate) use change::{ChangeArguments, as_json as change_json, undo};
+pub(crate) use change::{ChangeArguments, as_json as change_json};
 pub(crate) use declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
 pub(crate) use filtered_tools::FilteredTools;
 pub(crate) use list::{problem_json, server_json};

@@ -118,7 +118,7 @@ fn a_missing_or_misplaced_secret_affects_only_its_server() {
     let config = json!({"mcpServers": {
         "missing": {"command": "sh", "args": [server], "env": {"TOKEN": "${secret:MISSING}"}},
         "argument": {"command": "sh", "args": [server, "${secret:KEY}"]},
-        "command": {"command": "${secret:KEY}"},
+        "program": {"command": "${secret:KEY}"},
         "good": {"command": "sh", "args": [server], "env": {"TOKEN": "${secret:KEY}"}},
     }});
     person.write(USER_CONFIG, &config.to_string());
@@ -139,7 +139,7 @@ fn a_missing_or_misplaced_secret_affects_only_its_server() {
         [
             (&json!("missing"), &json!(missing)),
             (&json!("argument"), &json!(misplaced)),
-            (&json!("command"), &json!(misplaced))
+            (&json!("program"), &json!(misplaced))
         ]
     );
     let doctor = person.run(&["doctor"]);

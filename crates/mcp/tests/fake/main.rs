@@ -146,8 +146,6 @@ impl Fake {
                     std::env::vars().map(|(name, value)| (name, json!(value))).collect();
                 answer("result", json!({"content": [], "structuredContent": variables}));
             }
-            // Writes the values of all variables to standard error, as careless servers do.
-            "stderrEnvironment" => std::env::vars().for_each(|(name, value)| eprintln!("{name}={value}")),
             // Starts a grandchild that outlives its parent, and responds with its process id.
             "child" => {
                 let child = Command::new("sleep").arg("1000").spawn().unwrap();
