@@ -16,8 +16,8 @@ impl Age {
         let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
         let unit = text.get(digits.len()..).unwrap_or_default();
         let (_, milliseconds) = UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
-        let number: Millis = digits.parse().map_err(|_| wrong())?;
-        number.checked_mul(milliseconds).map(Self).ok_or_else(|| "it is too long".to_owned())
+        let number: u32 = digits.parse().map_err(|_| wrong())?;
+        Millis::from(number).checked_mul(milliseconds).map(Self).ok_or_else(|| "it is too long".to_owned())
     }
 
     /// Returns the time this long before `now`.

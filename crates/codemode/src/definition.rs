@@ -143,11 +143,7 @@ mod tests {
     use contract::limits::Limits;
 
     use super::{Definition, first_source_line};
-
-    fn definition(source: &str) -> Definition {
-        let (language, limits) = (Language::JavaScript, Limits::DEFAULT);
-        Definition { source: source.to_owned(), language, seed: 1, limits, ttl_seconds: 7 }
-    }
+    use crate::input::ExecInput;
 
     #[test]
     fn the_first_line_of_a_source_is_read_from_any_start_of_its_definition() {
@@ -158,7 +154,7 @@ mod tests {
             ("\u{1}\u{7f}日本\nx", "\u{1}\u{7f}日本"),
         ];
         for (source, expected) in cases {
-            let whole = definition(source).to_json();
+            let whole = Definition::new(ExecInput::javascript(source), 1, Limits::DEFAULT, 7).to_json();
             assert_eq!(first_source_line(&whole).as_deref(), Some(expected), "{source:?}");
             // However short the start is, it gives a part of that line.
             for (at, _) in whole.char_indices().filter(|(at, _)| *at >= "{\"source\":\"".len()) {

@@ -158,11 +158,23 @@ fn report(end: CallEnd, as_json: bool) -> ExitCode {
     } else if let (Some(result), false) = (&result, failed) {
         render::print(&content::readable(result));
     } else if let Some(result) = &result {
-        // Indented, so that a tool's text cannot pass for a message of cellmate.
-        let text = content::readable(result);
-        eprintln!("cellmate: the tool failed: {}", text.trim_end().replace('\n', "\n  "));
+        note_failure(&content::readable(result));
     } else if let Some(message) = &message {
         render::note(&format!("cellmate: {message}"));
     }
     if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+/// Prints the text of a failed call to standard error. Lines are marked, so that they cannot pass for messages of
+/// cellmate.
+fn note_failure(text: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    match lines.as_slice() {
+        [] => render::note("cellmate: the tool failed without a message"),
+        [line] => render::note(&format!("cellmate: the tool failed: {line}")),
+        lines => {
+            render::note("cellmate: the tool failed:");
+            lines.iter().for_each(|line| render::note(&format!("  | {line}")));
+        }
+    }
 }

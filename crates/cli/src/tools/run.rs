@@ -26,6 +26,9 @@ use crate::shared_arguments::ConfigArguments;
 /// How long the remembered tool list of a server is used without starting the server.
 const FRESH_MS: Millis = 24 * 60 * 60 * 1000;
 
+/// How old a remembered tool list is at least when its age is mentioned.
+const NOTABLE_MS: Millis = 60 * 1000;
+
 /// The agent whose run it is, and the configuration.
 #[derive(Debug, Args)]
 pub(super) struct RunArguments {
@@ -163,9 +166,9 @@ impl Ready {
                 render::note(&format!("problem: server `{name}`: {why}; run `cellmate servers test` for details"));
             }
         }
-        if let Some(oldest) = self.remembered.iter().map(|server| server.listed_at).min() {
-            let age = span(now_ms().saturating_sub(oldest));
-            render::note_on_terminal(&format!("tool lists are up to {age} old; --refresh lists them again"));
+        let oldest = self.remembered.iter().map(|server| now_ms().saturating_sub(server.listed_at)).max();
+        if let Some(age) = oldest.filter(|age| *age >= NOTABLE_MS) {
+            render::note_on_terminal(&format!("tool lists are up to {} old; --refresh lists them again", span(age)));
         }
     }
 

@@ -43,7 +43,11 @@ async fn a_cached_list_is_shown_and_replaced_by_a_fresh_one() {
     assert_eq!(second.tools(), first.tools());
     second.listed().await.unwrap();
     let status = second.status();
-    assert_eq!((status.state, status.remembered, status.tools), (ServerState::Stopped, true, 3));
+    assert_eq!(
+        (status.state, status.remembered, status.tools),
+        (ServerState::Stopped, true, 1),
+        "resources are not tools"
+    );
     assert_eq!(heard(&folder, "s", "initialize"), 1, "showing a list starts nothing");
     let mut changes = second.changes();
     second.refresh().await.unwrap();
