@@ -34,11 +34,24 @@ impl Answer {
             fields.insert("message".to_owned(), json!(message(asked)));
             fields.insert("approvals".to_owned(), named(asked));
         }
+        if let (Some(note), Some(fields)) = (note(result), value.as_object_mut()) {
+            fields.insert("note".to_owned(), json!(note));
+        }
         Self { value, is_error: was_not_run(result) }
     }
 
     pub(crate) fn listed(value: Value) -> Self {
         Self { value, is_error: false }
+    }
+}
+
+/// Returns the note for a cell that gave the model nothing to read, often because it lacks a `return`.
+fn note(result: &CellResult) -> Option<&'static str> {
+    match result {
+        CellResult::Completed { value, output, .. } if value.get() == "null" && output.is_empty() => {
+            Some("The cell returned no value and wrote no output. Use `return value` or text(value).")
+        }
+        _ => None,
     }
 }
 
@@ -113,7 +126,7 @@ fn failure(code: ErrorCode, message: &str) -> CellResult {
 
 #[cfg(test)]
 mod tests {
-    use contract::cell::{CellResult, Telemetry};
+    use contract::cell::{CellResult, OutputItem, Telemetry};
     use contract::error::ErrorCode;
     use serde_json::json;
     use serde_json::value::RawValue;
@@ -134,9 +147,23 @@ mod tests {
         let answer = Answer::of(&completed, &[]);
         assert!(answer.value.to_string().starts_with("{\"status\":\"completed\",\"value\":{\"b\":1,\"a\":[2]}"));
         assert!(!answer.is_error);
+        assert_eq!(answer.value.get("note"), None);
         assert!(!Answer::of(&failed(&ran), &[]).is_error);
         let refused = Answer::of(&failed(&Telemetry::default()), &[]);
         assert!(refused.is_error);
         assert_eq!(refused.value["code"], json!("invalid_input"));
+    }
+
+    #[test]
+    fn a_cell_without_value_and_output_gets_a_note() {
+        let completed = |value: &str, output| CellResult::Completed {
+            value: RawValue::from_string(value.to_owned()).unwrap(),
+            output,
+            telemetry: Telemetry::default(),
+        };
+        let note = |result: &CellResult| Answer::of(result, &[]).value.get("note").cloned();
+        assert!(note(&completed("null", Vec::new())).is_some());
+        assert_eq!(note(&completed("null", vec![OutputItem::Text { text: "x".to_owned() }])), None);
+        assert_eq!(note(&completed("0", Vec::new())), None);
     }
 }

@@ -91,7 +91,7 @@ impl ModuleForm {
             Self::Export => "a cell has no exports, so `return` the value",
             Self::ImportMeta => "a cell is not a module, so remove it",
             Self::Import | Self::ImportCall | Self::Require => {
-                "a cell cannot load modules, so use the globals and `tools.call`"
+                "a cell cannot load modules, so use the globals, and tools for files, network and commands"
             }
         }
     }

@@ -9,6 +9,7 @@ mod http;
 mod keys;
 mod log;
 mod lost;
+mod models;
 mod parked;
 mod place;
 mod questions;
