@@ -54,7 +54,7 @@ function convertObject(value, mode, kind) {
   if (value instanceof Error) return errorFields(value);
   const tag = slice(tagOf(value), 8, -1);
   if (tag === "BigInt") return String(value);
-  if (mode === ARGUMENTS) throw new TypeError(`the input contains a ${tag}, which has no JSON form`);
+  if (mode === ARGUMENTS) throw new TypeError(`the input contains an object of the kind ${tag}, which has no JSON form`);
   return endsWith(tag, "Iterator") || tag === "Generator" ? `[${tag}: spread it into an array]` : `[${tag}]`;
 }
 

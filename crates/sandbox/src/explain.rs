@@ -16,7 +16,7 @@ use contract::json;
 use serde_json::Value;
 
 use crate::tables::Tables;
-use excerpt::{callee, undefined_base};
+use excerpt::{callee, iterated, undefined_base};
 use names::{Names, cleaned, listed};
 
 /// The longest request that is read; the prelude sends less.
@@ -105,7 +105,7 @@ fn explain(names: &Names<'_>, request: &Request) -> Option<String> {
     let explanation = if message == "not a function" {
         not_a_function(names, request)
     } else if message == "value is not iterable" {
-        request.result.as_ref().map(|fields| Explanation::Value(format!("{message}: it is {}", shape("it", fields))))
+        not_iterable(request)
     } else if message.starts_with("cannot read property '") && message.ends_with(" of undefined") {
         undefined_member(names, request).map(Explanation::Name)
     } else {
@@ -159,6 +159,16 @@ fn not_a_function(names: &Names<'_>, request: &Request) -> Option<Explanation> {
         (Some(fields), Some(base)) => format!("{text} is not a function: `{base}` is {}", shape(base, fields)),
         _ => format!("{text} is not a function"),
     }))
+}
+
+/// Explains a loop over the result of an MCP tool.
+fn not_iterable(request: &Request) -> Option<Explanation> {
+    let fields = request.result.as_ref()?;
+    let (what, base) = match iterated(&request.after) {
+        Some(name) => (name, name),
+        None => ("value", "result"),
+    };
+    Some(Explanation::Value(format!("{what} is not iterable: it is {}", shape(base, fields))))
 }
 
 /// Explains the read of a property of `undefined` that came from an object of the catalog.

@@ -16,7 +16,8 @@ pub(super) fn advice(names: &Names<'_>, name: &str) -> Option<String> {
             let what = "a cell has no process, arguments or environment variables";
             format!("{what}{}", use_a_tool(names, "environment"))
         }
-        "child_process" | "execSync" | "spawn" | "exec" | "shell" | "$" => {
+        "child_process" | "execSync" | "spawn" | "exec" | "shell" | "$" | "ls" | "cd" | "pwd" | "cat" | "grep"
+        | "curl" | "bash" | "npm" => {
             format!("a cell cannot run commands{}", use_a_tool(names, "run a command"))
         }
         "os" | "path" | "util" | "zlib" | "stream" | "events" | "assert" | "readline" | "nodeCrypto" => {
@@ -57,11 +58,8 @@ pub(super) fn advice(names: &Names<'_>, name: &str) -> Option<String> {
 
 /// Returns how to find a tool for something that a cell cannot do itself.
 fn use_a_tool(names: &Names<'_>, query: &str) -> String {
-    if names.has_servers() {
-        format!("; use a tool, which `await MCP.$search(\"{query}\")` finds")
-    } else if names.has_tools() {
-        format!("; use a tool, which `await tools.search(\"{query}\")` finds")
-    } else {
-        ", and this run has no tools for it".to_owned()
+    match names.search_function() {
+        Some(search) => format!("; use a tool, which `await {search}(\"{query}\")` finds"),
+        None => ", and this run has no tools for it".to_owned(),
     }
 }

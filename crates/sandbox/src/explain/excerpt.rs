@@ -31,8 +31,17 @@ impl Callee {
 
 /// Reads the function of a call. `after` starts with its last name.
 pub(super) fn callee(before: &str, after: &str) -> Callee {
-    let name = after.get(..identifier_end(after)).filter(|name| !name.is_empty()).map(str::to_owned);
+    let (name, rest) = after.split_at_checked(identifier_end(after)).unwrap_or_default();
+    // The place of a computed name is the name before its brackets.
+    let is_called = ["(", "?.(", "`"].iter().any(|call| rest.trim_start().starts_with(call));
+    let name = (is_called && !name.is_empty()).then(|| name.to_owned());
     Callee { base: without_dot(before).and_then(expression), name }
+}
+
+/// Reads the variable that is iterated. `after` starts with the last name before the loop's body.
+pub(super) fn iterated(after: &str) -> Option<&str> {
+    let (name, rest) = after.split_at_checked(identifier_end(after))?;
+    (!name.is_empty() && !rest.trim_start().starts_with(['(', '.', '[', '?', '`'])).then_some(name)
 }
 
 /// Returns the last name of the expression before `.x`, where `x` is the property that could not be read.
@@ -91,7 +100,7 @@ fn is_part(letter: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{callee, undefined_base};
+    use super::{callee, iterated, undefined_base};
 
     #[test]
     fn the_function_of_a_call_is_read_from_the_source_around_it() {
@@ -101,7 +110,9 @@ mod tests {
             ("(await ", "fetch(url)", None, Some("fetch")),
             ("MCP[\"my-files\"]?.", "read()", None, Some("read")),
             ("rows.filter(f).", "nap()", None, Some("nap")),
+            ("MCP.", "files[name]()", Some("MCP"), None),
             ("MCP.files", "[name]()", None, None),
+            ("", "Foo", None, None),
             ("a.b.c.d.e.", "f()", None, Some("f")),
             ("größe.", "längen()", Some("größe"), Some("längen")),
             ("", "", None, None),
@@ -109,6 +120,15 @@ mod tests {
         for (before, after, base, name) in cases {
             let callee = callee(before, after);
             assert_eq!((callee.base(), callee.name()), (base, name), "{before}{after}");
+        }
+    }
+
+    #[test]
+    fn only_a_variable_is_shown_as_iterated() {
+        let cases =
+            [("issues) {", Some("issues")), ("list({ path })", None), ("a.b)", None), ("[1]", None), ("", None)];
+        for (after, expected) in cases {
+            assert_eq!(iterated(after), expected, "{after}");
         }
     }
 

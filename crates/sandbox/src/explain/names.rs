@@ -27,12 +27,16 @@ impl<'a> Names<'a> {
         Self { tables }
     }
 
-    pub(super) fn has_servers(&self) -> bool {
-        !self.servers().is_empty()
-    }
-
-    pub(super) fn has_tools(&self) -> bool {
-        !self.tools().is_empty()
+    /// Returns the function that finds tools. `None` if there are none.
+    pub(super) fn search_function(&self) -> Option<&'static str> {
+        if !self.servers().is_empty() {
+            return Some("MCP.$search");
+        }
+        if !self.tools().is_empty() {
+            return Some("tools.search");
+        }
+        // Cells of Tool Search have no tables of tools.
+        self.value("namespace/openclaw").map(|_| "openclaw.tools.search")
     }
 
     /// Returns the message for a name that an object of the catalog does not have.
@@ -86,8 +90,8 @@ impl<'a> Names<'a> {
         }
         let servers = self.servers();
         if servers.is_empty() {
-            let elsewhere = if self.has_tools() { "; use `tools`" } else { "" };
-            return format!("{unknown}: this run has no MCP servers{elsewhere}");
+            let search = self.search_function().map(|search| format!("; `await {search}(query)` finds tools"));
+            return format!("{unknown}: this run has no MCP servers{}", search.unwrap_or_default());
         }
         let near = similar(name, servers.iter().map(String::as_str));
         if near.is_empty() {
@@ -101,6 +105,9 @@ impl<'a> Names<'a> {
     fn unknown_method(&self, server: &str, name: &str) -> String {
         let (server, shown) = (cleaned(server, MAX_NAME_CHARS), cleaned(name, MAX_NAME_CHARS));
         let methods = self.methods(&server);
+        if ["resources", "prompts"].contains(&name) {
+            return format!("the MCP server `{server}` has no {name}; its tools are {}", listed(&methods, MAX_LISTED));
+        }
         let unknown = format!("MCP.{server} has no tool `{shown}`");
         let near = similar(name, methods.iter().map(String::as_str));
         if !near.is_empty() {

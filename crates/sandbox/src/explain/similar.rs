@@ -10,6 +10,9 @@ const MIN_SIMILARITY: f64 = 0.6;
 /// Longer names are not compared: the cost is the product of both lengths.
 const MAX_COMPARED_BYTES: usize = 64;
 
+/// A shorter beginning of a word may be a coincidence.
+const MIN_PREFIX_BYTES: usize = 3;
+
 /// The maximum number of suggestions.
 const MAX_SUGGESTIONS: usize = 3;
 
@@ -36,9 +39,15 @@ fn similarity(left: &str, right: &str) -> f64 {
     let longer = left_letters.chars().count().max(right_letters.chars().count()).max(1);
     let by_letters = 1.0 - edits(&left_letters, &right_letters) as f64 / longer as f64;
     let (left, right) = (words(left), words(right));
-    let shared = left.intersection(&right).count() as f64;
-    let by_words = 2.0 * shared / (left.len() + right.len()).max(1) as f64;
-    by_letters.max(by_words)
+    let shared = left.iter().filter(|word| right.iter().any(|other| is_same_word(word, other))).count();
+    let by_words = 2.0 * shared as f64 / (left.len() + right.len()).max(1) as f64;
+    by_letters.max(by_words.min(1.0))
+}
+
+/// Returns whether two words are the same, or one is the beginning of the other: `dir` and `directory`.
+fn is_same_word(left: &str, right: &str) -> bool {
+    let (shorter, longer) = if left.len() <= right.len() { (left, right) } else { (right, left) };
+    shorter == longer || shorter.len() >= MIN_PREFIX_BYTES && longer.starts_with(shorter)
 }
 
 /// Splits a name at separators and at capital letters: `readTextFile` and `read_text_file` have the same words.
@@ -72,7 +81,7 @@ mod tests {
         let cases: [(&str, &[&str]); 8] = [
             ("readFileText", &["readTextFile"]),
             ("read_text_fiel", &["readTextFile"]),
-            ("readFile", &["readTextFile"]),
+            ("readFile", &["readMultipleFiles", "readTextFile"]),
             ("list_dir", &["listDirectory"]),
             ("listDirectories", &["listDirectory"]),
             ("serch", &["search"]),

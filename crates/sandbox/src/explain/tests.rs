@@ -86,7 +86,7 @@ fn a_name_that_was_read_elsewhere_is_found() {
     let taken = json!({"message": "not a function", "before": "await ", "after": "readFileText()", "missed": missed});
     assert_eq!(ask(&catalog(), &taken).as_deref(), Some(expected));
     let computed = json!({
-        "message": "not a function", "before": "MCP.files", "after": "[name]()", "receiver": "MCP.files",
+        "message": "not a function", "before": "MCP.", "after": "files[name]()", "receiver": "MCP.files",
         "missed": missed,
     });
     assert_eq!(ask(&catalog(), &computed).as_deref(), Some(expected));
@@ -141,6 +141,20 @@ fn a_value_that_is_not_a_function_is_named() {
 }
 
 #[test]
+fn a_loop_over_a_result_says_where_the_data_is() {
+    let cases = [
+        ("issues) {", "issues is not iterable: it is the result of an MCP tool", "`issues.structuredContent`: items"),
+        ("list())", "value is not iterable: it is the result of an MCP tool", "`result.structuredContent`: items"),
+    ];
+    for (after, start, end) in cases {
+        let request = json!({"message": "value is not iterable", "after": after, "result": ["items"]});
+        let explained = ask(&catalog(), &request).unwrap();
+        assert!(explained.starts_with(start) && explained.ends_with(end), "{explained}");
+    }
+    assert_eq!(ask(&catalog(), &json!({"message": "value is not iterable", "after": "x)"})), None);
+}
+
+#[test]
 fn an_undefined_name_gets_the_right_one_or_advice() {
     let cases = [
         ("mcp", "mcp is not defined; did you mean `MCP`?"),
@@ -156,6 +170,9 @@ fn an_undefined_name_gets_the_right_one_or_advice() {
         let explained = ask(&catalog(), &json!({"message": message}));
         assert_eq!(explained.unwrap_or(message), expected);
     }
+    let tool_search = tables(&[("namespace/openclaw", json!({"kind": "object", "entries": []}))]);
+    let advised = ask(&tool_search, &json!({"message": "fetch is not defined"})).unwrap();
+    assert!(advised.ends_with("`await openclaw.tools.search(\"fetch a URL\")` finds"), "{advised}");
     let without = ask(&tables(&[]), &json!({"message": "fetch is not defined"}));
     let expected = "fetch is not defined: a cell has no network, and this run has no tools for it";
     assert_eq!(without.as_deref(), Some(expected));

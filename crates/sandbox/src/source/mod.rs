@@ -13,6 +13,7 @@ mod lines;
 mod modules;
 mod parse;
 mod places;
+mod python;
 mod rejection;
 mod scan;
 mod shell;
@@ -66,6 +67,7 @@ pub(crate) fn prepare(source: &str, language: Language) -> Result<Prepared, Reje
     }
     read(&source, language).map_err(|rejection| match rejection {
         Rejection::Syntax { .. } | Rejection::TypeScript { .. } if shell::looks_like(&source) => Rejection::Shell,
+        Rejection::Syntax { .. } | Rejection::TypeScript { .. } if python::looks_like(&source) => Rejection::Python,
         other => other,
     })
 }

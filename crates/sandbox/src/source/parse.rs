@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(message("const x: number = 1\nlet y = = 2"), "TypeScript error: unexpected token");
         assert_eq!(message("let y = = 2"), "syntax error: unexpected token");
         assert_eq!(message("const x: number = require('fs')"), message("require('fs')"));
-        assert_eq!(message("ls -la"), Rejection::Shell.to_string());
+        assert_eq!(message("ls -la 'x'"), Rejection::Shell.to_string());
     }
 
     #[test]
