@@ -30,10 +30,14 @@ enum end { COMPLETED, SUSPENDED, FAILED, BAD_SYNTAX, STUCK };
 static JSRuntime *runtime;
 static JSContext *context;
 static JSValue begin_function, settle_function, encode_function, describe_function, cell_promise;
+static JSValue convert_function, explain_function, failed_function;
 static int32_t open_calls, open_timers;
 static int cell_returned;
 static const char *result_text;
 static size_t result_length;
+// The script, for the explanation of errors.
+static const char *script_text;
+static size_t script_length;
 
 static double clock_us = 1.7e15;
 static uint64_t random_state;
@@ -72,9 +76,9 @@ static JSValue js_call(JSContext *ctx, JSValueConst this_val, int argc, JSValueC
 
 // The calls that wait for a reply, unordered. The host refuses a call before this array overflows.
 #define MAX_OPEN_CALLS 1024
-static struct open_call { uint32_t id; JSValue resolve, reject, target; } open_call[MAX_OPEN_CALLS];
+static struct open_call { uint32_t id; JSValue resolve, reject, target; int is_mcp; } open_call[MAX_OPEN_CALLS];
 
-// ask(id, method, target, payload) -> promise, or the number of a refusal
+// ask(id, method, target, payload, name, isMcp) -> promise, or the number of a refusal
 static JSValue js_ask(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     struct open_call *open;
     JSValue settlers[2], refused, promise;
@@ -92,7 +96,8 @@ static JSValue js_ask(JSContext *ctx, JSValueConst this_val, int argc, JSValueCo
     JS_ToUint32(ctx, &open->id, argv[0]);
     open->resolve = settlers[0];
     open->reject = settlers[1];
-    open->target = JS_DupValue(ctx, argv[2]);
+    open->target = JS_DupValue(ctx, argv[4]);
+    open->is_mcp = JS_ToBool(ctx, argv[5]) == 1;
     return promise;
 }
 
@@ -206,6 +211,124 @@ static JSValue js_decode_utf8(JSContext *ctx, JSValueConst this_val, int argc, J
     return text;
 }
 
+// The mode of the next `JS_JSONStringify`: 0 is JSON's own, the others are those of `guest/prelude/values.js`. The
+// changes in `crates/sandbox/build/engine.rs` read it.
+int cellmate_conversion;
+
+// toJson(value, mode) -> string or undefined
+static JSValue js_to_json(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    int32_t mode;
+    if (JS_ToInt32(ctx, &mode, argv[1])) return JS_EXCEPTION;
+    cellmate_conversion = mode;
+    return JS_JSONStringify(ctx, argv[0], JS_UNDEFINED, JS_UNDEFINED);
+}
+
+// The kinds of values that the prelude converts; `guest/prelude/values.js` has the same list.
+enum kind { OTHER, ERROR, MAP, SET, REGEXP, PROMISE, TYPED_ARRAY, DATA_VIEW, ARRAY_BUFFER, DATE };
+
+static enum kind kind_of(JSValueConst value) {
+    if (JS_IsError(value)) return ERROR;
+    if (JS_IsMap(value)) return MAP;
+    if (JS_IsSet(value)) return SET;
+    if (JS_IsRegExp(value)) return REGEXP;
+    if (JS_IsPromise(value)) return PROMISE;
+    if (JS_GetTypedArrayType(value) >= 0) return TYPED_ARRAY;
+    if (JS_IsDataView(value)) return DATA_VIEW;
+    if (JS_IsArrayBuffer(value)) return ARRAY_BUFFER;
+    if (JS_IsDate(value)) return DATE;
+    return OTHER;
+}
+
+// Called by the engine for a value without a JSON form.
+JSValue cellmate_convert(JSContext *ctx, int mode, JSValueConst value) {
+    JSValueConst args[3] = {value, JS_NewInt32(ctx, mode), JS_NewInt32(ctx, kind_of(value))};
+    return JS_Call(ctx, convert_function, JS_UNDEFINED, 3, args);
+}
+
+// A cell that catches errors in a loop should not pay for their explanation.
+#define MAX_EXPLAINED 64
+static int explained;
+
+static int starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
+
+static int ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+// Returns the message of an error that the engine has just created, or NULL.
+static const char *message_of(JSContext *ctx, JSValueConst error) {
+    JSPropertyDescriptor message;
+    JSAtom name = JS_NewAtom(ctx, "message");
+    const char *text = NULL;
+    if (JS_GetOwnProperty(ctx, &message, error, name) > 0) {
+        if (JS_IsString(message.value)) text = JS_ToCString(ctx, message.value);
+        JS_FreeValue(ctx, message.value);
+        JS_FreeValue(ctx, message.getter);
+        JS_FreeValue(ctx, message.setter);
+    }
+    JS_FreeAtom(ctx, name);
+    return text;
+}
+
+// Returns whether the prelude may have an explanation for this error.
+int cellmate_can_explain(JSContext *ctx, JSValueConst error) {
+    const char *text;
+    int may;
+    // Before there is a script, the image is being built, and the host cannot be asked.
+    if (explained >= MAX_EXPLAINED || !script_text) return 0;
+    text = message_of(ctx, error);
+    if (!text) return 0;
+    may = strcmp(text, "not a function") == 0 || strcmp(text, "value is not iterable") == 0 ||
+          starts_with(text, "cannot read property '") || ends_with(text, " is not defined");
+    JS_FreeCString(ctx, text);
+    return may;
+}
+
+// How much of the script around a place is passed to the prelude.
+#define EXCERPT_BYTES 160
+
+// Returns where a place of the cell is in the script, or -1.
+static int32_t offset_of(const char *file, int line, int column) {
+    const char *at = script_text, *end = script_text + script_length;
+    if (!file || strcmp(file, "cell") != 0 || !script_text || line < 1 || column < 1) return -1;
+    // The wrapper takes two lines.
+    for (int skipped = 0; skipped < line + 1; skipped++) {
+        at = memchr(at, '\n', end - at);
+        if (!at) return -1;
+        at++;
+    }
+    return column - 1 <= end - at ? (int32_t)(at - script_text) + column - 1 : -1;
+}
+
+// Called by the engine when it throws an error of its own. Replaces the message if the prelude has a better one.
+void cellmate_explain(JSContext *ctx, JSValueConst error, JSValueConst receiver, const char *file, int line, int column) {
+    int32_t offset = offset_of(file, line, column);
+    size_t before = 0, after = 0;
+    JSValue args[5], better;
+    const char *message = message_of(ctx, error);
+    // An error inside the explanation is not explained.
+    int count = explained + 1;
+    explained = MAX_EXPLAINED;
+    if (offset >= 0) {
+        before = offset < EXCERPT_BYTES ? offset : EXCERPT_BYTES;
+        after = script_length - offset < EXCERPT_BYTES ? script_length - offset : EXCERPT_BYTES;
+    }
+    args[0] = JS_NewString(ctx, message ? message : "");
+    args[1] = JS_DupValue(ctx, receiver);
+    args[2] = JS_NewBool(ctx, JS_IsProxy(receiver));
+    args[3] = offset < 0 ? JS_UNDEFINED : JS_NewStringLen(ctx, script_text + offset - before, before);
+    args[4] = offset < 0 ? JS_UNDEFINED : JS_NewStringLen(ctx, script_text + offset, after);
+    better = JS_Call(ctx, explain_function, JS_UNDEFINED, 5, (JSValueConst *)args);
+    if (JS_IsException(better)) JS_FreeValue(ctx, JS_GetException(ctx));
+    else if (JS_IsString(better))
+        JS_DefinePropertyValueStr(ctx, error, "message", JS_DupValue(ctx, better), JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE);
+    JS_FreeValue(ctx, better);
+    for (int i = 0; i < 5; i++) JS_FreeValue(ctx, args[i]);
+    JS_FreeCString(ctx, message);
+    explained = count;
+}
+
 static void set_function(JSValue object, const char *name, JSCFunction *function, int length) {
     JS_SetPropertyStr(context, object, name, JS_NewCFunction(context, function, name, length));
 }
@@ -235,7 +358,8 @@ static int initialise(void) {
     host = JS_NewObjectProto(context, JS_NULL);
     set_function(host, "random", js_random, 0);
     set_function(host, "call", js_call, 4);
-    set_function(host, "ask", js_ask, 4);
+    set_function(host, "ask", js_ask, 6);
+    set_function(host, "toJson", js_to_json, 2);
     set_function(host, "waiting", js_waiting, 1);
     set_function(host, "output", js_output, 2);
     JS_SetPropertyStr(context, host, "lookup", JS_NewCFunctionMagic(context, js_look_up, "lookup", 1, JS_CFUNC_generic_magic, 0));
@@ -252,6 +376,9 @@ static int initialise(void) {
     settle_function = JS_GetPropertyStr(context, inner, "settle");
     encode_function = JS_GetPropertyStr(context, inner, "encode");
     describe_function = JS_GetPropertyStr(context, inner, "describe");
+    convert_function = JS_GetPropertyStr(context, inner, "convert");
+    explain_function = JS_GetPropertyStr(context, inner, "explain");
+    failed_function = JS_GetPropertyStr(context, inner, "failed");
     // Structures that QuickJS creates on first use (atoms, shapes, job queues) belong in the image, not in each cell.
     warm = evaluate(warm_up_text, sizeof(warm_up_text) - 1, "warm-up.js");
     if (JS_IsException(warm)) return 5;
@@ -337,7 +464,8 @@ EXPORT("start") int32_t start(const char *script, size_t len, double now_us, uin
     enter(now_us);
     random_state = seed;
     compiled = JS_Eval2(context, script, len, &options);
-    free((void *)script);
+    script_text = script;
+    script_length = len;
     if (JS_IsException(compiled)) return fail_with(JS_GetException(context), BAD_SYNTAX);
     begun = JS_Call(context, begin_function, JS_UNDEFINED, 0, NULL);
     if (JS_IsException(begun)) return fail_with(JS_GetException(context), FAILED);
@@ -356,6 +484,23 @@ static struct open_call *find_open_call(uint32_t id) {
     return NULL;
 }
 
+// Returns whether an MCP result says that its tool failed.
+static int is_error_result(JSValueConst value) {
+    JSPropertyDescriptor flag;
+    JSAtom name;
+    int is_error = 0;
+    if (!JS_IsObject(value)) return 0;
+    name = JS_NewAtom(context, "isError");
+    if (JS_GetOwnProperty(context, &flag, value, name) > 0) {
+        is_error = JS_IsBool(flag.value) && JS_ToBool(context, flag.value) == 1;
+        JS_FreeValue(context, flag.value);
+        JS_FreeValue(context, flag.getter);
+        JS_FreeValue(context, flag.setter);
+    }
+    JS_FreeAtom(context, name);
+    return is_error;
+}
+
 // Settles the call or timer with this id: a call's promise, or a timer, which the prelude stores. A rejection also
 // goes through the prelude, which creates the error.
 static JSValue settle(uint32_t id, int rejected, JSValueConst value) {
@@ -370,6 +515,12 @@ static JSValue settle(uint32_t id, int rejected, JSValueConst value) {
         args[3] = call.target;
         settled = JS_Call(context, settle_function, JS_UNDEFINED, 4, args);
     } else {
+        if (call.is_mcp && is_error_result(value)) {
+            JSValueConst failed[2] = {call.target, value};
+            JSValue noted = JS_Call(context, failed_function, JS_UNDEFINED, 2, failed);
+            if (JS_IsException(noted)) JS_FreeValue(context, JS_GetException(context));
+            JS_FreeValue(context, noted);
+        }
         settled = JS_Call(context, call.resolve, JS_UNDEFINED, 1, &args[1]);
     }
     JS_FreeValue(context, call.resolve);

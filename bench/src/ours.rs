@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use catalog::Catalog;
 use codemode::pool::{Launch, Lease, Pool, PoolOptions};
 use contract::cell::Language;
+use contract::config::Languages;
 use contract::frame::{Budget, FromWorker, HostCall, Leg, LegEnd, Reply, ReplyValue, Start, ToWorker};
 use contract::ids::{CatalogHash, CellId};
 use contract::limits::Limits;
@@ -73,7 +74,8 @@ impl Ours {
 impl Runner {
     pub(crate) async fn start(&self, source: String, budget: Budget) -> Result<(Lease, Leg)> {
         let tables = self.catalog.tables();
-        let start = Start { budget, catalog: tables.hash(), seed: 7, language: Language::JavaScript, source };
+        let (language, languages) = (Language::JavaScript, Languages::ALL);
+        let start = Start { budget, catalog: tables.hash(), seed: 7, language, languages, source };
         Ok(self.pool.start_cell(tables, start).await?)
     }
 
@@ -143,7 +145,8 @@ impl BareSandbox {
     /// Parses, runs and drops one cell that makes no calls. `number` must be unused.
     pub(crate) fn complete(&self, number: u64, text: &Text) -> Result<()> {
         let source = text.source.clone();
-        let start = Start { budget: budget(), catalog: self.catalog, seed: 7, language: Language::JavaScript, source };
+        let (language, languages) = (Language::JavaScript, Languages::ALL);
+        let start = Start { budget: budget(), catalog: self.catalog, seed: 7, language, languages, source };
         match self.sandbox.handle(ToWorker::Start(CellId(number), start))?.reply {
             Some(FromWorker::Leg(_, leg)) => check(text, &leg),
             other => Err(format!("the sandbox returned {other:?}").into()),

@@ -10,6 +10,12 @@ const apiPath = (path) => {
   }
   return text;
 };
+// Returns a path with a server's own name in place of its identifier as the file's path.
+const filePath = (path) => {
+  if (!startsWith(path, "mcp/") || !endsWith(path, ".d.ts")) return path;
+  const server = serverMeant(slice(path, 4, -5));
+  return server === undefined ? path : `mcp/${server}.d.ts`;
+};
 constant(global, "API", freeze({
   __proto__: null,
   list: async (prefix) => {
@@ -24,7 +30,8 @@ constant(global, "API", freeze({
     return found;
   },
   read: async (path) => {
-    const text = lookup(`api/${apiPath(path)}`);
+    const asked = apiPath(path);
+    const text = lookup(`api/${asked}`) ?? lookup(`api/${filePath(asked)}`);
     if (text === undefined) throw new Error(`unknown API file: ${path}; API.list() names them all`);
     return text;
   },

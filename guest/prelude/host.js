@@ -16,7 +16,6 @@ const refusalText = [
   "input has too many values to send: at most 200000 numbers, strings, keys, arrays and objects",
 ];
 
-const MAX_SHOWN_NAME = 200;
 const timers = create(null);
 const nested = new WeakMap();
 let lastId = 0;
@@ -31,12 +30,14 @@ const failure = (text, code, tool) => {
 const refusal = (number, tool) => failure(refusalText[number], refusals[number], tool);
 
 // An exception in here, for example in a `toJSON` method of the cell, rejects the promise.
-function request(number, target, value, what) {
+function request(number, target, value, what, path) {
   try {
     const name = String(target);
-    const payload = stringify(value);
+    const payload = encodeAs(value, ARGUMENTS);
     if (payload === undefined) throw new TypeError(`${what} has no JSON form`);
-    const answer = ask(++lastId, number, name, payload);
+    // No code of the cell runs between taking an id and using it: the host requires ids in order.
+    const isMcp = number === NAMESPACE && name === "MCP";
+    const answer = ask(++lastId, number, name, payload, path === undefined ? name : `${name}.${join(path, ".")}`, isMcp);
     if (typeof answer !== "number") return answer;
     throw refusal(answer, slice(name, 0, MAX_SHOWN_NAME));
   } catch (error) {

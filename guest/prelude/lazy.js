@@ -1,9 +1,13 @@
 // Objects whose properties are read from the catalog on first use.
 
+// Whether a name may be another spelling. JavaScript itself reads the others, and would call a tool.
+const isOther = (name) => typeof name === "string" && !(name in probed);
+
 // The catalog stays with the host; a name has a cost only when a cell uses it. Operations on the
 // whole object (keys, `in`, isFrozen) fill and freeze it.
-// `unlisted` properties, and those that `findUnlisted` returns, can be read by name, but are not enumerated.
-function lazyObject(fixed, find, names, unlisted = create(null), findUnlisted = () => undefined) {
+// `unlisted` properties can be read by name, but are not enumerated; neither are other spellings of a name, for which
+// `meant` returns the listed one, and what `findUnlisted` returns. `label` is how a cell writes the object.
+function lazyObject({ label, fixed, find, names, meant = () => undefined, unlisted = create(null), findUnlisted = () => undefined }) {
   const target = create(null);
   const given = getOwnPropertyNames(fixed);
   for (let i = 0; i < given.length; i++) constant(target, given[i], fixed[given[i]]);
@@ -15,9 +19,15 @@ function lazyObject(fixed, find, names, unlisted = create(null), findUnlisted = 
     // `await` would call the `then` of a thenable.
     if (name === "then") return undefined;
     const found = filled ? undefined : find(name);
-    if (found === undefined) return findUnlisted(name);
-    constant(target, name, found);
-    return found;
+    if (found !== undefined) {
+      constant(target, name, found);
+      return found;
+    }
+    const other = name in probed ? undefined : meant(name);
+    if (other !== undefined && other !== name) return get(target, other);
+    const unnamed = findUnlisted(name);
+    if (unnamed === undefined) missed(label, name);
+    return unnamed;
   };
   const fill = () => {
     if (filled) return;
@@ -27,10 +37,10 @@ function lazyObject(fixed, find, names, unlisted = create(null), findUnlisted = 
     freeze(target);
   };
   const refuse = () => false;
-  return new Proxy(target, {
+  const proxy = new Proxy(target, {
     __proto__: null,
     get,
-    has: (_, name) => { fill(); return name in target; },
+    has: (_, name) => { fill(); return name in target || (isOther(name) && meant(name) in target); },
     ownKeys: () => { fill(); return ownKeys(target); },
     getOwnPropertyDescriptor: (_, name) => { fill(); return getOwnPropertyDescriptor(target, name); },
     isExtensible: () => { fill(); return false; },
@@ -40,6 +50,27 @@ function lazyObject(fixed, find, names, unlisted = create(null), findUnlisted = 
     deleteProperty: refuse,
     setPrototypeOf: refuse,
   });
+  weakSet(labels, proxy, label);
+  return proxy;
+}
+
+// Creates an object whose prototype sees the names that the object does not have.
+function otherNames(label, meant) {
+  let object;
+  const prototype = new Proxy(freeze(create(null)), {
+    __proto__: null,
+    get: (_, name) => {
+      if (!isOther(name)) return undefined;
+      const other = meant(name);
+      if (other !== undefined && other !== name) return getOwnPropertyDescriptor(object, other)?.value;
+      missed(label, name);
+      return undefined;
+    },
+    has: (_, name) => isOther(name) && meant(name) !== undefined,
+  });
+  object = create(prototype);
+  weakSet(labels, object, label);
+  return object;
 }
 
 const table = (key) => {

@@ -7,14 +7,21 @@ const appended = (path, name) => {
   return longer;
 };
 
+const labelOf = (namespace, path) => (path.length === 0 ? namespace : `${namespace}.${join(path, ".")}`);
+// The tools of an MCP server can also be written with their own names, in any case and with any separators.
+const meantIn = (namespace, path) =>
+  namespace === "MCP" && path.length === 1 ? (name) => lookup(`meant/${path[0]}/${name}`) : () => undefined;
+
 // `openclaw.tools` of Tool Search. In code mode no table refers to it.
 const bridge = freeze({ __proto__: null, search: tools.search, describe: tools.describe, call: tools.call });
+
+const isFunction = (entry) => entry.kind === "function";
 
 function build(descriptor, namespace, path) {
   switch (descriptor.kind) {
     case "function": {
       const name = path[path.length - 1];
-      const named = { [name]: (...args) => request(NAMESPACE, namespace, [path, args], "an argument") };
+      const named = { [name]: (...args) => request(NAMESPACE, namespace, [path, args], "an argument", path) };
       return freeze(named[name]);
     }
     case "array": {
@@ -23,9 +30,12 @@ function build(descriptor, namespace, path) {
       return freeze(built);
     }
     case "object": {
-      const built = create(null);
-      for (let i = 0; i < descriptor.entries.length; i++) {
-        const { 0: name, 1: entry } = descriptor.entries[i];
+      const { entries } = descriptor;
+      let hasFunctions = false;
+      for (let i = 0; i < entries.length && !hasFunctions; i++) hasFunctions = isFunction(entries[i][1]);
+      const built = hasFunctions ? otherNames(labelOf(namespace, path), meantIn(namespace, path)) : create(null);
+      for (let i = 0; i < entries.length; i++) {
+        const { 0: name, 1: entry } = entries[i];
         constant(built, name, build(entry, namespace, appended(path, name)));
       }
       return freeze(built);
@@ -53,20 +63,25 @@ const fromTable = (key, namespace, path) => {
   return descriptor === undefined ? undefined : build(descriptor, namespace, path);
 };
 
-const mcp = lazyObject(
-  { $api: freeze((...args) => request(NAMESPACE, "MCP", [["$api"], args], "an argument")) },
-  (server) => fromTable(`mcp/${server}`, "MCP", [server]),
-  () => table("mcp") ?? [],
-  { __proto__: null, $search: freeze((...args) => request(NAMESPACE, "MCP", [["$search"], args], "an argument")) },
-  (server) => (lookup(`unavailable/${server}`) === undefined ? undefined : unavailable("MCP", [server])),
-);
+const rootFunction = (name) => freeze((...args) => request(NAMESPACE, "MCP", [[name], args], "an argument", [name]));
+const serverMeant = (name) => lookup(`meant//${name}`);
+const mcp = lazyObject({
+  label: "MCP",
+  fixed: { $api: rootFunction("$api") },
+  find: (server) => fromTable(`mcp/${server}`, "MCP", [server]),
+  names: () => table("mcp") ?? [],
+  meant: serverMeant,
+  unlisted: { __proto__: null, $search: rootFunction("$search") },
+  findUnlisted: (server) => (lookup(`unavailable/${server}`) === undefined ? undefined : unavailable("MCP", [server])),
+});
 constant(global, "MCP", mcp);
 
-const namespaces = lazyObject(
-  create(null),
-  (name) => (name === "MCP" ? mcp : fromTable(`namespace/${name}`, name, [])),
-  () => table("namespaces") ?? [],
-);
+const namespaces = lazyObject({
+  label: "namespaces",
+  fixed: create(null),
+  find: (name) => (name === "MCP" ? mcp : fromTable(`namespace/${name}`, name, [])),
+  names: () => table("namespaces") ?? [],
+});
 constant(global, "namespaces", namespaces);
 
 // Called when a cell starts: each namespace of a plugin is also a global.

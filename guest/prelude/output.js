@@ -1,46 +1,12 @@
-// `text`, `json`, `console`, and the encoding of values and errors that leave the cell.
+// `text`, `json`, `console`, and the description of errors that leave the cell.
 
 const TEXT = 0, JSON_VALUE = 1;
-
-// Encodes a value as JSON; a value without a JSON form is converted: cycles are cut, BigInts become strings.
-function encode(value) {
-  if (value instanceof Error) value = { name: String(value.name), message: String(value.message) };
-  try {
-    const text = stringify(value);
-    if (text !== undefined) return text;
-  } catch (error) {
-    if (error instanceof RangeError || !mayBeConverted(error)) throw error;
-    return stringify(plain(value, new Map())) ?? "null";
-  }
-  return value === undefined ? "null" : stringify(String(value));
-}
-
-// stringify throws a TypeError for cycles and BigInts; any other error comes from the cell.
-const mayBeConverted = (error) => error instanceof TypeError;
-
-function plain(value, above) {
-  if (typeof value === "bigint") return String(value);
-  if (typeof value !== "object" || value === null) return value;
-  if (mapGet(above, value)) return "[circular]";
-  mapSet(above, value, true);
-  let copy;
-  if (typeof value.toJSON === "function") copy = plain(value.toJSON(""), above);
-  else if (isArray(value)) {
-    copy = [];
-    for (let i = 0; i < value.length; i++) push(copy, plain(value[i], above));
-  } else {
-    copy = create(null);
-    for (const name of ownEnumerable(value)) copy[name] = plain(value[name], above);
-  }
-  mapSet(above, value, false);
-  return copy;
-}
-const ownEnumerable = Object.keys;
 
 const show = (value) => {
   if (typeof value === "string") return value;
   if (value instanceof Error) return `${value.name}: ${value.message}`;
-  if (typeof value === "function" || typeof value === "symbol" || value === undefined) return String(value);
+  if (typeof value === "function") return functionText(value);
+  if (typeof value === "symbol" || value === undefined) return String(value);
   return encode(value);
 };
 const print = (...values) => {
@@ -66,13 +32,20 @@ constant(global, "console", freeze({
   count: (label = "default") => { counts[label] = (counts[label] ?? 0) + 1; print(`${label}: ${counts[label]}`); },
 }));
 
+// After an MCP result with `isError`, an error of the cell's next steps often only follows from it. Errors of built-in
+// functions have not been explained yet.
+const withFailure = (error, message) => {
+  const follows = error instanceof TypeError || error instanceof SyntaxError;
+  return follows && (failedResult !== undefined || missedCount > 0) ? explain(message) ?? message : message;
+};
+
 // Describes an error for the host, which builds the failed result from it.
 function describe(error) {
   const about = { __proto__: null, name: "", message: "", stack: "", maker: "", code: "", tool: null };
   try {
     if (error instanceof Error) {
       about.name = slice(String(error.name), 0, 200);
-      about.message = slice(String(error.message), 0, 8192);
+      about.message = slice(withFailure(error, String(error.message)), 0, 8192);
       about.stack = slice(String(error.stack), 0, 2048);
       about.maker = slice(String(error.constructor?.name), 0, 200);
       const cause = weakGet(nested, error);

@@ -2,11 +2,11 @@
 // Cells share its realm and may patch any built-in, so every built-in that is used after a cell has started is
 // captured here first. Nothing in the prelude is a security boundary: the host checks every message again.
 
-const { call, ask, waiting, output, lookup, url, random, encodeUtf8, decodeUtf8 } = host;
+const { call, ask, waiting, output, lookup, url, random, encodeUtf8, decodeUtf8, toJson } = host;
 const { parse, stringify } = JSON;
 const { create, defineProperty, freeze, getOwnPropertyNames } = Object;
 const { apply, construct, ownKeys, getOwnPropertyDescriptor } = Reflect;
-const { Error, TypeError, RangeError, Promise, Proxy, Map, Set, Date, RegExp, String, Number, Symbol } = global;
+const { Error, TypeError, RangeError, SyntaxError, Promise, Proxy, Map, Set, Date, RegExp, String, Number, Symbol } = global;
 const { ArrayBuffer, DataView, Uint8Array, WeakMap } = global;
 const isArray = Array.isArray;
 const isView = ArrayBuffer.isView;
@@ -24,6 +24,7 @@ const getter = (prototype, name) => {
 const TypedArray = Object.getPrototypeOf(Uint8Array);
 const arrayBuffer = getter(TypedArray.prototype, "buffer");
 const arrayOffset = getter(TypedArray.prototype, "byteOffset");
+const arrayLength = getter(TypedArray.prototype, "length");
 const arrayBytes = getter(TypedArray.prototype, "byteLength");
 const viewBuffer = getter(DataView.prototype, "buffer");
 const viewOffset = getter(DataView.prototype, "byteOffset");
@@ -36,6 +37,8 @@ const join = method(Array.prototype, "join");
 const slice = method(String.prototype, "slice");
 const split = method(String.prototype, "split");
 const startsWith = method(String.prototype, "startsWith");
+const endsWith = method(String.prototype, "endsWith");
+const upperCase = method(String.prototype, "toUpperCase");
 const replaceAll = method(String.prototype, "replaceAll");
 const tagOf = method(Object.prototype, "toString");
 const weakGet = method(WeakMap.prototype, "get");
@@ -45,6 +48,7 @@ const mapSet = method(Map.prototype, "set");
 const mapEach = method(Map.prototype, "forEach");
 const setAdd = method(Set.prototype, "add");
 const setEach = method(Set.prototype, "forEach");
+const toIsoString = method(Date.prototype, "toISOString");
 const rejected = method(Promise, "reject");
 
 const constant = (object, name, value) =>

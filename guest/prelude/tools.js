@@ -1,20 +1,21 @@
 // `tools` and `ALL_TOOLS`.
 
 const callTool = (id, input) => request(CALL, id, input === undefined ? {} : input, "input");
-const tools = lazyObject(
-  {
+const tools = lazyObject({
+  label: "tools",
+  fixed: {
     search: freeze((query, options) => request(SEARCH, "", [String(query), options === undefined ? {} : options], "query")),
     describe: freeze((id) => request(DESCRIBE, id, null, "")),
     call: freeze(callTool),
   },
-  (name) => {
+  find: (name) => {
     const id = lookup(`tool/${name}`);
     if (id === undefined) return undefined;
     const named = { [name]: (input) => callTool(id, input) };
     return freeze(named[name]);
   },
-  () => table("tools") ?? [],
-);
+  names: () => table("tools") ?? [],
+});
 constant(global, "tools", tools);
 
 let allTools;

@@ -39,17 +39,25 @@ impl Catalog {
         hits.into_iter().filter_map(|hit| self.tools.get(hit.position)).collect()
     }
 
-    /// Returns ids similar to one that this view does not have.
-    fn near(&self, view: View, id: &str) -> Vec<&str> {
-        let ids = self.tools.iter().filter(|tool| view.shows(tool)).map(|tool| tool.id.as_str());
-        near(id, ids, MAX_NEAR)
+    /// Returns tools with ids similar to one that this view does not have, as the caller writes them.
+    fn near(&self, view: View, id: &str) -> Vec<String> {
+        let ids = near(id, self.tools.iter().map(|tool| tool.id.as_str()), MAX_NEAR).into_iter();
+        ids.filter_map(|id| self.get(id)).filter_map(|tool| self.written(view, tool)).collect()
+    }
+
+    /// Returns how a caller with this view writes a tool: its id or, for an MCP tool in a cell, `MCP.<server>.<method>`.
+    fn written(&self, view: View, tool: &ToolSpec) -> Option<String> {
+        if view.shows(tool) { Some(tool.id.as_str().to_owned()) } else { self.called(tool) }
     }
 
     /// Returns the message for an id that this view does not have. Unknown and denied tools get the same message;
     /// `search` is the function that the caller can search with.
     pub fn unknown_tool_message(&self, view: View, id: &str, search: &str) -> String {
         let shown: String = id.chars().take(MAX_SHOWN_CHARS).collect();
-        let near: Vec<String> = self.near(view, &shown).into_iter().map(|id| format!("`{id}`")).collect();
+        if let Some(call) = self.get(id).filter(|tool| !view.shows(tool)).and_then(|tool| self.called(tool)) {
+            return format!("`{shown}` is an MCP tool; call it as `{call}({{ … }})`");
+        }
+        let near: Vec<String> = self.near(view, &shown).into_iter().map(|name| format!("`{name}`")).collect();
         let meant = if near.is_empty() { String::new() } else { format!(" did you mean {}?", near.join(" or ")) };
         format!("unknown tool `{shown}`;{meant} use {search} to find tools")
     }

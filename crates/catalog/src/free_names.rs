@@ -20,6 +20,11 @@ impl FreeNames {
         Self { is_reserved, taken: BTreeSet::new(), numbers: BTreeMap::new() }
     }
 
+    /// Takes the name itself, if it is free and needs no change.
+    pub(crate) fn take_unchanged(&mut self, wanted: &str) -> bool {
+        wanted.len() <= MAX_IDENTIFIER_BYTES && !(self.is_reserved)(wanted) && self.taken.insert(wanted.to_owned())
+    }
+
     /// Returns the name, or the name with the first number that makes it unique, in a bounded length. ASCII only.
     pub(crate) fn take(&mut self, wanted: &str) -> String {
         let mut name = cut(wanted, MAX_IDENTIFIER_BYTES).to_owned();

@@ -8,7 +8,7 @@ use contract::tool::{Source, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::namespace::Namespaces;
-use crate::server::Server;
+use crate::server::{Server, Spellings, server_spellings, tool_spellings};
 use crate::text::clean_lines;
 use crate::unavailable::UnavailableServer;
 use crate::view::View;
@@ -59,7 +59,9 @@ pub(crate) fn tables(
     namespaces: &Namespaces,
 ) -> CatalogTables {
     let mut tables = BTreeMap::new();
-    let mut put = |key: String, value: String| tables.insert(key, value);
+    let mut put = |key: String, value: String| {
+        tables.insert(key, value);
+    };
 
     let all: Vec<Value> = tools.iter().filter(|tool| tool.id.source() != Source::Mcp).map(entry).collect();
     put("all".to_owned(), Value::from(all).to_string());
@@ -72,8 +74,11 @@ pub(crate) fn tables(
     }
 
     put("mcp".to_owned(), json!(servers.keys().collect::<Vec<_>>()).to_string());
+    let own_names = servers.iter().map(|(identifier, server)| (server.name.as_str(), identifier.as_str()));
+    put_spellings(&mut put, "", server_spellings(own_names));
     for (identifier, server) in servers {
         put(format!("mcp/{identifier}"), descriptor(server).to_string());
+        put_spellings(&mut put, identifier, tool_spellings(tools, server));
     }
     // These are not in the list of servers, but can be read by name: the host rejects every call of their functions with
     // the reason.
@@ -99,6 +104,17 @@ pub(crate) fn tables(
         put(format!("api/{}", file.path), file.text);
     }
     CatalogTables::new(&tables)
+}
+
+/// Adds other spellings of a server's tools, or of servers if `server` is empty. Cells can read them, but do not list
+/// them.
+fn put_spellings(put: &mut impl FnMut(String, String), server: &str, spellings: Spellings) {
+    for (name, identifier) in spellings.own {
+        put(format!("alias/{server}/{name}"), identifier);
+    }
+    for (spelling, identifier) in spellings.folded {
+        put(format!("fold/{server}/{spelling}"), identifier);
+    }
 }
 
 /// Returns the tables for cells of Tool Search: `openclaw.tools` only, nothing of the catalog.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use contract::spelling::folded;
 use contract::tool::{Operation, Source, ToolSpec};
 
 use crate::free_names::FreeNames;
@@ -58,6 +59,12 @@ impl Server {
         groups
     }
 
+    /// Returns the tools' own names where they differ from their methods, as properties that a cell may read.
+    fn own_names<'a>(&'a self, tools: &'a [ToolSpec]) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let own = |(method, position): (&'a String, &usize)| Some((tools.get(*position)?.id.name(), method.as_str()));
+        self.methods.iter().filter_map(own)
+    }
+
     /// Returns everything that a cell can call, as it is written after the server's identifier.
     pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         let dotted = |(group, methods): (&'static str, BTreeSet<&'static str>)| {
@@ -70,22 +77,86 @@ impl Server {
 /// Groups MCP tools by server, under the servers' identifiers. `tools` must be sorted by id, so that names that collide
 /// get the same numbers every time.
 pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
-    let mut identifiers = FreeNames::new(|name| is_reserved(name, &SERVER_RESERVED));
-    let mut by_owner: BTreeMap<&str, (String, Server, FreeNames)> = BTreeMap::new();
+    let mut by_owner: BTreeMap<&str, (Server, Vec<(&str, usize)>)> = BTreeMap::new();
     for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| tool.id.source() == Source::Mcp) {
-        let owner = tool.id.owner();
-        let (_, server, methods) = by_owner.entry(owner).or_insert_with(|| {
-            let server = Server { name: owner.to_owned(), ..Server::default() };
-            let methods = FreeNames::new(|name| is_reserved(name, &METHOD_RESERVED));
-            (identifiers.take(&mcp_identifier(owner, "server")), server, methods)
-        });
+        let (server, methods) = by_owner.entry(tool.id.owner()).or_default();
         if tool.operation == Operation::Tool {
-            server.methods.insert(methods.take(&mcp_identifier(tool.id.name(), "tool")), position);
+            methods.push((tool.id.name(), position));
         } else {
             server.operations.insert(tool.operation, position);
         }
     }
-    by_owner.into_values().map(|(identifier, server, _)| (identifier, server)).collect()
+    let identifiers = FreeNames::new(|name| is_reserved(name, &SERVER_RESERVED));
+    let owners = identifiers_of(by_owner.keys().copied().map(|owner| (owner, owner)), identifiers, "server");
+    owners
+        .into_iter()
+        .filter_map(|(identifier, owner)| {
+            let (server, methods) = by_owner.remove(owner)?;
+            let free = FreeNames::new(|name| is_reserved(name, &METHOD_RESERVED));
+            let methods = identifiers_of(methods.into_iter(), free, "tool");
+            Some((identifier, Server { name: owner.to_owned(), methods, ..server }))
+        })
+        .collect()
+}
+
+/// Gives each name an identifier. A name that is an identifier keeps it, whatever the others become.
+fn identifiers_of<'a, T>(
+    named: impl Iterator<Item = (&'a str, T)>,
+    mut free: FreeNames,
+    fallback: &str,
+) -> BTreeMap<String, T> {
+    let mut identifiers = BTreeMap::new();
+    let mut others = Vec::new();
+    for (name, value) in named {
+        let identifier = mcp_identifier(name, fallback);
+        if identifier == name && free.take_unchanged(name) {
+            identifiers.insert(identifier, value);
+        } else {
+            others.push((identifier, value));
+        }
+    }
+    for (identifier, value) in others {
+        identifiers.insert(free.take(&identifier), value);
+    }
+    identifiers
+}
+
+/// Other spellings of names, and the identifiers that they stand for.
+#[derive(Debug, Default)]
+pub(crate) struct Spellings {
+    /// The names that servers themselves use.
+    pub(crate) own: BTreeMap<String, String>,
+    /// Names without separators and case, if only one identifier is like it.
+    pub(crate) folded: BTreeMap<String, String>,
+}
+
+/// Returns other spellings of servers, which are pairs of a name and its identifier.
+pub(crate) fn server_spellings<'a>(servers: impl Iterator<Item = (&'a str, &'a str)>) -> Spellings {
+    spellings(servers, &SERVER_RESERVED)
+}
+
+/// Returns other spellings of a server's tools.
+pub(crate) fn tool_spellings(tools: &[ToolSpec], server: &Server) -> Spellings {
+    spellings(server.own_names(tools), &METHOD_RESERVED)
+}
+
+fn spellings<'a>(names: impl Iterator<Item = (&'a str, &'a str)>, reserved: &[&str]) -> Spellings {
+    let mut own = BTreeMap::new();
+    let mut alike: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (name, identifier) in names {
+        // A word of JavaScript can be the name of a property.
+        if name != identifier && !reserved.contains(&name) && name != "__proto__" {
+            own.insert(name.to_owned(), identifier.to_owned());
+        }
+        alike.entry(folded(name)).or_default().insert(identifier);
+        alike.entry(folded(identifier)).or_default().insert(identifier);
+    }
+    let only = |(spelling, identifiers): (String, BTreeSet<&str>)| match identifiers.into_iter().collect::<Vec<_>>()[..]
+    {
+        [identifier] if !spelling.is_empty() => Some((spelling, identifier.to_owned())),
+        _ => None,
+    };
+    Spellings { own, folded: alike.into_iter().filter_map(only).collect() }
 }
 
 fn is_reserved(name: &str, words: &[&str]) -> bool {

@@ -8,6 +8,7 @@ use contract::json;
 use contract::limits::{
     MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES, MAX_QUERY_BYTES, MAX_TARGET_BYTES,
 };
+use contract::tool::ToolSpec;
 use executor::{Outcome, UNKNOWN_OUTCOME};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -146,6 +147,7 @@ fn describe(catalog: &Catalog, view: View, id: &str) -> ReplyValue {
 
 fn unknown(catalog: &Catalog, view: View, id: &str) -> String {
     let search = match view {
+        View::CodeMode if catalog.len() == catalog.sources().mcp => "MCP.$search(query)",
         View::CodeMode => "tools.search(query)",
         View::ToolSearch => "openclaw.tools.search(query)",
     };
@@ -187,7 +189,7 @@ fn namespace(
         }
         ("MCP", path) => match catalog.mcp_function(path) {
             None => not_on_mcp(catalog, path.first().copied().unwrap_or_default(), &name),
-            Some(tool) => mcp_call(tool.id.as_str(), arguments(given)?, &name),
+            Some(tool) => mcp_call(catalog, tool, arguments(given)?, &name),
         },
         // Looks up the function without arguments: whether it exists does not depend on them.
         (global, path) if catalog.namespace_call(global, path, &[]).is_err() => not_callable(namespace, &name),
@@ -224,7 +226,7 @@ pub(crate) fn tool_of(catalog: &Catalog, call: &CallRow) -> Option<String> {
 }
 
 /// Returns the call of an MCP tool, which takes one object or no argument.
-fn mcp_call(id: &str, given: Value, name: &str) -> Request {
+fn mcp_call(catalog: &Catalog, tool: &ToolSpec, given: Value, name: &str) -> Request {
     let mut given = match given {
         Value::Array(given) => given,
         _ => Vec::new(),
@@ -232,9 +234,12 @@ fn mcp_call(id: &str, given: Value, name: &str) -> Request {
     let input = match (given.pop(), given.is_empty()) {
         (None, _) => json!({}),
         (Some(input @ Value::Object(_)), true) => input,
-        _ => return Request::Answered(reject("MCP tools take one object argument", name)),
+        _ => {
+            let message = format!("MCP tools take one object argument: {name}({})", catalog.signature(tool));
+            return Request::Answered(reject(&message, name));
+        }
     };
-    Request::Tool { id: id.to_owned(), input }
+    Request::Tool { id: tool.id.as_str().to_owned(), input }
 }
 
 /// Rejects the call of a function that `MCP` does not have. If the server is unavailable, the error says why.

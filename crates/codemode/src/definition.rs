@@ -1,6 +1,7 @@
 //! The stored definition of a run: enough to run its cell again from the first leg.
 
 use contract::cell::Language;
+use contract::config::Languages;
 use contract::limits::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,8 @@ use crate::input::ExecInput;
 pub(crate) struct Definition {
     pub(crate) source: String,
     pub(crate) language: Language,
+    /// The languages that the run allows.
+    pub(crate) languages: Languages,
     pub(crate) seed: u64,
     pub(crate) limits: Limits,
     pub(crate) ttl_seconds: u64,
@@ -28,11 +31,20 @@ struct Stored {
     snapshot_bytes: u64,
     pending_calls: u64,
     ttl_seconds: u64,
+    /// Empty in definitions that were stored before cells could mix languages.
+    #[serde(default)]
+    languages: Vec<String>,
 }
 
 impl Definition {
+    /// Creates the definition of a run that allows only the language of its cell.
     pub(crate) fn new(input: ExecInput, seed: u64, limits: Limits, ttl_seconds: u64) -> Self {
-        Self { source: input.source, language: input.language, seed, limits, ttl_seconds }
+        let (language, languages) = (input.language, only(input.language));
+        Self { source: input.source, language, languages, seed, limits, ttl_seconds }
+    }
+
+    pub(crate) fn allowing(self, languages: Languages) -> Self {
+        Self { languages, ..self }
     }
 
     /// Returns when a run that has just made progress expires, if it makes no more progress.
@@ -52,15 +64,23 @@ impl Definition {
             snapshot_bytes: self.limits.snapshot_bytes,
             pending_calls: self.limits.pending_calls,
             ttl_seconds: self.ttl_seconds,
+            languages: LANGUAGES
+                .into_iter()
+                .filter(|language| self.languages.allow(*language))
+                .map(|language| language.as_str().to_owned())
+                .collect(),
         };
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
     pub(crate) fn from_json(text: &str) -> Option<Self> {
         let stored: Stored = serde_json::from_str(text).ok()?;
+        let language = Language::parse(&stored.language)?;
+        let languages: Vec<Language> = stored.languages.iter().filter_map(|name| Language::parse(name)).collect();
         Some(Self {
             source: stored.source,
-            language: Language::parse(&stored.language)?,
+            language,
+            languages: Languages::of(&languages).unwrap_or_else(|| only(language)),
             seed: stored.seed,
             limits: Limits {
                 timeout_ms: stored.timeout_ms,
@@ -137,12 +157,19 @@ fn incomplete_escape(escaped: &str) -> usize {
     escaped.len()
 }
 
+const LANGUAGES: [Language; 2] = [Language::JavaScript, Language::TypeScript];
+
+fn only(language: Language) -> Languages {
+    Languages::of(&[language]).unwrap_or(Languages::ALL)
+}
+
 #[cfg(test)]
 mod tests {
     use contract::cell::Language;
+    use contract::config::Languages;
     use contract::limits::Limits;
 
-    use super::{Definition, first_source_line};
+    use super::{Definition, first_source_line, only};
     use crate::input::ExecInput;
 
     #[test]
@@ -170,11 +197,22 @@ mod tests {
         let definition = Definition {
             source: "return `\u{1F600}`".to_owned(),
             language: Language::TypeScript,
+            languages: Languages::ALL,
             seed: u64::MAX,
             limits: Limits { timeout_ms: 1234, ..Limits::DEFAULT },
             ttl_seconds: 7,
         };
         assert_eq!(Definition::from_json(&definition.to_json()), Some(definition));
         assert_eq!(Definition::from_json("{}"), None);
+    }
+
+    #[test]
+    fn a_definition_without_languages_allows_only_its_own() {
+        let definition = Definition::new(ExecInput::javascript("return 1"), 1, Limits::DEFAULT, 7);
+        let stored = definition.clone().allowing(Languages::ALL).to_json();
+        let older = stored.replace(",\"languages\":[\"javascript\",\"typescript\"]", "");
+        assert!(older.len() < stored.len(), "{stored}");
+        assert_eq!(Definition::from_json(&older), Some(definition));
+        assert!(!only(Language::JavaScript).allow(Language::TypeScript));
     }
 }

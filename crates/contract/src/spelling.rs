@@ -20,6 +20,12 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// Returns a name without its separators and in lower case: `readTextFile`, `read_text_file` and `Read-Text-File` are the
+/// same.
+pub fn folded(name: &str) -> String {
+    name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
 /// Counts the letters to insert, delete, replace or swap with their neighbour to turn one word into another, ignoring
 /// case.
 pub fn edits(from: &str, to: &str) -> usize {
@@ -28,7 +34,15 @@ pub fn edits(from: &str, to: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{edits, nearest};
+    use super::{edits, folded, nearest};
+
+    #[test]
+    fn spellings_of_a_name_are_folded_to_one() {
+        for name in ["readTextFile", "read_text_file", "Read-Text-File", "READTEXTFILE"] {
+            assert_eq!(folded(name), "readtextfile");
+        }
+        assert_eq!(folded("$_"), "");
+    }
 
     #[test]
     fn edits_are_counted_ignoring_case() {

@@ -2,6 +2,9 @@
 //!
 //! The guest prelude defines the keys: `all`, `tools`, `tool/<name>`, `mcp`, `mcp/<server>`, `namespaces`,
 //! `namespace/<name>`, `api`, `api/<path>`. Tool Search cells have only `namespaces` and `namespace/openclaw`.
+//!
+//! The worker reads `alias/<server>/<name>` and `fold/<server>/<folded name>` for the guest: other spellings of a server's
+//! tools, and of servers themselves if `<server>` is empty.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -35,8 +35,10 @@ pub(crate) fn locate(manifest: &Path) -> Result<PathBuf> {
 }
 
 /// The prelude's files, in order: each may use the names of those before it.
-const PRELUDE: [&str; 12] = [
+const PRELUDE: [&str; 15] = [
     "primordials",
+    "values",
+    "explain",
     "host",
     "lazy",
     "tools",
@@ -47,6 +49,7 @@ const PRELUDE: [&str; 12] = [
     "encoders",
     "clone",
     "url",
+    "dates",
     "absent",
 ];
 
@@ -71,7 +74,7 @@ fn prelude(guest: &Path) -> Result<String> {
     if let Some(addition) = env::var_os(ADDITION) {
         text += &fs::read_to_string(addition)?;
     }
-    Ok(text + "return { __proto__: null, begin, settle, encode, describe };\n})")
+    Ok(text + "return { __proto__: null, begin, settle, encode, describe, convert, explain, failed };\n})")
 }
 
 fn write_array(header: &mut String, name: &str, text: &str) -> Result<()> {

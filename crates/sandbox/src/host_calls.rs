@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use wasmtime::{Caller, Error, Linker, ResourceLimiter, Result, StoreContextMut, UpdateDeadline};
 
 use crate::tables::Tables;
-use crate::web_url;
+use crate::{explain, web_url};
 
 /// The reason why the host stopped a cell; carried by the trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +56,13 @@ pub(crate) enum Refusal {
 }
 
 const CLEAR_TIMER: i32 = 6;
+
+/// Keys of `lookup` that are computed, not stored.
+const EXPLAIN: &[u8] = b"explain/";
+const MEANT: &[u8] = b"meant/";
+
+/// The longest spelling of a name that is looked up; names in a catalog are shorter.
+const MAX_SPELLING_BYTES: usize = 2 * MAX_TARGET_BYTES;
 
 /// A cell whose output exceeds its budget by this factor is stopped; below it, excess output is only counted.
 const OUTPUT_OVERRUN: u64 = 4;
@@ -373,8 +380,22 @@ fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -
 fn lookup(mut caller: Caller<'_, CellHost>, key: u32, length: u32) -> Result<i32> {
     let (memory, host) = memory(&mut caller)?;
     let key = slice(memory, key, length)?;
-    let found = host.tables.as_deref().and_then(|tables| tables.find(key));
-    Ok(host.offer(found.map_or(Answer::None, Answer::Table)))
+    let Some(tables) = host.tables.clone() else { return Ok(host.offer(Answer::None)) };
+    let answer = if let Some(request) = key.strip_prefix(EXPLAIN) {
+        explain::answer(&tables, request).map(|text| Answer::Owned(text.into_bytes()))
+    } else if let Some(spelling) = key.strip_prefix(MEANT) {
+        meant(&tables, spelling).map(|name| Answer::Owned(name.into_bytes()))
+    } else {
+        tables.find(key).map(Answer::Table)
+    };
+    Ok(host.offer(answer.unwrap_or(Answer::None)))
+}
+
+/// Returns the listed name for `<server>/<spelling>`; an empty server stands for the list of servers.
+fn meant(tables: &Tables, spelling: &[u8]) -> Option<String> {
+    let spelling = std::str::from_utf8(spelling).ok().filter(|spelling| spelling.len() <= MAX_SPELLING_BYTES)?;
+    let (server, name) = spelling.split_once('/')?;
+    tables.meant(server, name)
 }
 
 fn url(mut caller: Caller<'_, CellHost>, request: u32, length: u32) -> Result<i32> {

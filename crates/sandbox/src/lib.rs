@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 
 mod engine_config;
+mod explain;
 mod failure;
 mod host_calls;
 mod image;

@@ -132,7 +132,7 @@ impl Sandbox {
     fn start(&self, cell: CellId, start: Start) -> Result<Answer, Violation> {
         let tables = self.tables(start.catalog)?;
         let dropped = self.begin(cell)?;
-        let prepared = match source::prepare(&start.source, start.language) {
+        let prepared = match source::prepare_allowing(&start.source, start.language, start.languages) {
             Ok(prepared) => prepared,
             Err(rejection) => return Ok(self.fail(cell, rejected(rejection))),
         };

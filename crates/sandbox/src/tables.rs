@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use contract::frame::{BadFrame, Reader};
 use contract::ids::CatalogHash;
 use contract::limits::{MAX_CATALOG_BYTES, MAX_WORKER_CATALOG_BYTES, MAX_WORKER_CATALOGS};
+use contract::spelling::folded;
 
 #[derive(Debug)]
 pub(crate) struct Tables {
@@ -35,6 +36,14 @@ impl Tables {
     /// Returns the position of the value of `key`, for [`Tables::slice`].
     pub(crate) fn find(&self, key: &[u8]) -> Option<Range<usize>> {
         self.index.get(key).cloned()
+    }
+
+    /// Returns the listed name for another spelling of a tool of a server, or of a server if `server` is empty: the name
+    /// that the server itself uses, or one with other separators and another case, if only one name is like it.
+    pub(crate) fn meant(&self, server: &str, name: &str) -> Option<String> {
+        let exact = self.find(format!("alias/{server}/{name}").as_bytes());
+        let found = exact.or_else(|| self.find(format!("fold/{server}/{}", folded(name)).as_bytes()))?;
+        String::from_utf8(self.slice(found)?.to_vec()).ok()
     }
 
     pub(crate) fn slice(&self, range: Range<usize>) -> Option<&[u8]> {

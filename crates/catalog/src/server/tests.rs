@@ -6,7 +6,7 @@ use contract::limits::MAX_IDENTIFIER_BYTES;
 use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::Value;
 
-use super::servers;
+use super::{server_spellings, servers, tool_spellings};
 
 fn tool(id: &str) -> ToolSpec {
     ToolSpec::new(ToolId::parse(id).unwrap(), "", Value::Null)
@@ -30,13 +30,13 @@ fn shown(mut tools: Vec<ToolSpec>) -> Vec<(String, String)> {
 fn names_that_collide_are_numbered_in_the_order_of_ids() {
     let ids = ["mcp:a:x_2", "mcp:a:x-y", "mcp:a:x_y", "mcp:a:xY2", "mcp:a:xY", "mcp:A:then", "mcp:a:delete"];
     let expected = [
-        ("a.then2", "mcp:A:then"),
-        ("a2.delete2", "mcp:a:delete"),
-        ("a2.x2", "mcp:a:x_2"),
-        ("a2.xY", "mcp:a:x-y"),
-        ("a2.xY2", "mcp:a:xY"),
-        ("a2.xY22", "mcp:a:xY2"),
-        ("a2.xY3", "mcp:a:x_y"),
+        ("a.delete2", "mcp:a:delete"),
+        ("a.x2", "mcp:a:x_2"),
+        ("a.xY", "mcp:a:xY"),
+        ("a.xY2", "mcp:a:xY2"),
+        ("a.xY3", "mcp:a:x-y"),
+        ("a.xY4", "mcp:a:x_y"),
+        ("a2.then2", "mcp:A:then"),
     ];
     let expected = expected.map(|(path, id)| (path.to_owned(), id.to_owned()));
     for turn in 0..ids.len() {
@@ -44,6 +44,25 @@ fn names_that_collide_are_numbered_in_the_order_of_ids() {
         turned.rotate_left(turn);
         assert_eq!(shown(turned.iter().map(|id| tool(id)).collect()), expected, "{turned:?}");
     }
+}
+
+#[test]
+fn a_name_can_be_spelt_as_its_server_spells_it() {
+    let ids =
+        ["mcp:my-files:read_text", "mcp:my-files:delete", "mcp:my-files:then", "mcp:my-files:a-b", "mcp:my-files:aB"];
+    let mut tools: Vec<ToolSpec> = ids.iter().map(|id| tool(id)).collect();
+    tools.sort_by(|a, b| a.id.cmp(&b.id));
+    let servers = servers(&tools);
+    let names = server_spellings([("my-files", "myFiles")].into_iter());
+    assert_eq!(names.own.get("my-files").map(String::as_str), Some("myFiles"));
+    assert_eq!(names.folded.get("myfiles").map(String::as_str), Some("myFiles"));
+
+    let names = tool_spellings(&tools, &servers["myFiles"]);
+    let own: Vec<(&str, &str)> = names.own.iter().map(|(name, method)| (name.as_str(), method.as_str())).collect();
+    // The tool `aB` keeps its name; `then` would make the server a promise.
+    assert_eq!(own, [("a-b", "aB2"), ("delete", "delete2"), ("read_text", "readText")]);
+    assert_eq!(names.folded.get("readtext").map(String::as_str), Some("readText"));
+    assert_eq!(names.folded.get("ab"), None, "two tools are spelt like it");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use codemode::pool::{Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::cell::{CellResult, Language};
-use contract::config;
+use contract::config::{self, Languages};
 use contract::error::ErrorCode;
 use contract::frame::{Budget, LegEnd, Start};
 use contract::limits::{Limits, MAX_QUEUED_CELLS};
@@ -151,6 +151,7 @@ async fn cells_dropped_while_waiting_or_running_release_their_turns() {
         catalog: tables.hash(),
         seed: 1,
         language: Language::JavaScript,
+        languages: Languages::ALL,
         source: source.to_owned(),
     };
     for round in 0..8 {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use codemode::pool::{JailPolicy, Launch, Lease, Pool, PoolError, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::cell::{CellResult, Language, OutputItem};
-use contract::config;
+use contract::config::{self, Languages};
 use contract::error::ErrorCode;
 use contract::frame::{
     Budget, Deliver, Failure, FromWorker, Hello, HostCall, Jail, Leg, LegEnd, Method, Reply, ReplyValue, Start,
@@ -40,6 +40,7 @@ fn cell(source: &str, run_ms: u64) -> Start {
         catalog: tables().hash(),
         seed: 1,
         language: Language::JavaScript,
+        languages: Languages::ALL,
         source: source.to_owned(),
     }
 }

@@ -473,6 +473,7 @@ impl Driver {
             catalog: self.run.tables.hash(),
             seed: definition.seed,
             language: definition.language,
+            languages: definition.languages,
             source: definition.source.clone(),
         };
         location::start(self.run.pool.clone(), self.run.tables.clone(), start)

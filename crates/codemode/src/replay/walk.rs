@@ -133,6 +133,7 @@ impl<'a> Walk<'a> {
             catalog: self.tables.hash(),
             seed: self.definition.seed,
             language: self.definition.language,
+            languages: self.definition.languages,
             source: self.definition.source.clone(),
         }
     }

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::cell::{Language, OutputItem};
+use crate::config::Languages;
 use crate::error::ErrorCode;
 use crate::ids::{CallId, CatalogHash, CellId, ImageId};
 
@@ -38,7 +39,8 @@ fn to_worker() -> impl Strategy<Value = ToWorker> {
         (cell.clone(), budget(), hash.clone(), any::<u64>(), any::<bool>(), ".{0,50}").prop_map(
             |(cell, budget, catalog, seed, typed, source)| {
                 let language = if typed { Language::TypeScript } else { Language::JavaScript };
-                ToWorker::Start(cell, Start { budget, catalog, seed, language, source })
+                let languages = Languages::of(&[language]).unwrap();
+                ToWorker::Start(cell, Start { budget, catalog, seed, language, languages, source })
             }
         ),
         (cell.clone(), deliver()).prop_map(|(cell, deliver)| ToWorker::Deliver(cell, deliver)),

@@ -2,6 +2,7 @@
 
 use super::codec::{BadFrame, Reader, Writer};
 use crate::cell::Language;
+use crate::config::Languages;
 use crate::ids::{CallId, CatalogHash, CellId};
 
 /// A frame from the host to a worker.
@@ -44,6 +45,8 @@ pub struct Start {
     /// The seed of the guest's random numbers.
     pub seed: u64,
     pub language: Language,
+    /// The languages that the run allows. A JavaScript cell may contain types if TypeScript is one of them.
+    pub languages: Languages,
     pub source: String,
 }
 
@@ -107,6 +110,8 @@ impl ToWorker {
                     Language::JavaScript => 0,
                     Language::TypeScript => 1,
                 });
+                out.u8(u8::from(start.languages.allow(Language::JavaScript)));
+                out.u8(u8::from(start.languages.allow(Language::TypeScript)));
                 out.bytes(start.source.as_bytes());
             }
             Self::Deliver(cell, deliver) => {
@@ -144,6 +149,7 @@ impl ToWorker {
                     catalog: CatalogHash(from.array()?),
                     seed: from.u64()?,
                     language: read_language(&mut from)?,
+                    languages: read_languages(&mut from)?,
                     source: from.text()?,
                 },
             ),
@@ -182,6 +188,16 @@ fn read_language(from: &mut Reader<'_>) -> Result<Language, BadFrame> {
         1 => Ok(Language::TypeScript),
         _ => Err(BadFrame::Unknown("language")),
     }
+}
+
+fn read_languages(from: &mut Reader<'_>) -> Result<Languages, BadFrame> {
+    let mut languages = Vec::new();
+    for language in [Language::JavaScript, Language::TypeScript] {
+        if from.bool()? {
+            languages.push(language);
+        }
+    }
+    Languages::of(&languages).ok_or(BadFrame::Unknown("languages"))
 }
 
 fn write_deliver(out: &mut Writer, deliver: &Deliver) {

@@ -60,6 +60,9 @@ impl Answer {
                 }
             }
         }
+        if let (Some(note), Some(fields)) = (note(result), value.as_object_mut()) {
+            fields.insert("note".to_owned(), json!(note));
+        }
         Self { value, telemetry, is_error }
     }
 
@@ -89,6 +92,16 @@ fn has_telemetry(result: &CellResult) -> bool {
     | CellResult::Waiting { telemetry, .. }
     | CellResult::Failed { telemetry, .. }) = result;
     telemetry.exec_count > 0
+}
+
+/// Returns the note for a cell that gave the model nothing to read, often because it lacks a `return`.
+fn note(result: &CellResult) -> Option<&'static str> {
+    match result {
+        CellResult::Completed { value, output, .. } if value.get() == "null" && output.is_empty() => {
+            Some("The cell returned no value and wrote no output. Use `return value` or text(value).")
+        }
+        _ => None,
+    }
 }
 
 /// Whether the cell never started: the telemetry of a started run counts at least the `exec` that started it.
@@ -162,7 +175,7 @@ fn failure(code: ErrorCode, message: &str) -> CellResult {
 
 #[cfg(test)]
 mod tests {
-    use contract::cell::{CellResult, PendingState, PendingToolCall, Telemetry, WaitingReason};
+    use contract::cell::{CellResult, OutputItem, PendingState, PendingToolCall, Telemetry, WaitingReason};
     use contract::error::ErrorCode;
     use serde_json::json;
     use serde_json::value::RawValue;
@@ -184,6 +197,7 @@ mod tests {
         assert_eq!(answer.value.to_string(), "{\"status\":\"completed\",\"value\":{\"b\":1,\"a\":[2]}}");
         assert!(!answer.is_error);
         assert_eq!(answer.telemetry, Some(json!(ran)));
+        assert_eq!(answer.value.get("note"), None);
         assert!(!Answer::of(&failed(&ran), &[]).is_error);
         let refused = Answer::of(&failed(&Telemetry::default()), &[]);
         assert!(refused.is_error);
@@ -226,5 +240,18 @@ mod tests {
         let answer = Answer::of(&waiting(WaitingReason::PendingTools, vec![slow; 1024]), &[]);
         let listed = answer.value["pendingToolCalls"].as_array().unwrap();
         assert_eq!((listed.len(), &listed[0]["toolId"]), (MAX_NAMED_CALLS, &json!("mcp:s:slow")));
+    }
+
+    #[test]
+    fn a_cell_without_value_and_output_gets_a_note() {
+        let completed = |value: &str, output| CellResult::Completed {
+            value: RawValue::from_string(value.to_owned()).unwrap(),
+            output,
+            telemetry: Telemetry::default(),
+        };
+        let note = |result: &CellResult| Answer::of(result, &[]).value.get("note").cloned();
+        assert!(note(&completed("null", Vec::new())).is_some());
+        assert_eq!(note(&completed("null", vec![OutputItem::Text { text: "x".to_owned() }])), None);
+        assert_eq!(note(&completed("0", Vec::new())), None);
     }
 }

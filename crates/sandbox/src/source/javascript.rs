@@ -65,7 +65,7 @@ mod tests {
         ];
         for source in foreign {
             let rejection = prepare(source, Language::JavaScript);
-            let hinted = matches!(&rejection, Err(Rejection::Syntax { message, .. }) if message.contains("typescript"));
+            let hinted = matches!(&rejection, Err(Rejection::Syntax { message, .. }) if message.contains("TypeScript"));
             assert!(hinted, "{source}: {rejection:?}");
         }
         let own = [

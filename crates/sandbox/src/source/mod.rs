@@ -13,6 +13,7 @@ mod lines;
 mod modules;
 mod parse;
 mod places;
+mod python;
 mod rejection;
 mod scan;
 mod shell;
@@ -27,6 +28,7 @@ pub(crate) use places::Places;
 pub(crate) use rejection::Rejection;
 
 use contract::cell::Language;
+use contract::config::Languages;
 #[cfg(test)]
 use contract::frame::Place;
 use contract::limits::MAX_SOURCE_BYTES;
@@ -65,7 +67,21 @@ pub(crate) fn prepare(source: &str, language: Language) -> Result<Prepared, Reje
     }
     read(&source, language).map_err(|rejection| match rejection {
         Rejection::Syntax { .. } | Rejection::TypeScript { .. } if shell::looks_like(&source) => Rejection::Shell,
+        Rejection::Syntax { .. } | Rejection::TypeScript { .. } if python::looks_like(&source) => Rejection::Python,
         other => other,
+    })
+}
+
+/// Prepares a cell like [`prepare`], but takes JavaScript that is not valid for TypeScript, if the run allows it: models
+/// write types without saying so.
+pub(crate) fn prepare_allowing(source: &str, language: Language, languages: Languages) -> Result<Prepared, Rejection> {
+    let own = match prepare(source, language) {
+        Err(own @ Rejection::Syntax { .. }) if languages.allow(Language::TypeScript) => own,
+        prepared => return prepared,
+    };
+    prepare(source, Language::TypeScript).map_err(|typescript| {
+        // The parser that got further knows the language better.
+        if typescript.place() > own.place() { typescript } else { own }
     })
 }
 

@@ -196,8 +196,8 @@ mod tests {
     #[test]
     fn the_message_suggests_an_alternative() {
         let message = |source| prepare(source, Language::JavaScript).map_err(|e| e.to_string());
-        let expected = "`require()` is not available: a cell cannot load \
-                        modules, so use the globals and `tools.call`";
+        let expected = "`require()` is not available: a cell cannot load modules, so use the globals, and tools for \
+                        files, network and commands";
         assert_eq!(message("require('fs')").err().as_deref(), Some(expected));
         let expected = "`export` is not available: a cell has no exports, so \
                         `return` the value";

@@ -75,7 +75,7 @@ pub(super) fn parse<'a>(
     });
     let Some((mut message, place)) = complaint else { return Ok(returned.program) };
     if is_javascript && is_typescript(wrapped)? {
-        message.push_str("; it is valid TypeScript, so set `language: \"typescript\"`");
+        message.push_str("; it is TypeScript, which this run does not allow, so remove the types");
     }
     Err(Rejection::syntax(language, message, place))
 }
@@ -173,7 +173,9 @@ fn fragment(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::source::{Language, Place, Rejection, prepare};
+    use contract::config::Languages;
+
+    use crate::source::{Language, Place, Rejection, prepare, prepare_allowing};
 
     /// Checks the place of a syntax error, and that its message contains `expected`.
     fn check(source: &str, language: Language, line: u32, column: u32, expected: &str) {
@@ -240,13 +242,29 @@ mod tests {
     }
 
     #[test]
-    fn typescript_in_a_javascript_cell_gets_a_hint() {
-        let hint = "set `language: \"typescript\"`";
+    fn typescript_where_only_javascript_is_allowed_gets_a_hint() {
+        let hint = "it is TypeScript, which this run does not allow, so remove the types";
         check("let x: number = 1", Language::JavaScript, 1, 6, hint);
         check("return x as any", Language::JavaScript, 1, 8, hint);
         check("interface A { b: string }", Language::JavaScript, 1, 10, hint);
         let rejection = prepare("let x = = 1", Language::JavaScript).map_err(|e| e.to_string());
         assert!(rejection.is_err_and(|message| !message.contains("typescript")));
+    }
+
+    #[test]
+    fn typescript_in_a_javascript_cell_is_erased_if_it_is_allowed() {
+        let prepared = |source| prepare_allowing(source, Language::JavaScript, Languages::ALL);
+        let cell = prepared("const x: number = 1\nreturn x as any").unwrap();
+        assert_eq!(cell, prepare("const x: number = 1\nreturn x as any", Language::TypeScript).unwrap());
+        // JavaScript stays JavaScript: as TypeScript, this would be a call with type arguments.
+        let comparison = "return f(a < b, c > (d))";
+        assert_eq!(prepared(comparison), prepare(comparison, Language::JavaScript));
+        // The error is the one of the parser that got further.
+        let message = |source| prepared(source).map_err(|error| error.to_string()).unwrap_err();
+        assert_eq!(message("const x: number = 1\nlet y = = 2"), "TypeScript error: unexpected token");
+        assert_eq!(message("let y = = 2"), "syntax error: unexpected token");
+        assert_eq!(message("const x: number = require('fs')"), message("require('fs')"));
+        assert_eq!(message("ls -la 'x'"), Rejection::Shell.to_string());
     }
 
     #[test]

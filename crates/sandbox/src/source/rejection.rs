@@ -31,6 +31,11 @@ pub(crate) enum Rejection {
     )]
     Shell,
 
+    #[error(
+        "a cell is JavaScript and this looks like Python: write JavaScript, with `await` before each call of a tool"
+    )]
+    Python,
+
     #[error("the cell is empty: write JavaScript statements and `return` a value")]
     Empty,
 
@@ -47,9 +52,12 @@ pub(crate) enum Rejection {
 impl Rejection {
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::TooLarge { .. } | Self::TooDeep { .. } | Self::Shell | Self::Empty | Self::Syntax { .. } => {
-                ErrorCode::InvalidInput
-            }
+            Self::TooLarge { .. }
+            | Self::TooDeep { .. }
+            | Self::Shell
+            | Self::Python
+            | Self::Empty
+            | Self::Syntax { .. } => ErrorCode::InvalidInput,
             Self::ModuleAccess { .. } => ErrorCode::ModuleAccessDenied,
             Self::TypeScript { .. } => ErrorCode::TypescriptTransformFailed,
         }
@@ -58,7 +66,7 @@ impl Rejection {
     /// Returns the place in the model's source, if the rejection has one.
     pub(crate) fn place(&self) -> Option<Place> {
         match self {
-            Self::TooLarge { .. } | Self::Shell | Self::Empty => None,
+            Self::TooLarge { .. } | Self::Shell | Self::Python | Self::Empty => None,
             Self::TooDeep { place }
             | Self::ModuleAccess { place, .. }
             | Self::Syntax { place, .. }
@@ -91,7 +99,7 @@ impl ModuleForm {
             Self::Export => "a cell has no exports, so `return` the value",
             Self::ImportMeta => "a cell is not a module, so remove it",
             Self::Import | Self::ImportCall | Self::Require => {
-                "a cell cannot load modules, so use the globals and `tools.call`"
+                "a cell cannot load modules, so use the globals, and tools for files, network and commands"
             }
         }
     }

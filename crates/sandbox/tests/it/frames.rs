@@ -20,6 +20,7 @@ fn frames_out_of_order_are_violations() {
         catalog: lab.catalog,
         seed: 0,
         language: contract::cell::Language::JavaScript,
+        languages: contract::config::Languages::ALL,
         source: "return 1".to_owned(),
     };
     assert!(lab.sandbox.handle(ToWorker::Start(cell, again.clone())).is_err());

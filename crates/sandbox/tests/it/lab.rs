@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use contract::cell::{Language, OutputItem};
+use contract::config::Languages;
 use contract::frame::{
     Budget, Deliver, Failure, FromWorker, HostCall, Leg, LegEnd, Method, Reply, ReplyValue, Start, Thaw, ToWorker,
 };
@@ -85,7 +86,14 @@ impl Lab {
     }
 
     pub(crate) fn start_with(&self, cell: CellId, source: &str, language: Language, budget: Budget) -> Leg {
-        let start = Start { budget, catalog: self.catalog, seed: 7, language, source: source.to_owned() };
+        let start = Start {
+            budget,
+            catalog: self.catalog,
+            seed: 7,
+            language,
+            languages: Languages::ALL,
+            source: source.to_owned(),
+        };
         self.leg(ToWorker::Start(cell, start))
     }
 

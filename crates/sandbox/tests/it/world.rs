@@ -21,7 +21,7 @@ fn a_cell_returns_a_json_value() {
     check("1 + 1", json!(null));
     check("const a = await Promise.all([1, 2].map(async (n) => n * 2)); return { a }", json!({"a": [2, 4]}));
     check("return undefined", json!(null));
-    check("return () => 1", json!("() => 1"));
+    check("return () => 1", json!("[function]"));
     check("return { n: 1n }", json!({"n": "1"}));
     check("const a = []; a.push(a); return a", json!(["[circular]"]));
     check("return new Error('boom')", json!({"name": "Error", "message": "boom"}));

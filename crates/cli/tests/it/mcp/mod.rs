@@ -12,6 +12,7 @@ mod keys;
 mod lean;
 mod log;
 mod lost;
+mod models;
 mod parked;
 mod place;
 mod questions;

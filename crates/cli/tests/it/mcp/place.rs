@@ -116,7 +116,7 @@ pub(super) fn writes(name: &str) -> Value {
 }
 
 /// The scripted server is a binary of another package, which Cargo does not promise to have built.
-fn fake() -> PathBuf {
+pub(super) fn fake() -> PathBuf {
     static FAKE: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         let path = Path::new(env!("CARGO_BIN_EXE_cellmate")).with_file_name("fake-mcp");

@@ -32,8 +32,8 @@ async fn mcp_tools_are_found_and_called_by_tool_search_but_not_by_code_mode() {
     let config = CodeMode::enabled(Limits::DEFAULT);
     let input = ExecInput::javascript(source);
     let result = json!(bench.code_mode.exec(&bench.run.executor, &config, "exec-1", input).await);
-    let unknown = format!("unknown tool `{EVENT}`; use tools.search(query) to find tools");
-    assert_eq!(result["value"], json!(["undefined", 0, unknown]), "{result}");
+    let hidden = format!("`{EVENT}` is an MCP tool; call it as `MCP.calendar.createEvent({{ … }})`");
+    assert_eq!(result["value"], json!(["undefined", 0, hidden]), "{result}");
 }
 
 #[tokio::test]
