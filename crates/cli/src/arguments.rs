@@ -10,26 +10,31 @@ use mcp::server::Principal;
 
 use crate::approvals::ApprovalsArguments;
 use crate::backup::{BackupArguments, RestoreArguments};
+use crate::completions::CompletionsArguments;
 use crate::config::ConfigCommandArguments;
 use crate::connect::{ConnectArguments, DisconnectArguments};
 use crate::keys::KeysArguments;
 use crate::log::{LogArguments, LogsArguments};
+use crate::man::ManArguments;
 use crate::runs::RunsArguments;
 use crate::secrets::SecretsArguments;
 use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
 use crate::shared_arguments::JailArguments;
 use crate::state::ConfiguredStore;
+use crate::style::ColorArguments;
 use crate::tools::ToolsArguments;
 
 /// Run model-written JavaScript and TypeScript in a sandbox, with your MCP servers as tools.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version = env!("CELLMATE_VERSION"), arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
     #[command(flatten)]
     pub(crate) log: LogArguments,
+    #[command(flatten)]
+    pub(crate) color: ColorArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -42,7 +47,7 @@ pub(crate) enum Command {
     Servers(ServersArguments),
     /// List, show, search and call the tools of the configured servers.
     Tools(ToolsArguments),
-    /// Manage configuration files.
+    /// Show, check and change the configuration.
     Config(ConfigCommandArguments),
     /// Add cellmate to an MCP client's configuration.
     Connect(ConnectArguments),
@@ -66,6 +71,10 @@ pub(crate) enum Command {
     Logs(LogsArguments),
     /// List, inspect, cancel, delete, replay and fork runs.
     Runs(RunsArguments),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArguments),
+    /// Print a command's manual page, or write all pages to a folder.
+    Man(ManArguments),
 }
 
 #[derive(Debug, Args)]
@@ -184,5 +193,40 @@ impl LimitArguments {
         let languages: Vec<Language> = self.languages.iter().map(|language| language.language()).collect();
         let languages = Languages::of(&languages).unwrap_or(configured.languages);
         CodeMode { languages, limits: limits.clamped(), ..configured }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    use super::Arguments;
+
+    /// Commands whose standard output is a protocol.
+    const WITHOUT_JSON: [&str; 1] = ["cellmate mcp"];
+
+    fn check(command: &Command, failures: &mut Vec<String>) {
+        let name = command.get_bin_name().unwrap_or_default().to_owned();
+        let below: Vec<&Command> = command.get_subcommands().collect();
+        let takes_json = command.get_arguments().any(|argument| argument.get_long() == Some("json"));
+        // A command that only groups others prints its help.
+        if below.is_empty() && takes_json == WITHOUT_JSON.contains(&name.as_str()) {
+            failures.push(name);
+        }
+        below.into_iter().for_each(|command| check(command, failures));
+    }
+
+    #[test]
+    fn every_command_takes_json_unless_its_output_is_a_protocol() {
+        let mut program = Arguments::command().disable_help_subcommand(true);
+        program.build();
+        let mut failures = Vec::new();
+        check(&program, &mut failures);
+        assert_eq!(failures, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
     }
 }

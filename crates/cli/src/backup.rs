@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use executor::clock::now_ms;
+use serde_json::{Value, json};
 use store::{BackupError, Checked, KeyFile, Keys, Restoring, check_backup};
 use telemetry::LogIgnored;
 
@@ -24,6 +25,9 @@ pub(crate) struct BackupArguments {
     /// Include the key file. Anyone with the backup can then read suspended cells.
     #[arg(long)]
     with_key: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     store: ConfiguredStore,
 }
@@ -39,6 +43,9 @@ pub(crate) struct RestoreArguments {
     /// is called again.
     #[arg(long)]
     end_runs: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     store: ConfiguredStore,
 }
@@ -63,24 +70,34 @@ enum CommandError {
 }
 
 pub(crate) async fn run_backup(arguments: BackupArguments) -> ExitCode {
-    report(backup(&arguments).await)
+    report(backup(&arguments).await, arguments.json)
 }
 
 pub(crate) async fn run_restore(arguments: RestoreArguments) -> ExitCode {
-    report(restore(&arguments).await)
+    report(restore(&arguments).await, arguments.json)
 }
 
-fn report(result: Result<String, CommandError>) -> ExitCode {
+/// What a command did, for people and for programs.
+struct Report {
+    message: String,
+    json: Value,
+}
+
+fn report(result: Result<Report, CommandError>, as_json: bool) -> ExitCode {
     match result {
-        Ok(message) => {
-            render::note(&message);
+        Ok(report) => {
+            if as_json {
+                render::print_json(&report.json);
+            } else {
+                render::note(&report.message);
+            }
             ExitCode::SUCCESS
         }
         Err(error) => render::fatal(&error.to_string()),
     }
 }
 
-async fn backup(arguments: &BackupArguments) -> Result<String, CommandError> {
+async fn backup(arguments: &BackupArguments) -> Result<Report, CommandError> {
     let kept = arguments.store.choose()?;
     let store = kept.open().await?;
     let keys = match arguments.with_key {
@@ -118,10 +135,17 @@ async fn backup(arguments: &BackupArguments) -> Result<String, CommandError> {
             kept.key_file.display()
         )
     };
-    Ok(format!("wrote {} rows of {} to {}; {key}", written?, kept.location, path.display()))
+    let rows = written?;
+    Ok(Report {
+        message: format!("wrote {rows} rows of {} to {}; {key}", kept.location, path.display()),
+        json: json!({
+            "file": path, "rows": rows, "store": kept.location.to_string(), "withKey": arguments.with_key,
+            "keyFile": kept.key_file,
+        }),
+    })
 }
 
-async fn restore(arguments: &RestoreArguments) -> Result<String, CommandError> {
+async fn restore(arguments: &RestoreArguments) -> Result<Report, CommandError> {
     let kept = arguments.store.choose()?;
     let bad = |error| CommandError::Backup { location: arguments.file.display().to_string(), error };
     let checked = check_backup(&mut reader(&arguments.file)?).map_err(bad)?;
@@ -136,7 +160,13 @@ async fn restore(arguments: &RestoreArguments) -> Result<String, CommandError> {
     let count = |table: &str| checked.rows.get(table).copied().unwrap_or(0);
     let active = if arguments.end_runs { "active runs were ended" } else { "active runs can be resumed" };
     let (runs, entries) = (count("runs"), count("transcript"));
-    Ok(format!("restored {runs} runs and {entries} transcript entries into {}; {active}", kept.location))
+    Ok(Report {
+        message: format!("restored {runs} runs and {entries} transcript entries into {}; {active}", kept.location),
+        json: json!({
+            "store": kept.location.to_string(), "runs": runs, "transcriptEntries": entries,
+            "endedRuns": arguments.end_runs,
+        }),
+    })
 }
 
 fn reader(path: &Path) -> Result<BufReader<File>, CommandError> {

@@ -40,7 +40,7 @@ impl Engine {
         state: &State,
         idle_stop: Option<Duration>,
     ) -> Result<Self, getrandom::Error> {
-        let servers = Servers::new(&loaded.servers, state.path(TOOL_LISTS), idle_stop).naming_unusable(loaded);
+        let servers = Servers::new(loaded, state.path(TOOL_LISTS), idle_stop);
         Ok(Self { code_mode: CodeMode::new(pool, store)?, servers, untrusted: UntrustedServers::of(&loaded.servers) })
     }
 

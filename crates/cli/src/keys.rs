@@ -15,6 +15,7 @@ use store::{KeyFile, KeyFileError, Store, StoreError};
 use crate::render;
 use crate::secrets::{SecretFile, SecretFileError};
 use crate::state::{ConfiguredStore, StateError, StoreSettings, lock_beside, put_new, replace};
+use crate::table::Table;
 
 /// How long a replaced key is kept. No cell stays suspended longer, so by then every cell that it sealed has expired or
 /// was sealed again.
@@ -86,10 +87,12 @@ async fn list(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
         render::print_json(&json!(keys.collect::<Vec<_>>()));
         return Ok(());
     }
+    let mut table = Table::new(["KEY", "STATE", "SUSPENDED CELLS"]);
     for (key, seals, cells) in listed {
-        let status = if seals { "current" } else { "retired" };
-        println!("key {}  {status}  {cells} suspended cells", key.id);
+        let state = if seals { "current" } else { "retired" };
+        table.add([key.id.to_string(), state.to_owned(), cells.to_string()]);
     }
+    render::print_table(&table);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ mod approver;
 mod arguments;
 mod backup;
 mod cell_result;
+mod completions;
 mod config;
 mod connect;
 mod doctor;
@@ -13,7 +14,9 @@ mod engine;
 mod exec;
 mod keys;
 mod log;
+mod man;
 mod policy;
+mod progress;
 mod render;
 mod runs;
 mod secrets;
@@ -21,6 +24,7 @@ mod serve;
 mod servers;
 mod shared_arguments;
 mod state;
+mod style;
 mod table;
 mod tools;
 mod turns;
@@ -28,7 +32,7 @@ mod unusable;
 mod upstream;
 mod wait;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use contract::limits::HOST_STACK_BYTES;
 
 use arguments::{Arguments, Command};
@@ -42,6 +46,7 @@ fn main() -> std::process::ExitCode {
     mcp::keeper_main();
 
     let arguments = Arguments::parse();
+    style::init(arguments.color);
     let kind = match arguments.command {
         Command::Mcp(_) => log::CommandKind::Server,
         _ => log::CommandKind::Short,
@@ -71,6 +76,8 @@ fn main() -> std::process::ExitCode {
         Command::Restore(arguments) => runtime.block_on(backup::run_restore(arguments)),
         Command::Keys(arguments) => runtime.block_on(keys::run(arguments)),
         Command::Logs(arguments) => runtime.block_on(log::run(arguments)),
+        Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
+        Command::Man(arguments) => man::run(&arguments, Arguments::command()),
     };
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     code

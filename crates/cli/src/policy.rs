@@ -1,7 +1,7 @@
 //! The settings that govern tool calls: tool policy and approvals.
 
-use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
+use contract::config::{AgentsConfig, ConfigError, Path, StoreConfig, reader};
 use mcp::server::ApprovalPolicy;
 use serde_json::Value;
 
@@ -20,38 +20,62 @@ pub(crate) struct BadSettings(String);
 
 /// Reads the policy from the settings, which are everything in the configuration but the servers.
 pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
-    let section = |name: &str| settings.get(name).unwrap_or(&Value::Null);
-    let config = AgentsConfig::resolve(section("tools"), section("agents"))
-        .map_err(|errors| BadSettings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
-    let (asking, pass) = approvals(section("approvals")).map_err(BadSettings)?;
-    Ok(CallPolicy { config, asking, pass })
+    let mut errors = Vec::new();
+    let config = AgentsConfig::resolve(section(settings, "tools"), section(settings, "agents"))
+        .map_err(|wrong| errors.extend(wrong))
+        .ok();
+    let (asking, pass) = approvals(section(settings, "approvals"), &mut errors);
+    match config.filter(|_| errors.is_empty()) {
+        Some(config) => Ok(CallPolicy { config, asking, pass }),
+        None => Err(BadSettings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))),
+    }
+}
+
+/// Returns all errors in the settings, each with its path.
+pub(crate) fn errors(settings: &Value) -> Vec<ConfigError> {
+    let mut errors = Vec::new();
+    if let Err(wrong) = AgentsConfig::resolve(section(settings, "tools"), section(settings, "agents")) {
+        errors.extend(wrong);
+    }
+    approvals(section(settings, "approvals"), &mut errors);
+    if let Err(wrong) = StoreConfig::resolve(section(settings, "store")) {
+        errors.extend(wrong);
+    }
+    errors
+}
+
+fn section<'s>(settings: &'s Value, name: &str) -> &'s Value {
+    settings.get(name).unwrap_or(&Value::Null)
 }
 
 /// Reads `{ "ask": "changes" | "never" | [patterns], "pass": [patterns], "nonInteractive": bool }`.
 ///
 /// `nonInteractive` is only validated here: `approvals::non_interactive` reads it, from the user's own files only.
-fn approvals(given: &Value) -> Result<(ApprovalPolicy, Vec<Pattern>), String> {
-    let asking = match given.get("ask") {
-        None | Some(Value::Null) => ApprovalPolicy::Changes,
-        Some(Value::String(word)) if word == "changes" => ApprovalPolicy::Changes,
-        Some(Value::String(word)) if word == "never" => ApprovalPolicy::Never,
-        Some(list @ Value::Array(_)) => ApprovalPolicy::Named(patterns("approvals.ask", list)?),
-        Some(_) => return Err("`approvals.ask`: expected \"changes\", \"never\" or a list of patterns".to_owned()),
-    };
-    let pass = given.get("pass").map_or_else(|| Ok(Vec::new()), |list| patterns("approvals.pass", list))?;
-    if given.get("nonInteractive").is_some_and(|value| !value.is_boolean()) {
-        return Err("`approvals.nonInteractive`: expected true or false".to_owned());
+fn approvals(given: &Value, errors: &mut Vec<ConfigError>) -> (ApprovalPolicy, Vec<Pattern>) {
+    if given.is_null() {
+        return (ApprovalPolicy::Changes, Vec::new());
     }
-    Ok((asking, pass))
+    let read = reader::object(given, &Path::root("approvals"), errors, |reader| {
+        let asking = reader.field("ask").and_then(|(value, path, errors)| asking(value, &path, errors));
+        let pass = reader.list("pass", Pattern::read);
+        let _validated = reader.flag("nonInteractive");
+        (asking.unwrap_or(ApprovalPolicy::Changes), pass.unwrap_or_default())
+    });
+    read.unwrap_or((ApprovalPolicy::Changes, Vec::new()))
 }
 
-fn patterns(place: &str, list: &Value) -> Result<Vec<Pattern>, String> {
-    let items = list.as_array().ok_or_else(|| format!("`{place}`: expected a list of patterns"))?;
-    let read = |item: &Value| {
-        let text = item.as_str().ok_or_else(|| format!("`{place}`: expected a pattern, found `{item}`"))?;
-        Pattern::parse(text).map_err(|bad| format!("`{place}`: expected {bad}, found `{text}`"))
-    };
-    items.iter().map(read).collect()
+fn asking(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<ApprovalPolicy> {
+    match value {
+        Value::Null => None,
+        Value::String(word) if word == "changes" => Some(ApprovalPolicy::Changes),
+        Value::String(word) if word == "never" => Some(ApprovalPolicy::Never),
+        Value::Array(_) => reader::list(value, path, errors, Pattern::read).map(ApprovalPolicy::Named),
+        Value::String(_) | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+            let expected = "`changes`, `never` or a list of patterns";
+            errors.push(ConfigError::word(path, value, expected, ["changes", "never"]));
+            None
+        }
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +94,8 @@ mod tests {
         assert_eq!(read(&json!({"approvals": {"ask": "never"}})).unwrap().asking, ApprovalPolicy::Never);
         for bad in [
             json!({"approvals": {"ask": "nevr"}}),
+            json!({"approvals": {"aks": "never"}}),
+            json!({"approvals": "never"}),
             json!({"approvals": {"pass": "mcp:*"}}),
             json!({"approvals": {"nonInteractive": "yes"}}),
             json!({"approvals": {"ask": ["group:nothing"]}}),

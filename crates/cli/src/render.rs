@@ -8,6 +8,9 @@ use contract::text;
 use serde_json::Value;
 use telemetry::LogIgnored;
 
+use crate::style::{Stream, Style, paint};
+use crate::table::{Table, terminal_width};
+
 /// The cell or the operation failed.
 pub(crate) const FAILED: u8 = 1;
 /// The command itself could not be carried out.
@@ -54,6 +57,29 @@ pub(crate) fn readable(result: &CellResult) -> ExitCode {
 /// A closed pipe, as with `head`, is not an error.
 pub(crate) fn print(text: &str) {
     write_out(&printable(text));
+}
+
+/// Prints text that has no characters of others that could control a terminal: escaped and painted text, or text of
+/// cellmate itself.
+pub(crate) fn print_safe(text: &str) {
+    write_out(text);
+}
+
+/// Prints a table that fits the terminal.
+pub(crate) fn print_table<const N: usize>(table: &Table<N>) {
+    let text = table.render(width());
+    // The first line is the header, and the table has escaped its cells.
+    let (header, rows) = text.split_once('\n').unwrap_or((&text, ""));
+    write_out(&format!("{}\n{rows}", paint(header, Style::Heading, Stream::Out)));
+}
+
+/// The narrowest and widest `$COLUMNS` that is believed.
+const COLUMNS: std::ops::RangeInclusive<usize> = 20..=1_000;
+
+/// Returns the width for tables: `$COLUMNS` if it is set, else that of the terminal; `None` if standard output is neither.
+fn width() -> Option<usize> {
+    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    given.filter(|columns| COLUMNS.contains(columns)).or_else(terminal_width)
 }
 
 /// Prints a value as one line of JSON, with the same characters escaped.

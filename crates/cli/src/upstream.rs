@@ -1,5 +1,6 @@
 //! The configured MCP servers of this process: offered with their stored tool lists, started when first called.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use client_config::{Loaded, ServerEntry, display};
 use executor::ToolSource;
 use mcp::server::OfferedSources;
-use mcp::{Unavailable, UpstreamOptions, Upstreams};
+use mcp::{Unavailable, Upstream, UpstreamOptions, Upstreams};
 use tokio::sync::watch;
 
 use crate::log::CONSOLE;
@@ -18,41 +19,63 @@ use crate::unusable::unusable_servers;
 #[derive(Clone)]
 pub(crate) struct Servers {
     upstreams: Arc<Upstreams>,
+    options: UpstreamOptions,
     sources: Vec<Arc<dyn ToolSource>>,
+    /// Servers whose failure to start has not been reported.
+    unreported: BTreeSet<String>,
 }
 
 impl Servers {
     /// Creates the servers. Tool lists are stored in `lists`; a process without calls for `idle_stop` is stopped.
-    pub(crate) fn new(entries: &[ServerEntry], lists: PathBuf, idle_stop: Option<Duration>) -> Self {
-        let entries: Vec<&ServerEntry> = entries.iter().filter(|entry| entry.enabled).collect();
+    pub(crate) fn new(loaded: &Loaded, lists: PathBuf, idle_stop: Option<Duration>) -> Self {
         let options = UpstreamOptions { cache_dir: Some(lists), idle_stop, ..UpstreamOptions::DEFAULT };
-        let upstreams = Upstreams::new(entries.iter().map(|entry| entry.spec()).collect(), &options);
+        let none = Upstreams::new(Vec::new(), &options);
+        let none = Self { upstreams: Arc::new(none), options, sources: Vec::new(), unreported: BTreeSet::new() };
+        none.reconfigured(loaded).0
+    }
+
+    /// Returns the servers of a changed configuration, and those that are no longer part of it. Servers whose entry
+    /// has not changed are kept as they are, running or not. Configured servers that cannot be started are named with the
+    /// reason, so that models read why they cannot be called.
+    pub(crate) fn reconfigured(&self, loaded: &Loaded) -> (Self, Vec<Arc<Upstream>>) {
+        let entries: Vec<&ServerEntry> = loaded.servers.iter().filter(|entry| entry.enabled).collect();
+        let specs = entries.iter().map(|entry| entry.spec()).collect();
+        let (upstreams, removed) = self.upstreams.reconfigured(specs, &self.options);
         let source = |entry: &&ServerEntry| -> Option<Arc<dyn ToolSource>> {
             let upstream: Arc<dyn ToolSource> = upstreams.get(&entry.name).ok()?.clone();
             Some(Arc::new(FilteredTools::new(upstream, entry)))
         };
-        let sources = entries.iter().filter_map(source).collect();
-        Self { upstreams: Arc::new(upstreams), sources }
+        let unusable = unusable_servers(&loaded.servers, &loaded.problems);
+        let sources = entries.iter().filter_map(source).chain(unusable).collect();
+        let is_kept = |name: &str| match (self.upstreams.get(name), upstreams.get(name)) {
+            (Ok(before), Ok(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        };
+        let unreported = entries.iter().map(|entry| entry.name.clone()).filter(|name| !is_kept(name)).collect();
+        (Self { upstreams: Arc::new(upstreams), options: self.options.clone(), sources, unreported }, removed)
     }
 
-    /// Adds the configured servers that cannot be started, so that models read why they cannot be called.
-    pub(crate) fn naming_unusable(mut self, loaded: &Loaded) -> Self {
-        self.sources.extend(unusable_servers(&loaded.servers, &loaded.problems));
-        self
+    /// Returns the sources of the servers' tools.
+    pub(crate) fn sources(&self) -> Vec<Arc<dyn ToolSource>> {
+        self.sources.clone()
     }
 
     /// Offers the stored tool lists at once and fresh ones as servers return them, until the receiver is dropped.
     pub(crate) async fn offer(self, offered: watch::Sender<OfferedSources>) {
         offered.send_modify(|offered| offered.sources.clone_from(&self.sources));
         let mut changes = self.upstreams.changes();
-        let listing = self.upstreams.listed();
+        // Each failure is reported at once: another server may take long.
+        let listing = self.upstreams.listed_each(|server, why, _| {
+            if let Some(why) = why.filter(|_| self.unreported.contains(server.name())) {
+                report(server.name(), why);
+            }
+        });
         tokio::pin!(listing);
         let mut is_listed = false;
         loop {
             tokio::select! {
-                missing = &mut listing, if !is_listed => {
+                _ = &mut listing, if !is_listed => {
                     is_listed = true;
-                    missing.iter().for_each(report);
                     offered.send_modify(|offered| offered.settled = true);
                 }
                 changed = changes.changed() => match changed {
@@ -64,13 +87,15 @@ impl Servers {
         }
     }
 
-    pub(crate) fn sources(&self) -> Vec<Arc<dyn ToolSource>> {
-        self.sources.clone()
-    }
-
     /// Starts the servers whose tools are not known yet, waits for their lists, and reports those that failed.
     pub(crate) async fn wait_for_lists(&self) {
-        self.upstreams.listed().await.iter().for_each(report);
+        self.upstreams
+            .listed_each(|server, why, _| {
+                if let Some(why) = why {
+                    report(server.name(), why);
+                }
+            })
+            .await;
     }
 
     pub(crate) async fn stop(&self) {
@@ -78,9 +103,9 @@ impl Servers {
     }
 }
 
-fn report((name, why): &(String, Unavailable)) {
-    // Expected at shutdown.
-    if matches!(why, Unavailable::Retired | Unavailable::Stopped) {
+fn report(name: &str, why: &Unavailable) {
+    // Expected at shutdown, and after a change of the configuration.
+    if matches!(why, Unavailable::Retired | Unavailable::Stopped | Unavailable::Removed) {
         return;
     }
     let (name, why) = (display::plain(name), contract::text::line(&why.to_string(), MAX_SHOWN_CHARS));

@@ -41,6 +41,8 @@ pub struct Loaded {
     /// The variables and secrets that each server's entry refers to, by the server's name; also of entries that cannot be
     /// used because one is not set.
     pub references: BTreeMap<String, References>,
+    /// Every path whose change can change this configuration, whether it exists or not.
+    pub watched: Vec<PathBuf>,
 }
 
 impl Loaded {
@@ -166,6 +168,7 @@ impl<'p> ConfigLoader<'p> {
                 problems: Vec::new(),
                 files: Vec::new(),
                 references: BTreeMap::new(),
+                watched: Vec::new(),
             },
             settings: Map::new(),
             names: BTreeSet::new(),
@@ -181,6 +184,7 @@ impl<'p> ConfigLoader<'p> {
         }
         for client in self.imports.clone() {
             for file in client.files(Scope::User, self.places) {
+                self.loaded.watched.push(file.clone());
                 match files::read_users(&file) {
                     Ok(Some(text)) => self.take_clients_text(client, &file, &text),
                     Ok(None) => {}
@@ -197,6 +201,8 @@ impl<'p> ConfigLoader<'p> {
             if self.loaded.files.contains(&file) {
                 continue;
             }
+            self.loaded.watched.push(file.clone());
+            self.loaded.watched.extend(self.trust.record_file(&file));
             let Some((text, record)) = self.trusted_text(&file) else { continue };
             self.record = Some(record);
             match client {
@@ -257,6 +263,7 @@ impl<'p> ConfigLoader<'p> {
 
     /// Reads a file of the user's own, which must be valid.
     fn own(&mut self, file: &Path, source: Source) -> Result<(), ConfigError> {
+        self.loaded.watched.push(file.to_owned());
         let read = if source == Source::Named { files::read_named(file) } else { files::read(file) };
         let text = match read.map_err(|why| ConfigError::File { file: file.to_owned(), why })? {
             None if source == Source::Named => return Err(ConfigError::Missing(file.to_owned())),
@@ -427,6 +434,7 @@ impl<'p> ConfigLoader<'p> {
         }
         if let (Some(path), Transport::Stdio { env, .. }) = (env_file, &mut server.transport) {
             let path = self.places.resolve(&path.display().to_string());
+            self.loaded.watched.push(path.clone());
             let about = |why: &dyn fmt::Display| format!("its `envFile` `{}` {why}", display::path(&path));
             let content = files::read_bytes(&path).map_err(|why| about(&format_args!("cannot be used: {why}")))?;
             let content = content.ok_or_else(|| about(&"does not exist"))?;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::display;
 use crate::variables::{Dialect, SecretSource, SecretUse, Unset, Variables};
 
 /// The environment variable with the path of a file that is read instead of the user's and the project's file.
@@ -99,6 +100,15 @@ impl Places {
             folder: self.folder.clone(),
             inputs: BTreeMap::new(),
             secrets: self.secrets.clone(),
+        }
+    }
+
+    /// Returns a path for people to read: escaped, and with `~` for the home folder.
+    pub fn shown(&self, path: &Path) -> String {
+        let below = self.home.as_ref().and_then(|home| path.strip_prefix(home).ok());
+        match below.filter(|below| !below.as_os_str().is_empty()) {
+            Some(below) => display::path(&Path::new("~").join(below)),
+            None => display::path(path),
         }
     }
 

@@ -13,7 +13,8 @@ use crate::tree::{Member, Tree};
 
 /// Keys of a project's file that are applied. All others are for the user's configuration: `approvals`, `store`,
 /// `imports`, `agents` and any that are added later.
-const APPLIED: [&[&str]; 2] = [&["inputs"], &["tools", "deny"]];
+/// `$schema` is for editors.
+const APPLIED: [&[&str]; 3] = [&["$schema"], &["inputs"], &["tools", "deny"]];
 
 /// How many keys that are not applied get a message each; the rest share one.
 const MAX_NAMED_KEYS: usize = 20;

@@ -112,7 +112,7 @@ pub enum Source {
 
 impl Source {
     /// Whether the file is the user's own, so that it may mark servers as trusted.
-    pub(crate) fn is_the_users(self) -> bool {
+    pub fn is_the_users(self) -> bool {
         match self {
             Self::Named | Self::User => true,
             Self::Project | Self::Import(_) => false,

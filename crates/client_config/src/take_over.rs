@@ -136,12 +136,12 @@ fn must_stay(entry: &Tree) -> Option<&'static str> {
 }
 
 /// Escapes `${`, which is plain text to this client and would be a variable to us.
-fn escape_variables(value: &mut Value) {
+pub(crate) fn escape_variables(value: &mut Value) {
     each_text(value, &|text| text.replace("${", "$${"));
 }
 
 /// Rewrites Gemini's `$NAME` as `${NAME}`, which we read in every file.
-fn brace_variables(value: &mut Value) {
+pub(crate) fn brace_variables(value: &mut Value) {
     each_text(value, &|text| {
         let mut braced = String::new();
         let mut rest = text;

@@ -158,6 +158,11 @@ impl TrustStore {
         TrustRecord::read(&text).filter(|record| record.file == path)
     }
 
+    /// Returns the path of the record of a file, whether there is one or not.
+    pub(crate) fn record_file(&self, file: &Path) -> Option<PathBuf> {
+        self.place(&real_path(file)?)
+    }
+
     /// Writes a record, atomically.
     pub fn write(&self, record: &TrustRecord) -> io::Result<()> {
         let place =

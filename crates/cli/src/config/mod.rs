@@ -1,5 +1,10 @@
-//! `cellmate config`: the configuration files.
+//! `cellmate config`: shows, checks and changes the configuration.
 
+mod check;
+mod get;
+mod path;
+mod schema;
+mod set;
 mod trust;
 
 use std::process::ExitCode;
@@ -14,12 +19,27 @@ pub(crate) struct ConfigCommandArguments {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
+    /// List the configuration files in the order in which they are read, and whether each is used.
+    Path(path::PathArguments),
+    /// Print a setting, or a part of a server's entry, with secrets hidden.
+    Get(get::GetArguments),
+    /// Change a setting. Comments are kept, and nothing is written if the result is invalid.
+    Set(set::SetArguments),
+    /// Report all problems in the configuration, with file, line and column.
+    Check(check::CheckArguments),
+    /// Print a JSON Schema of the configuration, for editors.
+    Schema(schema::SchemaArguments),
     /// Allow a project's `.cellmate.json5` and imported client files to start servers, as they are now.
     Trust(trust::TrustArguments),
 }
 
 pub(crate) fn run(arguments: &ConfigCommandArguments) -> ExitCode {
     match &arguments.command {
+        ConfigCommand::Path(arguments) => path::run(arguments),
+        ConfigCommand::Get(arguments) => get::run(arguments),
+        ConfigCommand::Set(arguments) => set::run(arguments),
+        ConfigCommand::Check(arguments) => check::run(arguments),
+        ConfigCommand::Schema(arguments) => schema::run(arguments),
         ConfigCommand::Trust(arguments) => trust::run(arguments),
     }
 }

@@ -1,9 +1,10 @@
 //! `cellmate mcp`: serves `exec` and `wait` to MCP clients. Only protocol messages go to standard output.
 
 mod arguments;
+mod reload;
 mod tokens;
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use executor::clock::now_ms;
 use mcp::server::{
-    ApprovalPolicy, Gate, HttpError, McpService, OfferedSources, Principal, ServeError, Settings, serve_http,
-    serve_streams,
+    ApprovalPolicy, Gate, HttpError, McpService, OfferedSources, Principal, ServeError, Settings, check_address,
+    serve_http, serve_streams,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Store;
@@ -29,9 +30,11 @@ use crate::engine::Engine;
 use crate::log::CONSOLE;
 use crate::policy::{self, BadSettings};
 use crate::state::{State, StateError, store_check};
+use crate::upstream::Servers;
 use crate::{log, render};
 
 pub(crate) use arguments::McpArguments;
+use reload::{Current, Reloader};
 
 /// How long active cells may take to suspend at shutdown, and how often that is checked.
 const SUSPEND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -73,7 +76,14 @@ pub(crate) async fn run(arguments: McpArguments) -> ExitCode {
     }
 }
 
+/// Printed if a person starts the server on a terminal.
+const TERMINAL_NOTICE: &str = "cellmate: this is an MCP server for clients, and waits for JSON-RPC messages on standard \
+    input; to connect a client, run `cellmate connect CLIENT`; to run a cell, `cellmate exec`; to end this, press Ctrl-C";
+
 async fn serve(arguments: McpArguments) -> Result<(), McpError> {
+    if arguments.http.is_none() && std::io::stdin().is_terminal() {
+        eprintln!("{TERMINAL_NOTICE}");
+    }
     raise_open_file_limit();
     let places = arguments.config.places();
     let loaded = load(&places)?;
@@ -84,11 +94,9 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let kept = arguments.store.choose(&loaded.settings, &places)?;
     start_log(&arguments, &kept.state, &loaded.problems);
     let (state, key) = (kept.state.clone(), kept.key()?);
-    let options = PoolOptions {
-        jail: arguments.jail.policy(),
-        memory_limit_bytes: served.config.largest_memory_limit(),
-        ..PoolOptions::new(Launch::ThisProgram)
-    };
+    let memory_limit_bytes = served.config.largest_memory_limit();
+    let options =
+        PoolOptions { jail: arguments.jail.policy(), memory_limit_bytes, ..PoolOptions::new(Launch::ThisProgram) };
     let (pool, store) = tokio::join!(Pool::start(options), kept.open());
     let (pool, store) = (pool?, store?);
     warn_of_clock(&store).await;
@@ -96,21 +104,25 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let (offer, offered) = watch::channel(OfferedSources::default());
     let settings = Settings {
         config: served.config,
-        approval_policy: asking(&arguments, served.asking),
+        approval_policy: asking(&arguments).unwrap_or(served.asking),
         exempt: served.pass,
         tool_prefix: arguments.tool_prefix.clone(),
         seal: key,
     };
     let frontend = McpService::new(code_mode.clone(), settings, offered);
-    tokio::spawn(servers.clone().offer(offer));
+    let current = Current::start(servers, offer);
+    let asking = asking(&arguments);
+    let reloader = Reloader { places, loaded, current: current.clone(), asking, memory_limit_bytes };
+    let reloading = tokio::spawn(reloader.watch());
     tokio::spawn(release_memory());
     let stop = stop_on_signals(&frontend)?;
     let served = match arguments.http {
         Some(address) => over_http(&frontend, &arguments, &state, address, stop).await,
         None => over_streams(&frontend, stop).await,
     };
+    reloading.abort();
     shut_down(&frontend, &code_mode).await;
-    servers.stop().await;
+    current.stop().await;
     tracing::info!("cellmate mcp stopped");
     served
 }
@@ -122,7 +134,7 @@ fn start_log(arguments: &McpArguments, state: &State, problems: &[Problem]) {
         tracing::warn!(%error, folder = %state.folder().display(), "cannot write a log file");
     }
     let transport = if arguments.http.is_some() { "http" } else { "stdio" };
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), transport, pid = std::process::id(), "cellmate mcp started");
+    tracing::info!(version = env!("CELLMATE_VERSION"), transport, pid = std::process::id(), "cellmate mcp started");
     for problem in problems {
         tracing::warn!(target: CONSOLE, %problem, "part of the configuration cannot be used");
     }
@@ -164,13 +176,14 @@ fn raise_open_file_limit() {
     }
 }
 
-fn asking(arguments: &McpArguments, configured: ApprovalPolicy) -> ApprovalPolicy {
+/// Returns the approval policy of the command line, which replaces the configured one.
+fn asking(arguments: &McpArguments) -> Option<ApprovalPolicy> {
     if arguments.ask_nobody {
-        ApprovalPolicy::Never
+        Some(ApprovalPolicy::Never)
     } else if arguments.ask.is_empty() {
-        configured
+        None
     } else {
-        ApprovalPolicy::Named(arguments.ask.clone())
+        Some(ApprovalPolicy::Named(arguments.ask.clone()))
     }
 }
 
@@ -213,12 +226,13 @@ async fn over_http(
     stop: CancellationToken,
 ) -> Result<(), McpError> {
     let (access, place) = tokens::access(arguments, state)?;
+    let gate = Gate { access, hosts: arguments.hosts.clone() };
+    check_address(address, &gate)?;
     let listen = |source| McpError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let bound = listener.local_addr().map_err(listen)?;
     tracing::info!(target: CONSOLE, address = %bound, "listening");
     eprintln!("cellmate: serving MCP at http://{bound}/mcp; {place}");
-    let gate = Gate { access, hosts: arguments.hosts.clone() };
     Ok(serve_http(frontend.clone(), listener, gate, stop).await?)
 }
 

@@ -9,6 +9,7 @@ use contract::text;
 use serde_json::{Value, json};
 
 use crate::render;
+use crate::style::{Stream, paint_diff};
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangeArguments {
@@ -23,7 +24,7 @@ pub(crate) struct ChangeArguments {
 /// Shows the change and writes it, unless it is a dry run.
 pub(crate) fn carry_out(change: &Change, places: &Places, arguments: &ChangeArguments, notes: &[String]) -> ExitCode {
     if !arguments.json {
-        render::print(&change.diff());
+        render::print_safe(&paint_diff(&change.diff(), Stream::Out));
     }
     let written = if arguments.dry_run || change.is_empty() {
         None

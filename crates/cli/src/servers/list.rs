@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use client_config::{Loaded, Problem, display};
+use client_config::{Loaded, Places, Problem, ServerEntry, display};
 use mcp::Transport;
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ use super::report::{ServerReport, server_reports};
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
 use crate::state::StoreArguments;
+use crate::table::Table;
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
@@ -36,7 +37,11 @@ pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
     if arguments.json {
         render::print_json(&as_json(&loaded, &reports));
     } else {
-        render::print(&table(&reports));
+        if reports.is_empty() && loaded.problems.iter().all(|problem| problem.server.is_none()) {
+            render::print("no servers; add one with `cellmate servers add NAME -- COMMAND`\n");
+        } else {
+            render::print_table(&table(&reports, &loaded.problems, &places));
+        }
         reports.iter().for_each(remark);
         loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
     }
@@ -51,38 +56,39 @@ fn remark(report: &ServerReport) {
     report.remarks().iter().for_each(|remark| render::note(&format!("{name}: {remark}{next}")));
 }
 
-fn table(reports: &[ServerReport]) -> String {
-    if reports.is_empty() {
-        return "no servers; add one with `cellmate servers add NAME -- COMMAND`\n".to_owned();
-    }
-    let row = |report: &ServerReport| {
+/// Returns a table of all servers; those whose entry cannot be used come last.
+fn table(reports: &[ServerReport], problems: &[Problem], places: &Places) -> Table<5> {
+    let mut table = Table::new(["NAME", "STATE", "TOOLS", "COMMAND OR URL", "FROM"]);
+    for report in reports {
         let server = &report.entry;
-        let origin = format!("{} ({})", server.origin, server.origin.source.as_str());
-        [
+        table.add([
             display::plain(&server.name),
             report.readiness().as_str().to_owned(),
             report.tools(),
-            server.transport.as_str().to_owned(),
-            contract::text::line(&server.shown, usize::MAX),
-            origin,
-        ]
-    };
-    columns(&reports.iter().map(row).collect::<Vec<_>>())
+            server.shown.clone(),
+            from(server, places),
+        ]);
+    }
+    let is_listed = |name: &str| reports.iter().any(|report| report.entry.name == name);
+    let mut invalid: Vec<&str> = Vec::new();
+    for problem in problems {
+        let Some(name) = problem.server.as_deref().filter(|name| !is_listed(name) && !invalid.contains(name)) else {
+            continue;
+        };
+        if invalid.is_empty() && !reports.is_empty() {
+            table.add_gap();
+        }
+        invalid.push(name);
+        let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let from = format!("{}{line}", places.shown(&problem.file));
+        table.add([display::plain(name), "invalid".to_owned(), "-".to_owned(), "-".to_owned(), from]);
+    }
+    table
 }
 
-/// Formats rows as a table with aligned columns.
-pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
+fn from(server: &ServerEntry, places: &Places) -> String {
+    let origin = &server.origin;
+    format!("{}:{} ({})", places.shown(&origin.file), origin.line, origin.source.as_str())
 }
 
 fn as_json(loaded: &Loaded, reports: &[ServerReport]) -> Value {

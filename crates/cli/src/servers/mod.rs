@@ -1,14 +1,18 @@
 //! `cellmate servers`: manages the configured MCP servers.
 
 mod add;
+mod add_json;
 mod change;
 mod declared;
 mod filtered_tools;
+mod get;
+mod import;
 mod list;
 mod login;
 mod probe;
 mod remove;
 mod report;
+mod switch;
 mod test;
 mod trust;
 mod trust_tools;
@@ -16,9 +20,9 @@ mod trust_tools;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use client_config::Places;
+use client_config::{Places, Switch};
 
-pub(crate) use change::{ChangeArguments, as_json as change_json};
+pub(crate) use change::{ChangeArguments, as_json as change_json, carry_out};
 pub(crate) use declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
 pub(crate) use filtered_tools::FilteredTools;
 pub(crate) use list::{problem_json, server_json};
@@ -37,6 +41,16 @@ enum ServersCommand {
     List(list::ListArguments),
     /// Add a server: `add NAME -- COMMAND ARGS…`, or `add NAME --url URL`.
     Add(Box<add::AddArguments>),
+    /// Add a server from its entry as JSON.
+    AddJson(add_json::AddJsonArguments),
+    /// Copy servers from another client's configuration.
+    Import(import::ImportArguments),
+    /// Show a server: its entry without secrets, its file and line, its state and its tools.
+    Get(get::GetArguments),
+    /// Use a server again that was disabled.
+    Enable(switch::SwitchArguments),
+    /// Keep a server's entry and do not use it.
+    Disable(switch::SwitchArguments),
     /// Remove a server from the configuration.
     Remove(remove::RemoveArguments),
     /// Start servers and report their tools, or why they failed.
@@ -54,6 +68,11 @@ pub(crate) async fn run(arguments: ServersArguments) -> ExitCode {
     match arguments.command {
         ServersCommand::List(arguments) => list::run(&arguments).await,
         ServersCommand::Add(arguments) => add::run(&arguments).await,
+        ServersCommand::AddJson(arguments) => add_json::run(&arguments),
+        ServersCommand::Import(arguments) => import::run(&arguments),
+        ServersCommand::Get(arguments) => get::run(&arguments).await,
+        ServersCommand::Enable(arguments) => switch::run(&arguments, Switch::On),
+        ServersCommand::Disable(arguments) => switch::run(&arguments, Switch::Off),
         ServersCommand::Remove(arguments) => remove::run(&arguments),
         ServersCommand::Test(arguments) => test::run(&arguments).await,
         ServersCommand::Login(arguments) => login::run(&arguments).await,

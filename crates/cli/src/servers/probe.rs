@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use client_config::ServerEntry;
 use contract::text;
+use executor::ToolSource;
 use mcp::{ConnectFailure, Server};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+
+use crate::progress::{StartOutcome, StartProgress};
 
 /// How many servers are started at once: package runners take much CPU and memory.
 const MAX_STARTING: usize = 16;
@@ -48,9 +51,43 @@ pub(crate) async fn probe_all(servers: Vec<ServerEntry>, lists: Option<PathBuf>)
             (position, probe(entry, lists.as_deref()).await)
         });
     }
-    let mut results = probes.join_all().await;
+    let mut results = collect(probes).await;
     results.sort_by_key(|(position, _)| *position);
     results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Waits for all probes, and reports each as it ends.
+async fn collect(mut probes: JoinSet<(usize, ProbeResult)>) -> Vec<(usize, ProbeResult)> {
+    let mut progress = StartProgress::of(probes.len());
+    let mut results = Vec::new();
+    loop {
+        let at = progress.announce_at();
+        let announced = async move {
+            match at {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = probes.join_next() => match ended {
+                None => return results,
+                Some(Ok((position, result))) => {
+                    let outcome = match &result.server {
+                        Ok(server) => StartOutcome::Started { tools: server.tools().len() },
+                        Err(_) => StartOutcome::Failed,
+                    };
+                    progress.finished(&result.entry.name, outcome, result.took);
+                    results.push((position, result));
+                }
+                Some(Err(error)) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // Probes are not cancelled.
+                    Err(error) => tracing::error!(%error, "the test of a server was cancelled"),
+                },
+            },
+            () = announced => progress.announce(),
+        }
+    }
 }
 
 async fn probe(entry: ServerEntry, lists: Option<&Path>) -> ProbeResult {

@@ -35,16 +35,17 @@ fn prepare(name: &str, places: &Places) -> Result<Change, String> {
             return Ok(change);
         }
     }
-    Err(not_found(name, places))
+    Err(not_found(name, "remove", places))
 }
 
-fn not_found(name: &str, places: &Places) -> String {
+/// Says where a server is that none of our files has, and what to do instead of `verb`.
+pub(super) fn not_found(name: &str, verb: &str, places: &Places) -> String {
     let imported =
         client_config::load(places).ok().and_then(|loaded| loaded.servers.into_iter().find(|one| one.name == name));
     let name = display::plain(name);
     match imported {
         Some(server) => format!(
-            "`{name}` is imported from {} (`{}`); remove it there, or remove {} from `imports`",
+            "`{name}` is imported from {} (`{}`); {verb} it there, or remove {} from `imports`",
             server.origin.source.as_str(),
             server.origin,
             server.origin.source.as_str(),

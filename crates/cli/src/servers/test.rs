@@ -17,6 +17,7 @@ use super::probe::not_passed_note;
 use super::{FilteredTools, ProbeResult, probe_all};
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
+use crate::style::{Stream, Style, paint};
 
 #[derive(Debug, Args)]
 pub(super) struct TestArguments {
@@ -53,7 +54,7 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
         let problems: Vec<Value> = problems.iter().map(problem_json).collect();
         render::print_json(&json!({"servers": servers, "problems": problems}));
     } else {
-        results.iter().for_each(|result| render::print(&readable(result)));
+        results.iter().for_each(|result| render::print_safe(&readable(result)));
         problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
         if results.is_empty() && problems.is_empty() {
             render::print("no servers; add one with `cellmate servers add NAME -- COMMAND`\n");
@@ -73,6 +74,7 @@ fn offered(result: &ProbeResult, server: &Arc<Server>) -> usize {
     count_tools(&FilteredTools::new(source, &result.entry).tools())
 }
 
+/// Returns the result for people to read, with unsafe characters escaped.
 fn readable(result: &ProbeResult) -> String {
     let (name, ms) = (display::plain(&result.entry.name), result.took.as_millis());
     match &result.server {
@@ -80,7 +82,8 @@ fn readable(result: &ProbeResult) -> String {
             let (all, offered) = (count_tools(&server.tools()), offered(result, server));
             let chosen = if offered < all { format!(" of {all}") } else { String::new() };
             let revision = server.revision().map(|revision| format!(", MCP {revision}")).unwrap_or_default();
-            let mut text = format!("ok    {name}: {offered}{chosen} tools in {ms} ms{revision}\n");
+            let ok = paint("ok", Style::Good, Stream::Out);
+            let mut text = format!("{ok}    {name}: {offered}{chosen} tools in {ms} ms{}\n", display::plain(&revision));
             for left_out in server.left_out() {
                 text.push_str(&format!(
                     "      left out {}: {}\n",
@@ -91,9 +94,15 @@ fn readable(result: &ProbeResult) -> String {
             text
         }
         Err(failure) => {
-            let mut text =
-                format!("FAIL  {name}: {} ({ms} ms; {})\n", text::line(&failure.why, usize::MAX), result.entry.origin);
-            failure.stderr.iter().for_each(|line| text.push_str(&format!("      | {line}\n")));
+            let fail = paint("FAIL", Style::Bad, Stream::Out);
+            let mut text = format!(
+                "{fail}  {name}: {} ({ms} ms; {})\n",
+                text::line(&failure.why, usize::MAX),
+                result.entry.origin
+            );
+            for line in &failure.stderr {
+                text.push_str(&format!("      | {}\n", text::line(line, usize::MAX)));
+            }
             not_passed_note(&failure.not_passed).iter().for_each(|note| text.push_str(&format!("      {note}\n")));
             text
         }

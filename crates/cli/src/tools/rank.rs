@@ -22,6 +22,9 @@ pub(super) struct RankArguments {
     /// Match words only, without the embedding table.
     #[arg(long)]
     words_only: bool,
+    /// Accepted for uniformity: the output is always lines of JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Reads `{"qid", "query", "limit"}` lines and writes a `{"qid", "ids", "us"}` line for each: the ids of the tools that

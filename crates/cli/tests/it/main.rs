@@ -3,6 +3,7 @@
 
 mod cells;
 mod command;
+mod config;
 mod connect;
 mod declared;
 mod disconnect;
@@ -12,6 +13,7 @@ mod mcp;
 mod person;
 mod secrets;
 mod servers;
+mod snapshots;
 mod standing;
 mod terminal;
 mod trust;

@@ -46,7 +46,11 @@ impl CommandOutput {
 
 impl Person {
     pub(crate) fn new() -> Self {
-        let person = Self { folder: tempfile::tempdir().unwrap() };
+        Self::in_folder(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn in_folder(folder: tempfile::TempDir) -> Self {
+        let person = Self { folder };
         for folder in ["home", "project"] {
             std::fs::create_dir(person.path(folder)).unwrap();
         }

@@ -45,7 +45,7 @@ fn a_server_is_not_tried_then_ready_or_failed_and_each_state_names_the_next_comm
     let why = "the server exited or closed its output; check its standard error";
     assert_eq!(bad["lastError"]["message"], why);
     let table = person.run(&["servers", "list"]);
-    assert!(table.out.contains("ready   2 tools, just now"), "{}", table.out);
+    assert!(table.out.contains("ready    2 tools, just now"), "{}", table.out);
     let expected = format!("bad: it failed just now: {why}; run `cellmate servers test bad`\n");
     assert!(table.err.contains(&expected), "{}", table.err);
     assert_eq!(person.read("started"), starts, "listing must not start servers");

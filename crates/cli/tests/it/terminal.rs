@@ -160,7 +160,7 @@ fn complaint(text: &str, one_line: bool) -> Option<String> {
 }
 
 /// Every subcommand, as clap's help lists them.
-fn commands(before: &[String]) -> Vec<Vec<String>> {
+pub(crate) fn commands(before: &[String]) -> Vec<Vec<String>> {
     let output = Command::new(env!("CARGO_BIN_EXE_cellmate")).args(before).arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     let Some((_, listed)) = help.split_once("Commands:\n") else { return vec![before.to_vec()] };
@@ -186,6 +186,18 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("servers list", &[]),
         one("servers add", &[NAME, "--dry-run", "--", "x"]),
         one("servers add", &["a", "--scope", "project", "--trusted", "--dry-run", "--", "\u{9b}x"]),
+        one("servers add-json", &[NAME, "{command: '\u{9b}'}", "--dry-run"]),
+        one("servers add-json", &["a", "{\u{9b}"]),
+        one("servers import", &[]),
+        one("servers import", &["cursor", "--dry-run"]),
+        one("servers import", &["\u{202e}"]),
+        one("servers get", &[NAME]),
+        one("servers get", &["dies"]),
+        one("servers get", &["unset"]),
+        one("servers get", &["nobody\u{202e}"]),
+        one("servers enable", &[NAME, "--dry-run"]),
+        one("servers disable", &[NAME, "--dry-run"]),
+        one("servers disable", &["nobody\u{202e}"]),
         one("servers remove", &[NAME, "--dry-run"]),
         one("servers remove", &[HOSTILE, "--dry-run"]),
         one("servers remove", &["nobody\u{202e}", "--dry-run"]),
@@ -213,6 +225,21 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("tools call", &["s.\u{202e}", "\u{9b}:=\u{9b}"]),
         one("tools search", &["forged", "--explain"]),
         ("tools rank", vec!["--tools", ranked], asked, true),
+        one("config path", &[]),
+        one("config get", &[]),
+        one("config get", &["mcpServers"]),
+        one("config get", &["imports[1]"]),
+        one("config get", &["\u{202e}"]),
+        one("config set", &["tools.\u{202e}", "\u{9b}", "--dry-run"]),
+        one("config set", &["approvals.nonInteractive", "false", "--dry-run"]),
+        one("config check", &[]),
+        one("config check", &[".mcp.json"]),
+        one("config check", &[".cellmate.json5"]),
+        one("config schema", &[]),
+        one("completions", &["bash"]),
+        one("completions", &["zsh"]),
+        one("man", &[]),
+        one("man", &["\u{202e}"]),
         one("connect", &["cursor", "--take-over", "--dry-run"]),
         one("connect", &["claude-code", "--scope", "project", "--dry-run"]),
         one("disconnect", &["cursor", "--dry-run"]),

@@ -26,7 +26,7 @@ const OPEN_KEYS: [&str; 10] = [
 const URLS: [&str; 4] = ["url", "httpUrl", "serverUrl", "baseUrl"];
 
 /// Returns the masked text; empty if the text cannot be parsed.
-pub(super) fn masked(text: &str, format: Format) -> String {
+pub(crate) fn masked(text: &str, format: Format) -> String {
     let Ok(tree) = format.parse(text) else { return String::new() };
     let mut mask = Mask { leaves: Vec::new(), hidden: Vec::new() };
     mask.outside(&tree);
@@ -41,6 +41,13 @@ pub(super) fn masked(text: &str, format: Format) -> String {
     }
     shown.push_str(text.get(at..).unwrap_or_default());
     shown
+}
+
+/// Whether a key on the way to a value is named like a secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Secrecy {
+    Open,
+    Secret,
 }
 
 struct Mask {
@@ -58,6 +65,8 @@ impl Mask {
                 key if CONTAINERS.contains(&key) && value.is_map() => self.container(value),
                 "mcp" if value.is_map() && value.get("servers").is_none() => self.container(value),
                 "imports" | "trustedProjects" => self.open(value),
+                "tools" | "agents" | "approvals" => self.settings(value, Secrecy::Open),
+                "store" if value.is_map() => self.store(value),
                 _ => self.outside(value),
             }
         }
@@ -66,6 +75,35 @@ impl Mask {
         }
         if matches!(tree.kind, Kind::Text(_) | Kind::Number(_)) {
             self.hide(tree, display::HIDDEN);
+        }
+    }
+
+    /// Shows our settings, except values that are named or look like a secret: other programs use these keys, too.
+    fn settings(&mut self, tree: &Tree, secrecy: Secrecy) {
+        match &tree.kind {
+            Kind::Map(members) => members.iter().for_each(|member| {
+                self.leaves.push(member.key_span.clone());
+                let named = display::names_a_secret(&member.key);
+                self.settings(&member.value, if named { Secrecy::Secret } else { secrecy });
+            }),
+            Kind::List(items) => items.iter().for_each(|item| self.settings(item, secrecy)),
+            Kind::Text(text) if secrecy == Secrecy::Open && !display::looks_random(text) => self.open(tree),
+            Kind::Text(text) if is_reference(text) => self.open(tree),
+            Kind::Number(_) if secrecy == Secrecy::Open => self.open(tree),
+            Kind::Text(_) | Kind::Number(_) => self.hide(tree, display::HIDDEN),
+            Kind::Null | Kind::Bool(_) => self.leaves.push(tree.span.clone()),
+        }
+    }
+
+    /// Shows the settings of the store, with its URL as URLs of servers are shown: it may contain a password.
+    fn store(&mut self, tree: &Tree) {
+        for member in tree.members() {
+            self.leaves.push(member.key_span.clone());
+            match (member.key.as_str(), &member.value.kind) {
+                ("url", Kind::Text(text)) => self.show_as(&member.value, text, &display::url(text)),
+                ("keyFile", Kind::Text(_)) => self.open(&member.value),
+                _ => self.settings(&member.value, Secrecy::Open),
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use crate::files::{self, FileError};
 use crate::references::References;
 use crate::tree::{SyntaxError, Tree};
 
+pub(crate) use mask::masked;
 pub use write::{WriteError, Written};
 
 /// Unchanged lines shown around a change.
@@ -55,6 +56,13 @@ impl From<SyntaxError> for Refused {
     }
 }
 
+/// Whether a server is offered to cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    On,
+    Off,
+}
+
 /// A file's text before and after an edit.
 pub struct Change {
     pub file: PathBuf,
@@ -76,6 +84,11 @@ impl Change {
         let before = files::read_users(file).map_err(wrong)?;
         let after = before.clone().unwrap_or_default();
         Ok(Self { file: file.to_owned(), format: Format::of(file), before, after })
+    }
+
+    /// Returns a copy, to which more can be added.
+    pub fn again(&self) -> Self {
+        Self { file: self.file.clone(), format: self.format, before: self.before.clone(), after: self.after.clone() }
     }
 
     pub(crate) fn tree(&self) -> Result<Tree, EditError> {
@@ -137,6 +150,30 @@ impl Change {
             self.remove(&path)?;
         }
         Ok(())
+    }
+
+    /// Switches all servers with this name on or off, with the key that the entry already uses for that. Returns whether
+    /// there was one.
+    pub fn switch_server(&mut self, name: &str, switch: Switch) -> Result<bool, EditError> {
+        let tree = self.tree()?;
+        let paths = document::paths_to(&tree, name);
+        for path in &paths {
+            let entry = tree.at(path);
+            let has = |key: &str| entry.is_some_and(|entry| entry.get(key).is_some());
+            let on = switch == Switch::On;
+            let keys = match (has("enabled"), has("disabled"), on) {
+                (true, true, _) => vec![("enabled", on), ("disabled", !on)],
+                (false, true, _) => vec![("disabled", !on)],
+                (true, false, _) | (false, false, false) => vec![("enabled", on)],
+                // It is on by default.
+                (false, false, true) => Vec::new(),
+            };
+            for (key, value) in keys {
+                let path: Vec<&str> = path.iter().copied().chain([key]).collect();
+                self.set(&path, &Value::Bool(value))?;
+            }
+        }
+        Ok(!paths.is_empty())
     }
 
     /// Removes all servers with this name. Returns whether there was one.

@@ -259,3 +259,28 @@ fn masked_text_has_no_secrets_and_no_comments() {
 }"#;
     assert_eq!(mask::masked(text, Format::of(Path::new("x.json"))), expected);
 }
+
+#[test]
+fn a_server_is_switched_with_the_key_that_its_entry_has() {
+    use super::Switch::{Off, On};
+    let cases = [
+        ("{mcpServers: {s: {command: 'x'}}}", Off, "{mcpServers: {s: {command: 'x', \"enabled\": false}}}"),
+        ("{mcpServers: {s: {command: 'x'}}}", On, "{mcpServers: {s: {command: 'x'}}}"),
+        ("{servers: {s: {enabled: false /* why */}}}", On, "{servers: {s: {enabled: true /* why */}}}"),
+        ("{mcpServers: {s: {url: 'x', disabled: false}}}", Off, "{mcpServers: {s: {url: 'x', disabled: true}}}"),
+        (
+            "{mcpServers: {s: {command: 'x', enabled: true, disabled: true}}}",
+            On,
+            "{mcpServers: {s: {command: 'x', enabled: true, disabled: false}}}",
+        ),
+    ];
+    for (before, switch, after) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json5");
+        std::fs::write(&file, before).unwrap();
+        let mut change = Change::open(&file).unwrap();
+        assert!(change.switch_server("s", switch).unwrap());
+        assert_eq!(change.after(), after, "{before}");
+        assert!(!change.switch_server("other", switch).unwrap());
+    }
+}

@@ -63,7 +63,7 @@ pub(super) struct PartialConfig {
     numbers: Numbers,
 }
 
-const NUMBERS: [&Bound; 10] = [
+pub(super) const NUMBERS: [&Bound; 10] = [
     &limits::TIMEOUT_MS,
     &limits::MAX_WAIT_MS,
     &limits::MEMORY_LIMIT_BYTES,

@@ -9,6 +9,7 @@ pub mod pattern;
 pub mod policy;
 pub mod profiles;
 pub mod reader;
+pub mod schema;
 
 mod code_mode;
 mod numbers;

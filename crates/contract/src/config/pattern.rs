@@ -45,7 +45,8 @@ impl Pattern {
         }
     }
 
-    pub(super) fn read(value: &Value, path: &Path) -> Result<Self, ConfigError> {
+    /// Reads an entry of a list.
+    pub fn read(value: &Value, path: &Path) -> Result<Self, ConfigError> {
         let Some(text) = value.as_str() else {
             return Err(ConfigError::value(path, value, &BadPattern::Blank.to_string()));
         };

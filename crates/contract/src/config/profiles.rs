@@ -17,7 +17,7 @@ pub struct Profile {
 
 /// The profiles of the first implementation. They include the source of a tool, so that a tool of the same name from
 /// another source is not in them.
-const BUILT_IN: [(&str, &[&str]); 4] = [
+pub(super) const BUILT_IN: [(&str, &[&str]); 4] = [
     ("minimal", &["openclaw:*:session_status"]),
     (
         "coding",

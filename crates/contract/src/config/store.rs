@@ -60,8 +60,9 @@ impl Quotas {
     };
 }
 
-const KEPT: [&Bound; 2] = [&limits::KEEP_RUNS_SECONDS, &limits::KEEP_TRANSCRIPTS_SECONDS];
-const QUOTAS: [&Bound; 3] = [&limits::MAX_WAITING_RUNS, &limits::MAX_STORED_BYTES, &limits::MAX_OPEN_APPROVALS];
+pub(super) const KEPT: [&Bound; 2] = [&limits::KEEP_RUNS_SECONDS, &limits::KEEP_TRANSCRIPTS_SECONDS];
+pub(super) const QUOTAS: [&Bound; 3] =
+    [&limits::MAX_WAITING_RUNS, &limits::MAX_STORED_BYTES, &limits::MAX_OPEN_APPROVALS];
 
 impl StoreConfig {
     /// Resolves the value of `store`; `null` for a configuration without it.

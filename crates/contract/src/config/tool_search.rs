@@ -31,7 +31,7 @@ pub(super) struct PartialConfig {
     numbers: Numbers,
 }
 
-const NUMBERS: [&Bound; 3] =
+pub(super) const NUMBERS: [&Bound; 3] =
     [&limits::TOOL_SEARCH_CODE_TIMEOUT_MS, &limits::SEARCH_DEFAULT_LIMIT, &limits::TOOL_SEARCH_MAX_SEARCH_LIMIT];
 
 impl PartialConfig {

@@ -14,7 +14,7 @@ use url::Url;
 use crate::client::Callback;
 
 /// One configured MCP server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSpec {
     /// The server's name, which is the owner in its tools' ids.
     pub name: String,

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 pub use approvals::{ApprovalHook, ApprovalPolicy, MAY_CHANGE};
 pub use contract::text::plain;
-pub use http::{Access, BadToken, Gate, HttpError, Token, serve_http};
-pub use prepared::{OfferedSources, Settings};
+pub use http::{Access, BadToken, Gate, HttpError, Token, check_address, serve_http};
+pub use prepared::{CallPolicy, OfferedSources, Settings};
 pub use principal::{BadPrincipal, Principal};
 pub use service::McpService;
 pub use summary::{Summary, summarize_arguments, summarize_in_line, whole_arguments};

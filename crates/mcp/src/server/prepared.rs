@@ -1,6 +1,7 @@
 //! The server's settings and tool sources, and what is prepared from them for each principal: an executor, a
 //! configuration and a tool list, cached until the offered tools change.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::progress::Progress;
 use super::tools::{self, ToolPrefix};
 use super::{CALL_AT_MOST, TURN_AT_MOST_MS};
 
-/// Settings that stay fixed while the server runs.
+/// The settings that the server is started with. [`OfferedSources`] may replace its policy later.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub config: AgentsConfig,
@@ -33,10 +34,27 @@ pub struct Settings {
     pub seal: [u8; 32],
 }
 
+/// The part of the settings that may change while the server runs.
+#[derive(Clone, Debug)]
+pub struct CallPolicy {
+    pub config: AgentsConfig,
+    pub approval_policy: ApprovalPolicy,
+    pub exempt: Vec<Pattern>,
+}
+
+impl Settings {
+    fn with(&self, policy: &CallPolicy) -> Self {
+        let CallPolicy { config, approval_policy, exempt } = policy.clone();
+        Self { config, approval_policy, exempt, ..self.clone() }
+    }
+}
+
 /// The tool sources that are currently offered.
 #[derive(Clone, Debug, Default)]
 pub struct OfferedSources {
     pub sources: Vec<Arc<dyn ToolSource>>,
+    /// The policy for new turns of runs, if it has changed since the server was started.
+    pub policy: Option<Arc<CallPolicy>>,
     /// Whether every source that is started with the server is ready or has failed.
     pub settled: bool,
 }
@@ -145,8 +163,12 @@ impl Cache {
         if let Some(prepared) = state.prepared.get(principal) {
             return Ok(Arc::clone(prepared));
         }
-        let sources = state.offered.borrow().sources.clone();
-        let prepared = Arc::new(Prepared::new(settings, sources, principal, state.former.take())?);
+        let (sources, policy) = {
+            let offered = state.offered.borrow();
+            (offered.sources.clone(), offered.policy.clone())
+        };
+        let settings = policy.map_or(Cow::Borrowed(settings), |policy| Cow::Owned(settings.with(&policy)));
+        let prepared = Arc::new(Prepared::new(&settings, sources, principal, state.former.take())?);
         state.former = Some(Arc::clone(prepared.executor.catalog()));
         state.prepared.insert(principal.clone(), Arc::clone(&prepared));
         Ok(prepared)

@@ -60,8 +60,10 @@ pub(super) async fn follow(supervisor: &Arc<Supervisor>, parked: &ParkedCall) ->
                     FollowOutcome::Lost(_) => {}
                 }
             }
-            // This process shuts down; the next holder of the run follows the task.
-            Err(Unavailable::Retired) => return Dispatch::Parked(Parked::Followed(parked.ticket().clone())),
+            // This process shuts down, or no longer has this server; the next holder of the run follows the task.
+            Err(Unavailable::Retired | Unavailable::Removed) => {
+                return Dispatch::Parked(Parked::Followed(parked.ticket().clone()));
+            }
             Err(_) => {
                 let since = *unreached.get_or_insert_with(Instant::now);
                 if since.elapsed() >= OUT_OF_REACH || timed.left().is_zero() {

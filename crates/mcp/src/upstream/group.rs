@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use executor::{StandingApprovals, ToolSource};
 use futures_util::future::join_all;
@@ -41,14 +41,24 @@ pub enum UnknownServer {
 impl Upstreams {
     /// Creates the group without starting any server. Of two servers with the same name the first is used.
     pub fn new(specs: Vec<ServerSpec>, options: &UpstreamOptions) -> Self {
-        let changes = Arc::new(watch::Sender::new(0));
+        let empty = Self { servers: BTreeMap::new(), changes: Arc::new(watch::Sender::new(0)) };
+        empty.reconfigured(specs, options).0
+    }
+
+    /// Returns the group for a changed configuration, and the servers that are no longer part of it. A server with the
+    /// same specification is the same one, running or not. The caller removes the others.
+    pub fn reconfigured(&self, specs: Vec<ServerSpec>, options: &UpstreamOptions) -> (Self, Vec<Arc<Upstream>>) {
         let mut servers = BTreeMap::new();
         for spec in specs {
-            let group_changes = Some(Arc::clone(&changes));
-            let name = spec.name.clone();
-            servers.entry(name).or_insert_with(|| Upstream::in_group(spec, options.clone(), group_changes));
+            let kept = self.servers.get(&spec.name).filter(|server| server.has_spec(&spec));
+            servers.entry(spec.name.clone()).or_insert_with(|| match kept {
+                Some(kept) => Arc::clone(kept),
+                None => Upstream::in_group(spec, options.clone(), Some(Arc::clone(&self.changes))),
+            });
         }
-        Self { servers, changes }
+        let is_kept = |server: &Arc<Upstream>| servers.get(server.name()).is_some_and(|now| Arc::ptr_eq(now, server));
+        let removed = self.servers.values().filter(|server| !is_kept(server)).cloned().collect();
+        (Self { servers, changes: Arc::clone(&self.changes) }, removed)
     }
 
     pub fn get(&self, name: &str) -> Result<&Arc<Upstream>, UnknownServer> {
@@ -68,6 +78,15 @@ impl Upstreams {
     /// Ensures that every server has a listing. It starts a few servers at a time, each with its own deadline. Returns
     /// the servers that failed; the others stay usable.
     pub async fn listed(&self) -> Vec<(String, Unavailable)> {
+        self.listed_each(|_, _, _| {}).await
+    }
+
+    /// Does the same as [`Self::listed`], and calls `finished` for each server as soon as it has a listing or failed.
+    pub async fn listed_each(
+        &self,
+        finished: impl Fn(&Upstream, Option<&Unavailable>, Duration) + Sync,
+    ) -> Vec<(String, Unavailable)> {
+        let (began, finished) = (Instant::now(), &finished);
         let places = Semaphore::new(STARTED_AT_ONCE);
         let places = &places;
         let list = |server: Arc<Upstream>| async move {
@@ -82,8 +101,9 @@ impl Upstreams {
                 }
             };
             let late = || Err(Unavailable::NotStarted("it was not ready in time".into()));
-            let why = listed.unwrap_or_else(|_| late()).err()?;
-            Some((server.name().to_owned(), why))
+            let why = listed.unwrap_or_else(|_| late()).err();
+            finished(&server, why.as_ref(), began.elapsed());
+            Some((server.name().to_owned(), why?))
         };
         let servers: Vec<_> = self.servers.values().cloned().collect();
         let mut missing: Vec<_> = join_all(servers.into_iter().map(list)).await.into_iter().flatten().collect();

@@ -73,6 +73,17 @@ impl Upstream {
         self.supervisor.stop(Event::Retire).await;
     }
 
+    /// Stops the server permanently because it is no longer configured: new calls fail at once, and those in progress
+    /// may take `patience` to finish.
+    pub async fn remove(&self, patience: Duration) {
+        self.supervisor.remove(patience).await;
+    }
+
+    /// Whether the server is configured in exactly this way.
+    pub(super) fn has_spec(&self, spec: &ServerSpec) -> bool {
+        self.supervisor.spec == *spec
+    }
+
     pub fn status(&self) -> Status {
         self.status_against(&StandingApprovals::default())
     }

@@ -31,6 +31,8 @@ pub enum Unavailable {
     Stopped,
     #[error("this program is shutting down")]
     Retired,
+    #[error("the server was removed from the configuration, or its entry has changed; run a new cell")]
+    Removed,
 }
 
 /// A running server. It is not stopped for idleness while this is held.
@@ -97,6 +99,9 @@ pub(super) async fn refresh(supervisor: &Arc<Supervisor>) -> Result<(), Unavaila
 
 fn step(supervisor: &Arc<Supervisor>) -> Result<Step, Unavailable> {
     let mut state = supervisor.state();
+    if state.removed {
+        return Err(Unavailable::Removed);
+    }
     // A call may notice the end of the connection before its monitor does.
     if let Some(why) = state.connection.as_ref().and_then(|server| server.why_closed()) {
         let number = state.number;

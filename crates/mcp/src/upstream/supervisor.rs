@@ -33,6 +33,9 @@ impl UpstreamOptions {
 /// How long a stop may take: closing the server's input, SIGTERM and SIGKILL together.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
+/// How often a server that is to be removed is checked for calls in progress.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+
 /// The outcome of a start, once it is known.
 pub(super) type StartOutcome = watch::Receiver<Option<Result<(), Arc<str>>>>;
 
@@ -75,6 +78,8 @@ pub(super) struct State {
     pub(super) last_used: Instant,
     pub(super) listing: Option<Arc<Listing>>,
     pub(super) last_failure: Option<LastFailure>,
+    /// Whether the server is no longer configured: then no new call is made.
+    pub(super) removed: bool,
 }
 
 impl State {
@@ -108,6 +113,7 @@ impl Supervisor {
             last_used: Instant::now(),
             listing: None,
             last_failure: None,
+            removed: false,
         };
         match file.as_ref().map(CacheFile::read) {
             Some(Ok(listing)) => {
@@ -255,6 +261,16 @@ impl Supervisor {
                 tracing::warn!(server = %self.name(), "the processes of an MCP server did not end in time");
             }
         }
+    }
+
+    /// Refuses new calls, waits for those in progress, at most for `patience`, and stops the server permanently.
+    pub(super) async fn remove(&self, patience: Duration) {
+        self.state().removed = true;
+        let deadline = Instant::now() + patience;
+        while self.state().in_flight > 0 && Instant::now() < deadline {
+            tokio::time::sleep(DRAIN_INTERVAL).await;
+        }
+        self.stop(Event::Retire).await;
     }
 
     /// Stops the server if it has not been used for the configured time since its start with this number.

@@ -112,7 +112,11 @@ async fn serve() -> (Client, watch::Sender<OfferedSources>) {
 /// Serves over a pipe of this size: a longer write waits for the reader.
 async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<OfferedSources>) {
     let code_mode = runner::in_process().await.unwrap();
-    let (offer, offered) = watch::channel(OfferedSources { sources: vec![Arc::new(Behind("one"))], settled: true });
+    let (offer, offered) = watch::channel(OfferedSources {
+        sources: vec![Arc::new(Behind("one"))],
+        settled: true,
+        ..OfferedSources::default()
+    });
     let settings = Settings {
         config: AgentsConfig::resolve(&Value::Null, &Value::Null).unwrap(),
         approval_policy: ApprovalPolicy::Never,

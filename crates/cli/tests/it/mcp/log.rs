@@ -53,7 +53,7 @@ fn a_server_logs_its_start_its_problems_and_its_shutdown() {
     let events = parse(&log_text(&place));
     let started = event(&events, "cellmate mcp started");
     assert_eq!((&started["level"], &started["transport"]), (&json!("INFO"), &json!("stdio")));
-    assert_eq!(started["version"], env!("CARGO_PKG_VERSION"));
+    assert!(started["version"].as_str().unwrap().starts_with(env!("CARGO_PKG_VERSION")), "{started}");
     let problem = event(&events, "part of the configuration cannot be used");
     assert_eq!(problem["level"], "WARN");
     assert!(problem["problem"].as_str().unwrap().contains("server `incomplete`"), "{problem}");

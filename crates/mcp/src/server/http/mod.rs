@@ -31,10 +31,21 @@ pub use gate::Gate;
 /// Why the HTTP server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    #[error("{0} can be reached from other machines and therefore requires a token")]
+    #[error(
+        "{0} can be reached from other machines and therefore requires a token; leave out --no-token, or use 127.0.0.1"
+    )]
     OpenToOthers(std::net::SocketAddr),
     #[error("cannot listen: {0}")]
     Listen(#[from] io::Error),
+}
+
+/// Refuses an address that other machines can reach if no token is required. Callers that announce the address check it
+/// before they listen.
+pub fn check_address(address: std::net::SocketAddr, gate: &Gate) -> Result<(), HttpError> {
+    if !address.ip().is_loopback() && gate.access.is_open() {
+        return Err(HttpError::OpenToOthers(address));
+    }
+    Ok(())
 }
 
 /// Serves until `stop` is cancelled; calls in progress then have a few seconds to finish.
@@ -45,9 +56,7 @@ pub async fn serve_http(
     stop: CancellationToken,
 ) -> Result<(), HttpError> {
     let address = listener.local_addr()?;
-    if !address.ip().is_loopback() && gate.access.is_open() {
-        return Err(HttpError::OpenToOthers(address));
-    }
+    check_address(address, &gate)?;
     let gate = Arc::new(gate.at(address));
     let guarded = wire::endpoint(service.clone(), stop.clone())
         .layer(middleware::from_fn_with_state(Arc::clone(&gate), gate::admit));

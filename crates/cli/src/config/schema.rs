@@ -1,0 +1,235 @@
+//! `cellmate config schema`: a JSON Schema of the whole configuration, for editors.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use client_config::{Client, KeyPath};
+use contract::config::schema::{agents, closed, described, patterns, store, tools};
+use serde_json::{Map, Value, json};
+
+use crate::render;
+
+#[derive(Debug, Args)]
+pub(super) struct SchemaArguments {
+    /// Print the schema on one line.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &SchemaArguments) -> ExitCode {
+    let schema = schema();
+    if arguments.json {
+        render::print_json(&schema)
+    } else {
+        render::print(&render::pretty(&schema.to_string()))
+    }
+    if !arguments.json {
+        render::print("\n");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Returns the keys of a configuration's top level.
+pub(super) fn sections() -> Vec<String> {
+    properties().into_iter().map(|(key, _)| key).collect()
+}
+
+/// Returns the default of a setting, if it has one.
+pub(super) fn default_of(path: &KeyPath) -> Option<Value> {
+    let schema = schema();
+    let mut here = &schema;
+    for key in path.keys()? {
+        let options = here.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+        let below = std::iter::once(here).chain(options).find_map(|option| {
+            let named = option.get("properties").and_then(|properties| properties.get(key));
+            named.or_else(|| option.get("additionalProperties").filter(|any| any.is_object()))
+        });
+        here = below?;
+    }
+    here.get("default").cloned()
+}
+
+/// Returns the schema of a configuration file.
+pub(super) fn schema() -> Value {
+    let mut schema = closed(properties().into_iter().collect());
+    if let Some(fields) = schema.as_object_mut() {
+        fields.shift_insert(0, "$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+        fields.shift_insert(1, "title".to_owned(), json!("Cellmate configuration"));
+    }
+    schema
+}
+
+fn properties() -> Vec<(String, Value)> {
+    let named = |about: &str| described(json!({"type": "object", "additionalProperties": server()}), about);
+    let clients: Vec<&str> = Client::ALL.into_iter().map(Client::name).chain(["claude"]).collect();
+    let inputs = json!({
+        "type": "array",
+        "items": {"type": "object", "properties": {"id": {"type": "string"}, "default": {"type": "string"}}},
+    });
+    let mcp =
+        json!({"type": "object", "properties": {"servers": named("MCP servers by name, as OpenClaw writes them.")}});
+    let sections = [
+        ("$schema", described(json!({"type": "string"}), "This schema, for editors.")),
+        ("mcpServers", named("MCP servers by name.")),
+        ("servers", named("MCP servers by name, as VS Code writes them.")),
+        ("mcp_servers", named("MCP servers by name, as Codex writes them.")),
+        ("context_servers", named("MCP servers by name, as Zed writes them.")),
+        ("mcp", described(mcp, "MCP servers, as OpenClaw and opencode write them.")),
+        ("inputs", described(inputs, "Values that `${input:id}` refers to, as in VS Code's file.")),
+        (
+            "imports",
+            described(json!({"type": "array", "items": {"enum": clients}}), "Clients whose servers are also used."),
+        ),
+        (
+            "trustedProjects",
+            described(json!({"type": "array", "items": {"type": "string"}, "deprecated": true}), "Ignored."),
+        ),
+        ("tools", tools()),
+        ("agents", agents()),
+        ("approvals", approvals()),
+        ("store", store()),
+    ];
+    sections.into_iter().map(|(key, schema)| (key.to_owned(), schema)).collect()
+}
+
+fn approvals() -> Value {
+    let ask = json!({"anyOf": [{"enum": ["changes", "never"]}, patterns("Tools whose calls need approval.")], "default": "changes"});
+    let keys = [
+        ("ask", described(ask, "Which calls need approval: those that may change something, none, or of these tools.")),
+        ("pass", patterns("Tools whose calls never need approval.")),
+        (
+            "nonInteractive",
+            described(json!({"type": "boolean", "default": false}), "Lets programs approve without a terminal."),
+        ),
+    ];
+    let keys: Map<String, Value> = keys.into_iter().map(|(key, schema)| (key.to_owned(), schema)).collect();
+    described(closed(keys), "Which calls need approval.")
+}
+
+/// Returns the schema of a server's entry. Other keys are allowed: entries of other clients work unchanged.
+fn server() -> Value {
+    let text = |about: &str| described(json!({"type": "string"}), about);
+    let texts = |about: &str| {
+        let value = json!({"type": ["string", "number", "boolean", "null"]});
+        described(json!({"type": ["object", "null"], "additionalProperties": value}), about)
+    };
+    let words = |about: &str| described(json!({"type": "array", "items": {"type": "string"}}), about);
+    let flag = |default: bool, about: &str| described(json!({"type": "boolean", "default": default}), about);
+    let milliseconds = |about: &str| described(json!({"type": "number", "minimum": 0}), about);
+    let command =
+        json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "object"}]});
+    let oauth = json!({
+        "anyOf": [{"const": false}, {"type": "object", "properties": {
+            "clientId": text("The registered client."),
+            "clientSecret": text("Its secret; write it as `${VARIABLE}`."),
+            "scopes": described(json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}), "Scopes to request."),
+            "callbackPort": described(json!({"type": "integer", "minimum": 1, "maximum": 65535}), "Port of the redirect."),
+            "callbackUrl": text("Local URL of the redirect."),
+        }}],
+    });
+    let keys = [
+        ("command", described(command, "Program that is started, or the whole command line.")),
+        ("args", words("Its arguments.")),
+        ("env", texts("Its environment variables; write secrets as `${VARIABLE}`.")),
+        ("envFile", text("File with more environment variables.")),
+        ("cwd", text("Its working directory.")),
+        ("type", text("Transport: `stdio` or `http`.")),
+        ("url", text("URL of an HTTP server.")),
+        ("headers", texts("HTTP headers; write secrets as `${VARIABLE}`.")),
+        ("bearer_token_env_var", text("Environment variable that holds a bearer token.")),
+        ("oauth", described(oauth, "How to log in, if the server needs more than it says itself; `false`: never.")),
+        ("startupTimeoutMs", milliseconds("Time limit from the start to the list of tools.")),
+        ("callTimeoutMs", milliseconds("Time limit of a call.")),
+        ("enabledTools", words("Only these tools are offered.")),
+        ("disabledTools", words("These tools are not offered.")),
+        ("enabled", flag(true, "Whether the server is used.")),
+        ("disabled", flag(false, "The opposite of `enabled`.")),
+        ("trusted", flag(false, "Rely on what the server says about its tools, such as that they only read.")),
+    ];
+    let keys: Map<String, Value> = keys.into_iter().map(|(key, schema)| (key.to_owned(), schema)).collect();
+    json!({"type": "object", "properties": keys})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use catalog::arguments::check;
+    use client_config::{KeyPath, parse_value};
+    use contract::config::error::Problem;
+    use serde_json::{Value, json};
+
+    use super::{approvals, default_of, schema, sections};
+    use crate::policy;
+
+    #[test]
+    fn the_schema_has_exactly_the_keys_of_approvals() {
+        let errors = policy::errors(&json!({"approvals": {"zz": 1}}));
+        let known = errors.into_iter().find_map(|error| match error.problem {
+            Problem::UnknownKey { known, .. } => Some(known),
+            Problem::Value { .. } => None,
+        });
+        let listed: Vec<String> = approvals()["properties"].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(listed, known.unwrap());
+    }
+
+    #[test]
+    fn defaults_are_found_by_path() {
+        let default = |key: &str| default_of(&KeyPath::parse(key).unwrap());
+        assert_eq!(default("tools.codeMode.timeoutMs"), Some(json!(10_000)));
+        assert_eq!(default("agents.ada.tools.codeMode.timeoutMs"), Some(json!(10_000)));
+        assert_eq!(default("mcpServers.files.enabled"), Some(json!(true)));
+        assert_eq!(default("approvals.ask"), Some(json!("changes")));
+        assert_eq!((default("tools.deny"), default("nothing.here")), (None, None));
+    }
+
+    #[test]
+    fn wrong_values_and_keys_do_not_validate() {
+        let schema = schema();
+        let cases = [
+            json!({"tols": {}}),
+            json!({"tools": {"codeMode": {"timeoutMs": "fast"}}}),
+            json!({"tools": {"codeMode": {"timeoutms": 1000}}}),
+            json!({"approvals": {"ask": "nevr"}}),
+            json!({"mcpServers": {"s": {"command": 7}}}),
+            json!({"imports": ["emacs"]}),
+        ];
+        for wrong in cases {
+            assert!(check(&schema, &wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// Returns the `json5` and `json` blocks of a document that are configurations: objects with a known section.
+    fn examples(text: &str) -> Vec<Value> {
+        let blocks = text.split("```").skip(1).step_by(2);
+        let bodies = blocks.filter_map(|block| {
+            let (language, body) = block.split_once('\n')?;
+            ["json5", "json", "jsonc"].contains(&language.trim()).then_some(body)
+        });
+        let known = sections();
+        // A catalog of canned tools also has `tools`, as a list.
+        let is_configuration = |value: &Value| {
+            !value["tools"].is_array()
+                && value.as_object().is_some_and(|fields| fields.keys().any(|key| known.contains(key)))
+        };
+        bodies.filter_map(|body| parse_value(body).ok()).filter(is_configuration).collect()
+    }
+
+    #[test]
+    fn every_example_in_the_documentation_validates() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let (mut seen, schema) = (0, schema());
+        let folders = [root.clone(), root.join("docs"), root.join("docs/clients")];
+        for entry in folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()) {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            for example in examples(&std::fs::read_to_string(&path).unwrap()) {
+                seen += 1;
+                assert_eq!(check(&schema, &example).map_err(|error| error.to_string()), Ok(()), "{}", path.display());
+            }
+        }
+        assert!(seen >= 2, "{seen} examples were found");
+    }
+}

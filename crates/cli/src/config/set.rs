@@ -1,0 +1,106 @@
+//! `cellmate config set`: changes a setting in place, if the result is valid.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use client_config::{Change, ConfigFile, KeyPath, Places, Source, own_files, parse_value, trust_note};
+use serde_json::Value;
+
+use super::check::{Finding, Severity, file_findings};
+use crate::render;
+use crate::servers::{ChangeArguments, carry_out};
+use crate::shared_arguments::{ConfigArguments, ScopeArgument};
+
+#[derive(Debug, Args)]
+pub(super) struct SetArguments {
+    /// Key with dots, such as `tools.codeMode.timeoutMs` or `mcpServers["my.server"].enabled`.
+    #[arg(value_name = "KEY")]
+    key: String,
+    /// New value: JSON5, such as `30000`, `true` or `['mcp:files:*']`; anything else is a string.
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+    value: String,
+    /// Configuration to change: the user's, or this folder's `.cellmate.json5`.
+    #[arg(short = 's', long, value_enum, default_value_t = ScopeArgument::User)]
+    scope: ScopeArgument,
+    #[command(flatten)]
+    change: ChangeArguments,
+    #[command(flatten)]
+    config: ConfigArguments,
+}
+
+pub(super) fn run(arguments: &SetArguments) -> ExitCode {
+    let places = arguments.config.places();
+    match prepare(arguments, &places) {
+        Ok((change, notes)) => carry_out(&change, &places, &arguments.change, &notes),
+        Err(message) => render::fatal(&message),
+    }
+}
+
+/// Returns the change, and notes for the user. Fails if the change would add a problem to the file.
+fn prepare(arguments: &SetArguments, places: &Places) -> Result<(Change, Vec<String>), String> {
+    let path = KeyPath::parse(&arguments.key).map_err(|error| error.to_string())?;
+    let keys = path.keys().ok_or("`set` changes whole lists: leave out the part in brackets, and write the list")?;
+    let file = places.file_to_edit(arguments.scope.into());
+    let file = file.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
+    let source = own_files(places).into_iter().find(|(own, _)| *own == file).map_or(Source::User, |(_, source)| source);
+    let before = Change::open(&file).map_err(|error| error.to_string())?;
+    let before = findings(&before, source, places)?;
+    let mut refused = None;
+    for value in candidates(&arguments.value) {
+        let mut change = Change::open(&file).map_err(|error| error.to_string())?;
+        change.set(&keys, &value).map_err(|error| error.to_string())?;
+        let new: Vec<Finding> =
+            findings(&change, source, places)?.into_iter().filter(|one| !is_known(&before, one)).collect();
+        match new.iter().find(|finding| finding.severity == Severity::Error) {
+            None => {
+                let mut notes: Vec<String> = new.into_iter().map(|finding| finding.message).collect();
+                notes.extend(trust_note(&file, places));
+                return Ok((change, notes));
+            }
+            Some(wrong) => {
+                refused.get_or_insert_with(|| wrong.message.clone());
+            }
+        }
+    }
+    Err(format!("nothing was written: {}", refused.unwrap_or_default()))
+}
+
+/// Returns what the text may mean: JSON5 if it is that, and a string.
+fn candidates(text: &str) -> Vec<Value> {
+    let parsed = parse_value(text).ok().filter(|_| !text.trim().is_empty());
+    let string = Value::from(text);
+    parsed.into_iter().filter(|parsed| *parsed != string).chain([string.clone()]).collect()
+}
+
+fn findings(change: &Change, source: Source, places: &Places) -> Result<Vec<Finding>, String> {
+    let file = ConfigFile::after(change, source).map_err(|error| error.to_string())?;
+    Ok(file_findings(&file, places))
+}
+
+/// Whether the file had this problem before, perhaps in another line.
+fn is_known(before: &[Finding], finding: &Finding) -> bool {
+    before.iter().any(|one| one.message == finding.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::candidates;
+
+    #[test]
+    fn a_value_is_json5_if_it_can_be_and_otherwise_a_string() {
+        let cases = [
+            ("30000", vec![json!(30000), json!("30000")]),
+            ("['a', 'b']", vec![json!(["a", "b"]), json!("['a', 'b']")]),
+            ("true", vec![json!(true), json!("true")]),
+            ("'quoted'", vec![json!("quoted"), json!("'quoted'")]),
+            ("never", vec![json!("never")]),
+            ("mcp:files:*", vec![json!("mcp:files:*")]),
+            ("", vec![json!("")]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(candidates(text), expected, "{text}");
+        }
+    }
+}

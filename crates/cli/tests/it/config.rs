@@ -1,0 +1,158 @@
+//! `cellmate config`, the commands that edit servers in place, and what the program says about itself.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::person::Person;
+
+const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
+
+const COMMENTED: &str = "{
+  // My servers.
+  mcpServers: {
+    files: { command: 'files', /* for now */ enabled: true }, // the first
+    other: { command: 'other', disabled: true },
+    plain: { command: 'plain' },
+  },
+  tools: {
+    deny: ['mcp:files:remove'], // never
+  },
+}
+";
+
+#[test]
+fn a_setting_is_changed_in_place_and_only_if_the_result_is_valid() {
+    let person = Person::new();
+    person.write(USER_CONFIG, COMMENTED);
+    let set = person.run(&["config", "set", "tools.codeMode", "{timeoutMs: 20000}"]);
+    assert_eq!(set.code, 0, "{}", set.err);
+    assert!(set.out.contains("+    \"codeMode\": {") && set.out.contains("to undo: cp "), "{}", set.out);
+    let after = person.read(USER_CONFIG);
+    for comment in ["// My servers.", "/* for now */", "// the first", "// never"] {
+        assert!(after.contains(comment), "{comment}: {after}");
+    }
+    assert_eq!(person.run(&["config", "get", "tools.codeMode.timeoutMs"]).out, "20000\n");
+    let mode = std::fs::metadata(person.path(USER_CONFIG)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o644, "the mode of an existing file is kept");
+
+    for (key, value, why) in [
+        ("tools.codeMode.timeoutMs", "soon", "`tools.codeMode.timeoutMs`: expected a whole number"),
+        ("tools.codeMod", "true", "did you mean `codeMode`?"),
+        ("approvals.ask", "nevr", "did you mean `never`?"),
+        ("mcpServers.new", "{}", "it has neither `command` nor `url`"),
+        ("store.keepRunsSeconds", "[]", "`store.keepRunsSeconds`"),
+    ] {
+        let refused = person.run(&["config", "set", key, value]);
+        assert_eq!(refused.code, 2, "{key}: {}", refused.out);
+        assert!(refused.err.contains("nothing was written") && refused.err.contains(why), "{key}: {}", refused.err);
+    }
+    // A number is not a command, but the same text is.
+    assert_eq!(person.run(&["config", "set", "mcpServers.files.command", "7"]).code, 0);
+    assert_eq!(person.run(&["config", "get", "mcpServers.files.command", "--json"]).json()["value"], "7");
+    let dry = person.run(&["config", "set", "approvals.ask", "never", "--dry-run"]);
+    assert!(dry.out.contains("nothing was written"), "{}", dry.out);
+    assert_eq!(person.run(&["config", "get", "approvals.ask"]).code, 1);
+}
+
+#[test]
+fn a_new_file_is_private_and_a_projects_file_is_not_trusted_by_editing_it() {
+    let person = Person::new();
+    assert_eq!(person.run(&["config", "set", "approvals.ask", "never"]).code, 0);
+    let mode = std::fs::metadata(person.path(USER_CONFIG)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let project = person.run(&["config", "set", "tools.deny", "['mcp:*:remove']", "--scope", "project"]);
+    assert!(project.code == 0 && project.err.contains("is not trusted yet"), "{}", project.err);
+    let refused = person.run(&["config", "set", "tools.codeMode", "true", "--scope", "project"]);
+    assert!(refused.code == 2 && refused.err.contains("can only add servers and `tools.deny`"), "{}", refused.err);
+    let listed = person.run(&["config", "path", "--json"]).json();
+    let states: Vec<&str> =
+        listed["files"].as_array().unwrap().iter().map(|file| file["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["read", "not trusted"]);
+}
+
+#[test]
+fn servers_are_switched_with_the_key_that_they_have_and_comments_stay() {
+    let person = Person::new();
+    person.write(USER_CONFIG, COMMENTED);
+    for (name, verb) in [("files", "disable"), ("other", "enable"), ("plain", "disable"), ("plain", "enable")] {
+        let switched = person.run(&["servers", verb, name]);
+        assert_eq!(switched.code, 0, "{}", switched.err);
+    }
+    let expected = COMMENTED
+        .replace("enabled: true", "enabled: false")
+        .replace("disabled: true", "disabled: false")
+        .replace("command: 'plain' }", "command: 'plain', \"enabled\": true }");
+    assert_eq!(person.read(USER_CONFIG), expected);
+    let listed = person.run(&["servers", "list", "--json"]).json();
+    let enabled: Vec<_> = listed["servers"].as_array().unwrap().iter().map(|one| one["enabled"].clone()).collect();
+    assert_eq!(enabled, [json!(false), json!(true), json!(true)]);
+}
+
+#[test]
+fn check_names_the_place_of_every_problem() {
+    let person = Person::new();
+    let config =
+        "{\n  mcpServers: {\n    empty: {},\n  },\n  tools: {\n    deny: ['ok',\n      7],\n  },\n  toolz: 1,\n}\n";
+    person.write(USER_CONFIG, config);
+    let checked = person.run(&["config", "check"]);
+    assert_eq!(checked.code, 1);
+    let file = "/home/.config/cellmate/config.json5";
+    for line in [
+        format!("{file}:3:5: error: server `empty`: it has neither `command` nor `url`"),
+        format!("{file}:7:7: error: `tools.deny[1]`: expected"),
+        format!("{file}:9:3: warning: `toolz` is not a key of cellmate's configuration; did you mean `tools`?"),
+        "1 file checked: 2 errors, 1 warning".to_owned(),
+    ] {
+        assert!(checked.out.contains(&line), "{line}: {}", checked.out);
+    }
+    person.write("project/broken.json5", "{\n  a: [1, 2\n}\n");
+    let checked = person.run(&["config", "check", "broken.json5", "--json"]);
+    let problem = &checked.json()["problems"][0];
+    assert_eq!((checked.code, &problem["line"], &problem["severity"]), (1, &json!(3), &json!("error")), "{problem}");
+    person.write(USER_CONFIG, "{}");
+    assert_eq!(person.run(&["config", "check"]).out, "1 file checked: no problems\n");
+}
+
+#[test]
+fn completions_and_manual_pages_cover_every_command() {
+    let person = Person::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = person.run(&["completions", shell]);
+        assert_eq!(script.code, 0, "{}", script.err);
+        assert!(script.out.contains("add-json") && script.out.contains("schema"), "{shell}");
+    }
+    person.write("completions.bash", &person.run(&["completions", "bash"]).out);
+    let parsed = Command::new("bash").arg("-n").arg(person.path("completions.bash")).status().unwrap();
+    assert!(parsed.success());
+    let pages = person.path("pages").display().to_string();
+    let written = person.run(&["man", "--dir", &pages, "--json"]).json();
+    let files = written["files"].as_array().unwrap();
+    assert!(files.len() > 30, "{files:?}");
+    assert!(person.read("pages/cellmate-servers-get.1").contains("secrets"), "the page has the description");
+    let version = person.run(&["--version"]).out;
+    assert!(version.starts_with(concat!("cellmate ", env!("CARGO_PKG_VERSION"))), "{version}");
+}
+
+#[test]
+fn servers_that_start_are_reported_on_a_terminal_only() {
+    let person = Person::new();
+    let server = person.server();
+    person.write(USER_CONFIG, &json!({"mcpServers": {"greeter": {"command": "sh", "args": [server]}}}).to_string());
+    let plain = person.run(&["servers", "test"]);
+    assert_eq!(plain.err, "");
+    let line = format!("'{}' servers test", env!("CARGO_BIN_EXE_cellmate"));
+    let on_terminal = Command::new("script")
+        .args(["-qefc", &line, "/dev/null"])
+        .current_dir(person.path("project"))
+        .env("HOME", person.path("home"))
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let seen = String::from_utf8(on_terminal.stdout).unwrap();
+    assert!(seen.contains("[1/1] greeter: 2 tools ("), "{seen:?}");
+    assert!(seen.contains("\u{1b}[32mok\u{1b}[0m    greeter: 2 tools in"), "{seen:?}");
+}

@@ -1,0 +1,414 @@
+//! What every command prints, recorded in `tests/snapshots/*.txt`.
+//!
+//! Each file is a session of one test user. A line that begins with `$ ` is a command, and what follows it is its
+//! recorded output: lines of standard output, lines of standard error after `! `, and the exit code after `= ` unless it
+//! is 0. Other lines before a command:
+//!
+//! - `# text`: a comment.
+//! - `@ write PATH TEXT`: writes a file; `{root}` is the user's folder, and `\n` a line break.
+//! - `@ cell CODE`: runs a cell in `cellmate mcp`; `{run}` and `{approval}` are its ids in later commands.
+//! - `< TEXT`: the standard input of the next command.
+//!
+//! A command may begin with `NAME=value` variables, such as `COLUMNS=60` for a narrow terminal, and with `tty` to run on
+//! a terminal; otherwise it has none. With `| head N` at its end, only N lines of its output are recorded. To record the output of new commands, add their `$ ` lines and run the tests with
+//! `CELLMATE_UPDATE_SNAPSHOTS=1`; then read the difference.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::person::Person;
+use crate::terminal::commands;
+
+/// The user's configuration file, in the test's folder.
+const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
+
+/// The configuration that each session begins with.
+const CONFIG: &str = "{
+  // The servers of the test user.
+  mcpServers: {
+    greeter: { command: 'sh', args: ['{root}/server.sh'], env: { TOKEN: '${SECRET}' } },
+    broken: { command: 'sh', args: ['{root}/server.sh', 'fail'] },
+    off: { command: 'sh', args: ['{root}/server.sh'], enabled: false },
+  },
+  tools: { deny: ['mcp:greeter:other'] },
+}
+";
+
+/// A user's folder is `/tmp/cmXXXXXX`. It is shown as another path of the same length, so that tables stay aligned.
+const FOLDER_PREFIX: &str = "/tmp/cm";
+const SHOWN_FOLDER: &str = "/tmp/cellmate";
+
+struct Session {
+    person: Person,
+    root: String,
+    names: BTreeMap<&'static str, String>,
+}
+
+impl Session {
+    fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("cm").rand_bytes(6).tempdir_in("/tmp").unwrap();
+        let root = folder.path().display().to_string();
+        assert_eq!(root.len(), SHOWN_FOLDER.len());
+        let person = Person::in_folder(folder);
+        person.write(USER_CONFIG, &CONFIG.replace("{root}", &root));
+        Self { person, root, names: BTreeMap::new() }
+    }
+
+    fn expanded(&self, text: &str) -> String {
+        let text = text.replace("{root}", &self.root);
+        self.names.iter().fold(text, |text, (name, id)| text.replace(&format!("{{{name}}}"), id))
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.person.path("project")).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.person.path("home"));
+        command.env("SECRET", "hunter2-is-secret");
+        command
+    }
+
+    fn directive(&mut self, text: &str) {
+        match text.split_once(' ').unwrap_or((text, "")) {
+            ("write", rest) => {
+                let (path, content) = rest.split_once(' ').unwrap_or((rest, ""));
+                self.person.write(path, &self.expanded(content).replace("\\n", "\n"));
+            }
+            ("cell", code) => self.run_cell(code),
+            other => panic!("unknown directive {other:?}"),
+        }
+    }
+
+    /// Runs a cell in `cellmate mcp` until it ends or waits, and remembers the ids of the run and its first approval.
+    fn run_cell(&mut self, code: &str) {
+        let mut server = self.command(env!("CARGO_BIN_EXE_cellmate"));
+        let server = server.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = server.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let hello =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let call = json!({"name": "exec", "arguments": {"code": code}});
+        for message in [
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+        ] {
+            writeln!(stdin, "{message}").unwrap();
+        }
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut messages = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+        let answer = messages.find(|message| message["id"] == 2).unwrap().to_string();
+        drop(stdin);
+        child.wait().unwrap();
+        for (name, prefix) in [("run", "cm_"), ("approval", "apr_")] {
+            if let Some(id) = words(&answer).find(|word| word.starts_with(prefix)) {
+                self.names.insert(name, id.to_owned());
+            }
+        }
+    }
+
+    /// Runs a command line and returns what is recorded of it.
+    fn run(&self, line: &str, input: &str) -> String {
+        let (mut variables, mut is_terminal, mut words) = (Vec::new(), false, Vec::new());
+        for word in split(&self.expanded(line)) {
+            match word.split_once('=') {
+                Some((name, value)) if words.is_empty() => variables.push((name.to_owned(), value.to_owned())),
+                _ if words.is_empty() && word == "tty" => is_terminal = true,
+                _ => words.push(word),
+            }
+        }
+        assert_eq!(words.first().map(String::as_str), Some("cellmate"), "{line}");
+        let mut arguments = words.split_off(1);
+        let head = arguments.iter().position(|word| word == "|").map(|pipe| arguments.split_off(pipe));
+        let most: Option<usize> = head.map(|words| words[2].parse().unwrap());
+        let program = env!("CARGO_BIN_EXE_cellmate");
+        let mut command = if is_terminal {
+            let quoted = arguments.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
+            let line = format!("stty cols 80; '{program}' {}", quoted.collect::<Vec<_>>().join(" "));
+            let mut command = self.command("script");
+            command.args(["-qefc", &line, "/dev/null"]).env("TERM", "xterm");
+            command
+        } else {
+            let mut command = self.command(program);
+            command.args(&arguments);
+            command
+        };
+        command.envs(variables).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // A command that does not read its input may have exited already.
+        drop(child.stdin.take().unwrap().write_all(self.expanded(input).as_bytes()));
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes: &[u8]| normalised(&String::from_utf8_lossy(bytes).replace("\r\n", "\n"));
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        let mut recorded = match most {
+            Some(most) => out.lines().take(most).map(|line| format!("{line}\n")).chain(["…\n".to_owned()]).collect(),
+            None => out,
+        };
+        if !recorded.is_empty() && !recorded.ends_with('\n') {
+            recorded.push_str("⏎\n");
+        }
+        err.lines().for_each(|line| recorded += &format!("! {line}\n"));
+        match output.status.code() {
+            Some(0) => {}
+            code => recorded += &format!("= {}\n", code.map_or_else(|| "signal".to_owned(), |code| code.to_string())),
+        }
+        assert!(!recorded.contains("hunter2"), "{line} prints a secret:\n{recorded}");
+        recorded
+    }
+}
+
+/// Splits a command line at blanks outside quotes.
+fn split(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote, mut any) = (Vec::new(), String::new(), None, false);
+    for letter in line.chars() {
+        match (letter, quote) {
+            (letter, Some(open)) if letter == open => quote = None,
+            ('\'' | '"', None) => (quote, any) = (Some(letter), true),
+            (' ', None) => {
+                if any {
+                    words.push(std::mem::take(&mut word));
+                }
+                any = false;
+            }
+            _ => {
+                word.push(letter);
+                any = true;
+            }
+        }
+    }
+    if any {
+        words.push(word);
+    }
+    words
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter| !is_word(letter)).filter(|word| !word.is_empty())
+}
+
+/// Replaces what differs from run to run: the folder, ids, hashes, times and the commit.
+fn normalised(text: &str) -> String {
+    let text = text.replace(env!("CARGO_BIN_EXE_cellmate"), "/usr/bin/cellmate").replace('\u{1b}', "␛");
+    // A program that was built without a repository has no commit.
+    let bare = concat!("cellmate ", env!("CARGO_PKG_VERSION"), "\n");
+    let text = if text == bare { format!("{} (0)\n", bare.trim_end()) } else { text };
+    let text = text.replace(concat!("cellmate ", env!("CARGO_PKG_VERSION"), " ("), "cellmate VERSION (");
+    let text = shown_folder(&text);
+    let mut shown = String::new();
+    let mut rest = text.as_str();
+    while let Some(letter) = rest.chars().next() {
+        if !is_word(letter) {
+            shown.push(letter);
+            rest = &rest[letter.len_utf8()..];
+            continue;
+        }
+        let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        shown += &shown_word(&shown, word, after);
+        rest = after;
+    }
+    // The fraction of a number that was replaced.
+    let mut whole = shown;
+    for digit in '0'..='9' {
+        while let Some(at) = whole.find(&format!("N.{digit}")) {
+            let end =
+                whole[at + 2..].find(|letter: char| !letter.is_ascii_digit()).map_or(whole.len(), |end| at + 2 + end);
+            whole.replace_range(at + 1..end, "");
+        }
+    }
+    whole.replace("N.N", "N")
+}
+
+fn shown_folder(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(FOLDER_PREFIX) {
+        let random = after.chars().take(6).take_while(char::is_ascii_alphanumeric).count();
+        shown += before;
+        shown += &SHOWN_FOLDER[..FOLDER_PREFIX.len() + random];
+        rest = &after[random..];
+    }
+    shown + rest
+}
+
+fn shown_word(before: &str, word: &str, after: &str) -> String {
+    for prefix in ["cm_", "apr_", "rule_", "inc_"] {
+        if word.starts_with(prefix) && word.len() > prefix.len() + 8 {
+            return format!("{prefix}ID");
+        }
+    }
+    let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_hex = word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let fraction = after.strip_prefix('.').map_or(0, |rest| {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 { digits + 1 } else { 0 }
+    });
+    let unit = &after[fraction..];
+    let has_unit = [" ms", " s)", " s ", " us"].iter().any(|one| unit.starts_with(one));
+    let is_key_of_time =
+        ["\"ms\":", "StartMs\":", "At\":", "\"at\":", "\"us\":"].iter().any(|key| before.ends_with(key));
+    if is_hex && word.len() >= 32 {
+        "HASH".to_owned()
+    } else if before.ends_with("cellmate VERSION (") {
+        "COMMIT".to_owned()
+    } else if is_number && (word.len() >= 13 || has_unit || is_key_of_time || before.ends_with("N.")) {
+        "N".to_owned()
+    } else {
+        word.to_owned()
+    }
+}
+
+/// One command of a file, with the lines before it.
+#[derive(Debug, Default)]
+struct Case {
+    /// Comments, directives and input.
+    before: Vec<String>,
+    line: String,
+    recorded: String,
+}
+
+fn parse(text: &str) -> (Vec<Case>, Vec<String>) {
+    let (mut cases, mut before): (Vec<Case>, Vec<String>) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            cases.push(Case { before: std::mem::take(&mut before), line: command.to_owned(), recorded: String::new() });
+        } else if line.starts_with("# ") || line.starts_with("@ ") || line.starts_with("< ") {
+            before.push(line.to_owned());
+        } else if let Some(case) = cases.last_mut() {
+            case.recorded += &format!("{line}\n");
+        }
+    }
+    (cases, before)
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots")
+}
+
+fn files() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    files
+}
+
+/// Runs a file's session. Returns it with the output of now, and the commands whose output differs.
+fn replay(text: &str) -> (String, Vec<String>) {
+    let mut session = Session::new();
+    let (mut now, mut differences) = (String::new(), Vec::new());
+    let (cases, left) = parse(text);
+    assert!(left.is_empty(), "lines without a command: {left:?}");
+    for case in cases {
+        let mut input = String::new();
+        for line in &case.before {
+            now += &format!("{line}\n");
+            match line.split_at(2) {
+                ("@ ", directive) => session.directive(directive),
+                ("< ", text) => input += &format!("{text}\n"),
+                _ => {}
+            }
+        }
+        let output = session.run(&case.line, &input);
+        // Lines that would be read as part of the next case are marked.
+        let output: String = output.lines().map(|line| format!("{}\n", escaped(line))).collect();
+        if output.trim_end() != case.recorded.trim_end() {
+            differences.push(format!("$ {}\n--- recorded\n{}\n+++ now\n{output}", case.line, case.recorded.trim_end()));
+        }
+        now += &format!("$ {}\n{output}\n", case.line);
+    }
+    (format!("{}\n", now.trim_end()), differences)
+}
+
+fn escaped(line: &str) -> String {
+    let special = ["$ ", "# ", "@ ", "< "].iter().any(|mark| line.starts_with(mark));
+    if special { format!("\\{line}") } else { line.trim_end().to_owned() }
+}
+
+fn check(name: &str) {
+    let path = folder().join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (now, differences) = replay(&text);
+    if std::env::var_os("CELLMATE_UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, now).unwrap();
+        return;
+    }
+    let hint = "run with CELLMATE_UPDATE_SNAPSHOTS=1 to record what the commands print now";
+    assert!(differences.is_empty(), "{}: {hint}\n{}", path.display(), differences.join("\n"));
+}
+
+#[test]
+fn commands_print_what_is_recorded() {
+    // Sessions are independent, and most of their time is spent waiting for processes.
+    let files = files();
+    assert!(files.len() >= 10, "{files:?}");
+    let names: Vec<String> = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let threads = names.chunks(names.len().div_ceil(3)).map(|chunk| {
+            scope.spawn(move || {
+                let checked = chunk.iter().filter_map(|name| {
+                    let panic = std::panic::catch_unwind(|| check(name)).err()?;
+                    Some(panic.downcast_ref::<String>().cloned().unwrap_or_else(|| format!("{name} failed")))
+                });
+                checked.collect::<Vec<String>>()
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+#[test]
+fn every_command_has_a_recorded_help_and_a_recorded_result() {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for file in files() {
+        let (cases, _) = parse(&std::fs::read_to_string(file).unwrap());
+        lines.extend(cases.into_iter().map(|case| split(&case.line)));
+    }
+    let lines: Vec<Vec<String>> = lines
+        .into_iter()
+        .map(|words| words.into_iter().skip_while(|word| word != "cellmate").skip(1).collect())
+        .collect();
+    let mut missing = BTreeSet::new();
+    for command in commands(&[]) {
+        let of_command = |words: &&Vec<String>| words.starts_with(&command);
+        let is_help = |words: &Vec<String>| words.iter().any(|word| word == "--help");
+        let shown = command.join(" ");
+        if !lines.iter().filter(of_command).any(is_help) {
+            missing.insert(format!("cellmate {shown} --help"));
+        }
+        if !lines.iter().filter(of_command).any(|words| !is_help(words)) {
+            missing.insert(format!("cellmate {shown}: a success or a failure"));
+        }
+    }
+    assert!(missing.is_empty(), "add these to tests/snapshots/*.txt: {missing:#?}");
+}
+
+#[test]
+fn what_differs_from_run_to_run_is_replaced() {
+    let cases = [
+        ("ok greeter: 2 tools in 31 ms, MCP", "ok greeter: 2 tools in N ms, MCP"),
+        ("{\"ms\":12.25,\"tools\":2}", "{\"ms\":N,\"tools\":2}"),
+        ("worker start   101.3 ms", "worker start   N ms"),
+        ("/tmp/cmAb12Cd/home", "/tmp/cellmate/home"),
+        ("/tmp/cmAb…", "/tmp/cell…"),
+        ("cm_0123456789abcdef waits", "cm_ID waits"),
+        (concat!("cellmate ", env!("CARGO_PKG_VERSION"), " (0123456789)\n"), "cellmate VERSION (COMMIT)\n"),
+        (concat!("cellmate ", env!("CARGO_PKG_VERSION"), "\n"), "cellmate VERSION (COMMIT)\n"),
+        ("backups/1790000000000-config", "backups/N-config"),
+        ("timeout of 10000", "timeout of 10000"),
+        ("{\"timeoutMs\":10000}", "{\"timeoutMs\":10000}"),
+        ("\u{1b}[1mNAME", "␛[1mNAME"),
+        ("version 0.1.0", "version 0.1.0"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(normalised(text), expected);
+    }
+}

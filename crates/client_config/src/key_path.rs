@@ -1,0 +1,142 @@
+//! The path of a value in a configuration, as people and error messages write it: `tools.byProvider["a/b"].deny[0]`.
+
+use std::fmt;
+
+use contract::config::Path;
+
+use crate::json5;
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl Step {
+    fn key(&self) -> Option<&str> {
+        match self {
+            Self::Key(key) => Some(key),
+            Self::Index(_) => None,
+        }
+    }
+}
+
+/// A path that was parsed. It has at least one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPath {
+    steps: Vec<Step>,
+}
+
+/// Why a text is not a path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a key; write keys with dots, as in `tools.codeMode.timeoutMs`, and others in brackets, as in `mcpServers[\"my.server\"].command`"
+)]
+pub struct BadKeyPath(String);
+
+/// The longest part of a wrong path that is repeated.
+const MAX_SHOWN_CHARS: usize = 100;
+
+impl KeyPath {
+    pub fn parse(text: &str) -> Result<Self, BadKeyPath> {
+        let bad = || BadKeyPath(contract::text::line(text, MAX_SHOWN_CHARS));
+        let mut steps = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            if let Some(inside) = rest.strip_prefix('[') {
+                let (step, after) = bracket(inside).ok_or_else(bad)?;
+                steps.push(step);
+                rest = after;
+            } else {
+                let plain = if steps.is_empty() { rest } else { rest.strip_prefix('.').ok_or_else(bad)? };
+                let end = plain.find(['.', '[']).unwrap_or(plain.len());
+                let (key, after) = plain.split_at(end);
+                if key.trim().is_empty() {
+                    return Err(bad());
+                }
+                steps.push(Step::Key(key.to_owned()));
+                rest = after;
+            }
+        }
+        if steps.is_empty() { Err(bad()) } else { Ok(Self { steps }) }
+    }
+
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Returns the first key, which is the section of the configuration.
+    pub fn section(&self) -> Option<&str> {
+        self.steps.first()?.key()
+    }
+
+    /// Returns the keys; `None` if the path goes through a list.
+    pub fn keys(&self) -> Option<Vec<&str>> {
+        self.steps.iter().map(Step::key).collect()
+    }
+}
+
+/// Reads what follows a `[`: an index or a quoted key, and the `]`. Returns it and the rest.
+fn bracket(inside: &str) -> Option<(Step, &str)> {
+    let mut ends = inside.match_indices(']').map(|(at, _)| at);
+    if inside.starts_with(['"', '\'']) {
+        // A quoted key may contain `]`, so the first end at which the text is a string counts.
+        return ends.find_map(|end| {
+            let key = json5::parse(inside.get(..end)?).ok()?.text()?.to_owned();
+            Some((Step::Key(key), inside.get(end + 1..)?))
+        });
+    }
+    let end = ends.next()?;
+    Some((Step::Index(inside.get(..end)?.trim().parse().ok()?), inside.get(end + 1..)?))
+}
+
+impl fmt::Display for KeyPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut steps = self.steps.iter();
+        let root = match steps.next() {
+            Some(Step::Key(key)) => Path::root(&contract::text::line(key, MAX_SHOWN_CHARS)),
+            Some(Step::Index(position)) => Path::root("").index(*position),
+            None => Path::root(""),
+        };
+        let path = steps.fold(root, |path, step| match step {
+            Step::Key(key) => path.key(key),
+            Step::Index(position) => path.index(*position),
+        });
+        write!(f, "{path}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeyPath, Step};
+
+    #[test]
+    fn paths_are_parsed_and_printed_alike() {
+        let key = |key: &str| Step::Key(key.to_owned());
+        let cases = [
+            ("tools", vec![key("tools")]),
+            ("tools.codeMode.timeoutMs", vec![key("tools"), key("codeMode"), key("timeoutMs")]),
+            (
+                r#"tools.byProvider["a/b"].deny[0]"#,
+                vec![key("tools"), key("byProvider"), key("a/b"), key("deny"), Step::Index(0)],
+            ),
+            (r#"mcpServers["a]\"b"].env"#, vec![key("mcpServers"), key("a]\"b"), key("env")]),
+        ];
+        for (text, steps) in cases {
+            let path = KeyPath::parse(text).unwrap();
+            assert_eq!(path.steps(), steps, "{text}");
+            assert_eq!(path.to_string(), text);
+        }
+        let single = KeyPath::parse("mcpServers['my.server'].command").unwrap();
+        assert_eq!(single.keys().unwrap(), ["mcpServers", "my.server", "command"]);
+        assert_eq!(KeyPath::parse("tools.deny[0]").unwrap().keys(), None);
+    }
+
+    #[test]
+    fn what_is_not_a_path_is_refused() {
+        for text in ["", ".", "tools.", ".tools", "tools..deny", "tools[", "tools[x]", "tools[\"a\"", "tools[0]deny"] {
+            assert!(KeyPath::parse(text).is_err(), "{text}");
+        }
+    }
+}
