@@ -77,7 +77,7 @@ pub struct ApprovalHook {
 impl ApprovalHook {
     /// Whether calls of this tool need approval, unless a standing approval covers them.
     pub fn covers(&self, id: &ToolId) -> bool {
-        self.0.contains(id.as_str())
+        self.tools.contains(id.as_str())
     }
 }
 
