@@ -151,10 +151,10 @@ fn spellings<'a>(names: impl Iterator<Item = (&'a str, &'a str)>, reserved: &[&s
         alike.entry(folded(name)).or_default().insert(identifier);
         alike.entry(folded(identifier)).or_default().insert(identifier);
     }
-    let only = |(spelling, identifiers): (String, BTreeSet<&str>)| match identifiers.into_iter().collect::<Vec<_>>()[..]
-    {
-        [identifier] if !spelling.is_empty() => Some((spelling, identifier.to_owned())),
-        _ => None,
+    let only = |(spelling, identifiers): (String, BTreeSet<&str>)| {
+        let identifier = identifiers.first().filter(|_| identifiers.len() == 1 && !spelling.is_empty())?;
+        let identifier = (*identifier).to_owned();
+        Some((spelling, identifier))
     };
     Spellings { own, folded: alike.into_iter().filter_map(only).collect() }
 }
