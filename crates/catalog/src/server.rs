@@ -74,10 +74,13 @@ impl Server {
     }
 }
 
+/// The tools of a server with their own names, by their positions in the catalog.
+type NamedTools<'a> = Vec<(&'a str, usize)>;
+
 /// Groups MCP tools by server, under the servers' identifiers. `tools` must be sorted by id, so that names that collide
 /// get the same numbers every time.
 pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
-    let mut by_owner: BTreeMap<&str, (Server, Vec<(&str, usize)>)> = BTreeMap::new();
+    let mut by_owner: BTreeMap<&str, (Server, NamedTools<'_>)> = BTreeMap::new();
     for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| tool.id.source() == Source::Mcp) {
         let (server, methods) = by_owner.entry(tool.id.owner()).or_default();
         if tool.operation == Operation::Tool {
@@ -151,10 +154,10 @@ fn spellings<'a>(names: impl Iterator<Item = (&'a str, &'a str)>, reserved: &[&s
         alike.entry(folded(name)).or_default().insert(identifier);
         alike.entry(folded(identifier)).or_default().insert(identifier);
     }
-    let only = |(spelling, identifiers): (String, BTreeSet<&str>)| match identifiers.into_iter().collect::<Vec<_>>()[..]
-    {
-        [identifier] if !spelling.is_empty() => Some((spelling, identifier.to_owned())),
-        _ => None,
+    let only = |(spelling, identifiers): (String, BTreeSet<&str>)| {
+        let identifier = identifiers.first().filter(|_| identifiers.len() == 1 && !spelling.is_empty())?;
+        let identifier = (*identifier).to_owned();
+        Some((spelling, identifier))
     };
     Spellings { own, folded: alike.into_iter().filter_map(only).collect() }
 }
