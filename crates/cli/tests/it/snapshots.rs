@@ -223,7 +223,7 @@ fn normalised(text: &str) -> String {
             whole.replace_range(at + 1..end, "");
         }
     }
-    whole.replace("N.N", "N")
+    whole.replace("N.N", "N").replace("N ms ago", "N ago").replace("N s ago", "N ago")
 }
 
 fn shown_folder(text: &str) -> String {
@@ -251,7 +251,7 @@ fn shown_word(before: &str, word: &str, after: &str) -> String {
         if digits > 0 { digits + 1 } else { 0 }
     });
     let unit = &after[fraction..];
-    let has_unit = [" ms", " s)", " s ", " us"].iter().any(|one| unit.starts_with(one));
+    let has_unit = [" ms", " s)", " s ", " s\n", " us"].iter().any(|one| unit.starts_with(one));
     let is_key_of_time =
         ["\"ms\":", "StartMs\":", "At\":", "\"at\":", "\"us\":"].iter().any(|key| before.ends_with(key));
     if is_hex && word.len() >= 32 {
@@ -403,6 +403,7 @@ fn what_differs_from_run_to_run_is_replaced() {
         (concat!("cellmate ", env!("CARGO_PKG_VERSION"), " (0123456789)\n"), "cellmate VERSION (COMMIT)\n"),
         (concat!("cellmate ", env!("CARGO_PKG_VERSION"), "\n"), "cellmate VERSION (COMMIT)\n"),
         ("backups/1790000000000-config", "backups/N-config"),
+        ("started 3 ms ago\nstarted 1 s ago at +0.001 s\n", "started N ago\nstarted N ago at +N s\n"),
         ("timeout of 10000", "timeout of 10000"),
         ("{\"timeoutMs\":10000}", "{\"timeoutMs\":10000}"),
         ("\u{1b}[1mNAME", "␛[1mNAME"),
