@@ -75,7 +75,8 @@ pub(crate) fn tables(
 
     put("mcp".to_owned(), json!(servers.keys().collect::<Vec<_>>()).to_string());
     let own_names = servers.iter().map(|(identifier, server)| (server.name.as_str(), identifier.as_str()));
-    put_spellings(&mut put, "", server_spellings(own_names));
+    let unavailable_names = unavailable.iter().map(|(identifier, server)| (server.name.as_str(), identifier.as_str()));
+    put_spellings(&mut put, "", server_spellings(own_names.chain(unavailable_names)));
     for (identifier, server) in servers {
         put(format!("mcp/{identifier}"), descriptor(server).to_string());
         put_spellings(&mut put, identifier, tool_spellings(tools, server));

@@ -206,6 +206,7 @@ mod tests {
                     tool_id: None,
                     state: *state,
                     since_ms: 0,
+                    reason: None,
                 })
                 .collect(),
             output: Vec::new(),

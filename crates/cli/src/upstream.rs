@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_config::{Loaded, ServerEntry, display};
+use contract::tool::Operation;
 use executor::ToolSource;
 use mcp::server::OfferedSources;
 use mcp::{Unavailable, Upstream, UpstreamOptions, Upstreams};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::log::CONSOLE;
+use crate::progress::{StartOutcome, StartProgress};
 use crate::servers::FilteredTools;
 use crate::unusable::unusable_servers;
 
@@ -89,13 +92,31 @@ impl Servers {
 
     /// Starts the servers whose tools are not known yet, waits for their lists, and reports those that failed.
     pub(crate) async fn wait_for_lists(&self) {
-        self.upstreams
-            .listed_each(|server, why, _| {
-                if let Some(why) = why {
-                    report(server.name(), why);
+        let starting = self.upstreams.statuses().iter().filter(|status| status.listed_at.is_none()).count();
+        let progress = Mutex::new(StartProgress::of(starting));
+        let announce = async {
+            let at = progress.lock().announce_at();
+            if let Some(at) = at {
+                tokio::time::sleep_until(at.into()).await;
+                let mut progress = progress.lock();
+                if progress.announce_at().is_some() {
+                    progress.announce();
                 }
-            })
-            .await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let listing = self.upstreams.listed_each(|server, why, took| {
+            if let Some(why) = why {
+                report(server.name(), why);
+            } else if starting > 0 {
+                let tools = server.tools().iter().filter(|tool| tool.operation == Operation::Tool).count();
+                progress.lock().finished(server.name(), StartOutcome::Started { tools }, took);
+            }
+        });
+        tokio::select! {
+            _ = listing => {}
+            () = announce => {}
+        }
     }
 
     pub(crate) async fn stop(&self) {

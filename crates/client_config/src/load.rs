@@ -179,6 +179,7 @@ impl<'p> ConfigLoader<'p> {
     }
 
     fn take_users_files(&mut self) -> Result<(), ConfigError> {
+        self.loaded.watched.extend(self.places.secrets.as_ref().and_then(|secrets| secrets.file()));
         for (file, source) in own_files(self.places).into_iter().filter(|(_, source)| source.is_the_users()) {
             self.own(&file, source)?;
         }

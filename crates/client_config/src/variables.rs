@@ -32,6 +32,11 @@ pub(crate) enum SecretUse {
 pub trait SecretSource: Send + Sync {
     /// Returns a secret's value; `None` if it is not set. The error says why the secrets cannot be read.
     fn secret(&self, name: &str) -> Result<Option<String>, String>;
+
+    /// Returns the file whose change can change the secrets.
+    fn file(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// The values of variables.

@@ -149,4 +149,8 @@ impl SecretSource for StoredSecrets {
         }
         Ok(read.as_ref().and_then(|(_, secrets)| secrets.get(name)).map(|secret| secret.value().to_owned()))
     }
+
+    fn file(&self) -> Option<PathBuf> {
+        SecretFile::of(&self.places).ok().map(|file| file.path)
+    }
 }

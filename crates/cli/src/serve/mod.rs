@@ -30,7 +30,6 @@ use crate::engine::Engine;
 use crate::log::CONSOLE;
 use crate::policy::{self, BadSettings};
 use crate::state::{State, StateError, store_check};
-use crate::upstream::Servers;
 use crate::{log, render};
 
 pub(crate) use arguments::McpArguments;

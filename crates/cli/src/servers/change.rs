@@ -61,7 +61,7 @@ pub(crate) fn as_json(change: &Change, written: Option<&Written>, notes: &[Strin
 }
 
 /// Returns the shell command that restores the file.
-fn undo(change: &Change, written: &Written) -> String {
+pub(super) fn undo(change: &Change, written: &Written) -> String {
     let file = for_shell(&change.file.display().to_string());
     match &written.backup {
         Some(backup) => format!("cp {} {file}", for_shell(&backup.display().to_string())),

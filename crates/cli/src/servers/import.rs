@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use telemetry::LogIgnored;
 
 use super::change::{ChangeArguments, as_json, undo};
+use super::declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
 use crate::render;
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 use crate::style::{Stream, paint_diff};
@@ -30,18 +31,31 @@ pub(super) struct ImportArguments {
     #[arg(short = 'y', long)]
     yes: bool,
     #[command(flatten)]
+    trust: DeclaredTrust,
+    #[command(flatten)]
     change: ChangeArguments,
     #[command(flatten)]
     config: ConfigArguments,
 }
 
-pub(super) fn run(arguments: &ImportArguments) -> ExitCode {
+pub(super) async fn run(arguments: &ImportArguments) -> ExitCode {
     let places = arguments.config.places();
     let done = match &arguments.from {
-        Some(from) => import(from, arguments, &places),
+        Some(from) => match import(from, arguments, &places) {
+            Ok((code, added)) => review(arguments, &places, &added).await.map(|()| code),
+            Err(message) => Err(message),
+        },
         None => Ok(list(arguments, &places)),
     };
     done.unwrap_or_else(|message| render::fatal(&message))
+}
+
+/// Asks whether to trust what the imported servers declare about their tools.
+async fn review(arguments: &ImportArguments, places: &Places, added: &[String]) -> Result<(), String> {
+    if arguments.change.json || arguments.yes || added.is_empty() {
+        return Ok(());
+    }
+    review_added(places, added).await
 }
 
 /// Lists the files of clients that have servers.
@@ -67,7 +81,8 @@ fn list(arguments: &ImportArguments, places: &Places) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn import(from: &str, arguments: &ImportArguments, places: &Places) -> Result<ExitCode, String> {
+/// Imports the servers. Returns those that were added and can be trusted in what they declare.
+fn import(from: &str, arguments: &ImportArguments, places: &Places) -> Result<(ExitCode, Vec<String>), String> {
     let ours = places.file_to_edit(arguments.scope.into());
     let ours = ours.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
     let mut imported: Vec<(ImportFile, Imported)> = Vec::new();
@@ -86,12 +101,25 @@ fn import(from: &str, arguments: &ImportArguments, places: &Places) -> Result<Ex
     }
     let outcomes: Vec<(String, ImportOutcome)> =
         imported.iter().flat_map(|(_, one)| one.servers.iter().cloned()).collect();
-    let Some((_, Imported { ours: change, .. })) = imported.last() else {
+    let Some((_, Imported { ours: change, .. })) = imported.last_mut() else {
         return Err(format!("`{}` has no configuration here", display::plain(from)));
     };
+    // A project's file cannot mark a server as trusted.
+    let is_users = arguments.scope == ScopeArgument::User;
+    let added: Vec<String> = names(&outcomes).filter(|_| is_users).map(str::to_owned).collect();
+    if arguments.trust.choice() == TrustChoice::Trust {
+        for name in &added {
+            change.set_in_server(name, "trusted", &json!(true)).map_err(|error| error.to_string())?;
+        }
+    }
     let mut notes: Vec<String> = outcomes.iter().flat_map(|(name, outcome)| remarks(name, outcome)).collect();
     notes.extend(trust_note(&ours, places));
-    carry_out(change, &outcomes, &notes, arguments, places)
+    let added = if arguments.trust.choice() == TrustChoice::Ask { added } else { Vec::new() };
+    if arguments.change.json || arguments.yes {
+        notes.extend(untrusted_note(&added));
+    }
+    let (code, is_written) = carry_out(change, &outcomes, &notes, arguments, places)?;
+    Ok((code, if is_written { added } else { Vec::new() }))
 }
 
 /// Returns the files that the argument means: those of a client, or one file.
@@ -124,14 +152,14 @@ fn remarks(name: &str, outcome: &ImportOutcome) -> Vec<String> {
     }
 }
 
-/// Shows the change, asks whether to write it, and writes it.
+/// Shows the change, asks whether to write it, and writes it. Returns whether it was written.
 fn carry_out(
     change: &Change,
     outcomes: &[(String, ImportOutcome)],
     notes: &[String],
     arguments: &ImportArguments,
     places: &Places,
-) -> Result<ExitCode, String> {
+) -> Result<(ExitCode, bool), String> {
     let as_json = arguments.change.json;
     if !as_json {
         render::print_safe(&paint_diff(&change.diff(), Stream::Out));
@@ -141,7 +169,7 @@ fn carry_out(
     let written = match wanted {
         true => match write_change(change, places) {
             Ok(written) => Some(written),
-            Err(error) => return Ok(render::failed(&error.to_string())),
+            Err(error) => return Ok((render::failed(&error.to_string()), false)),
         },
         false => None,
     };
@@ -156,7 +184,7 @@ fn carry_out(
     } else {
         render::print("nothing was written\n");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok((ExitCode::SUCCESS, written.is_some()))
 }
 
 fn names(outcomes: &[(String, ImportOutcome)]) -> impl Iterator<Item = &str> {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use clap::Args;
 use client_config::{Loaded, Problem, display};
 use contract::text;
-use contract::tool::{Operation, ToolSpec};
 use executor::ToolSource;
 use mcp::Server;
 use serde_json::{Value, json};
