@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_config::{Loaded, ServerEntry, display};
-use contract::tool::Operation;
 use executor::ToolSource;
 use mcp::server::OfferedSources;
 use mcp::{Unavailable, Upstream, UpstreamOptions, Upstreams};
@@ -15,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::log::CONSOLE;
 use crate::progress::{StartOutcome, StartProgress};
-use crate::servers::FilteredTools;
+use crate::servers::{FilteredTools, count_tools};
 use crate::unusable::unusable_servers;
 
 /// All enabled servers. None is started on creation.
@@ -92,8 +91,9 @@ impl Servers {
 
     /// Starts the servers whose tools are not known yet, waits for their lists, and reports those that failed.
     pub(crate) async fn wait_for_lists(&self) {
-        let starting = self.upstreams.statuses().iter().filter(|status| status.listed_at.is_none()).count();
-        let progress = Mutex::new(StartProgress::of(starting));
+        let starting = self.upstreams.statuses().into_iter().filter(|status| status.listed_at.is_none());
+        let starting: BTreeSet<String> = starting.map(|status| status.name).collect();
+        let progress = Mutex::new(StartProgress::of(starting.len()));
         let announce = async {
             let at = progress.lock().announce_at();
             if let Some(at) = at {
@@ -106,11 +106,15 @@ impl Servers {
             std::future::pending::<()>().await;
         };
         let listing = self.upstreams.listed_each(|server, why, took| {
+            if starting.contains(server.name()) {
+                let outcome = match why {
+                    Some(_) => StartOutcome::Failed,
+                    None => StartOutcome::Started { tools: count_tools(&server.tools()) },
+                };
+                progress.lock().finished(server.name(), outcome, took);
+            }
             if let Some(why) = why {
                 report(server.name(), why);
-            } else if starting > 0 {
-                let tools = server.tools().iter().filter(|tool| tool.operation == Operation::Tool).count();
-                progress.lock().finished(server.name(), StartOutcome::Started { tools }, took);
             }
         });
         tokio::select! {

@@ -24,7 +24,7 @@ use client_config::{Places, Switch};
 
 pub(crate) use change::{ChangeArguments, as_json as change_json, carry_out};
 pub(crate) use declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
-pub(crate) use filtered_tools::FilteredTools;
+pub(crate) use filtered_tools::{FilteredTools, count_tools};
 pub(crate) use list::{problem_json, server_json};
 pub(crate) use probe::{ProbeResult, probe_all};
 pub(crate) use report::{ServerReport, ago, server_reports};
