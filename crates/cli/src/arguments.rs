@@ -202,8 +202,8 @@ mod tests {
 
     use super::Arguments;
 
-    /// Commands whose standard output is a protocol.
-    const WITHOUT_JSON: [&str; 1] = ["cellmate mcp"];
+    /// The standard output of the first is a protocol; the second is hidden and only names the command that replaced it.
+    const WITHOUT_JSON: [&str; 2] = ["cellmate mcp", "cellmate servers trust"];
 
     fn check(command: &Command, failures: &mut Vec<String>) {
         let name = command.get_bin_name().unwrap_or_default().to_owned();

@@ -71,7 +71,7 @@ fn a_projects_file_cannot_extend_the_list_and_what_it_gets_is_shown_before_it_is
     let variables = [("AWS_PROFILE", "mine"), ("ZZ_TOKEN", "of-the-user")];
     let untrusted = person.run_with(&variables, "", &["servers", "test"]);
     assert!(!person.has("seen") && untrusted.err.contains("until you trust it"), "{}", untrusted.err);
-    let trusted = person.run_with(&variables, "", &["servers", "trust"]);
+    let trusted = person.run_with(&variables, "", &["config", "trust"]);
     assert!(
         trusted.err.contains("server `s` gets your variables `ZZ_TOKEN` and your secrets `KEY`"),
         "{}",

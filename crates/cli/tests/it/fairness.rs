@@ -190,7 +190,7 @@ async fn many_cells_of_a_single_principal_finish_quickly() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_principal_with_a_full_queue_is_refused_and_another_is_not() {
     let lab = Lab::start().await;
-    let mut cells: Vec<_> = (0..4).map(|_| lab.spawn("ada", ENDLESS, 60_000)).collect();
+    let mut cells: Vec<_> = (0..8).map(|_| lab.spawn("ada", ENDLESS, 60_000)).collect();
     tokio::time::sleep(Duration::from_millis(200)).await;
     cells.extend((0..MAX_QUEUED_CELLS).map(|_| lab.spawn("ada", "return 1", 1000)));
     let deadline = Instant::now() + Duration::from_secs(20);

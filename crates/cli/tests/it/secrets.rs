@@ -148,7 +148,7 @@ fn a_missing_or_misplaced_secret_affects_only_its_server() {
     assert!(added.code == 2 && added.err.contains("process lists"), "{}", added.err);
     let added = person.run(&["servers", "add", "x", "--env", "K=${secret:NOPE}", "--", "prog"]);
     assert!(added.code == 0 && added.err.contains("secret `NOPE` is not set"), "{}", added.err);
-    assert!(added.out.contains("\"K\": \"${secret:NOPE}\""), "the diff shows the reference: {}", added.out);
+    assert!(added.out.contains("${secret:NOPE}"), "the diff shows the reference: {}", added.out);
     for command in [&["servers", "list"][..], &["servers", "list", "--json"], &["tools", "list"]] {
         person.run(command);
     }

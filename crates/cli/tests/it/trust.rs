@@ -161,10 +161,8 @@ fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itsel
         assert!(messages.iter().any(|message| message.contains(key)), "{key}: {messages:?}");
     }
     let tools = person.run(&["tools", "list"]).out;
-    assert_eq!(
-        tools, "mcp:mine:greet  Greets.\nmcp:theirs:greet  Greets.\n",
-        "the project's restriction applies to all servers"
-    );
+    let names: Vec<&str> = tools.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["TOOL", "mine.greet", "theirs.greet"], "the project's restriction applies to all servers");
 }
 
 /// Finding 16: an untrusted file of 15 MB took 1.1 GiB and 5 s before trust was checked.

@@ -138,7 +138,7 @@ mod tests {
         for _ in 0..20_000 {
             let cells: Vec<Holding<'_>> = (0..=next(6))
                 .map(|_| {
-                    let limit = 1 + next(100);
+                    let limit = 1 + next(200);
                     let principal = &principals[usize::from(next(3) == 0)];
                     Holding { principal, worker: WorkerId(1), held: next(limit + 1), limit }
                 })
