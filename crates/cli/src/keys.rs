@@ -104,7 +104,7 @@ async fn rotate(kept: &StoreSettings, arguments: &KeysArguments) -> Result<(), C
     let new = match KeyFile::read(&kept.key_file) {
         Ok(keys) => {
             let new = keys.rotated(secret, now_ms());
-            replace(&kept.key_file, &new.text()).map_err(at)?;
+            replace(&kept.key_file, new.text()).map_err(at)?;
             new
         }
         Err(KeyFileError::Missing(_)) => {
@@ -142,7 +142,7 @@ async fn prune(kept: &StoreSettings, arguments: &KeysArguments) -> Result<(), Co
     removed.retain(|id| Some(*id) != needed);
     if !removed.is_empty() {
         let at = |error| CommandError::File { path: kept.key_file.clone(), error };
-        replace(&kept.key_file, &keys.without(&removed).text()).map_err(at)?;
+        replace(&kept.key_file, keys.without(&removed).text()).map_err(at)?;
     }
     if arguments.json {
         render::print_json(&json!({"removed": removed}));

@@ -246,7 +246,7 @@ fn group_of(name: &str) -> Option<&'static Group> {
         // A prefix also matches names that nobody has thought of, so those that suggest a credential are excluded.
         matches(known, name) && (!known.ends_with('*') || !is_credential_name(name))
     };
-    INHERITED.iter().find(|group| group.names.iter().any(|known| has(known)))
+    INHERITED.iter().find(|group| group.names.iter().any(has))
 }
 
 fn matches(known: &str, name: &str) -> bool {
