@@ -91,7 +91,7 @@ def agent(workspace, prefix, run):
         finally:
             workspace.say(json.dumps(model.requests, indent=1))
     expect(LAST_MESSAGE in printed, f"the model's last message was not printed: {printed[-300:]}")
-    ours = [name.removeprefix(prefix) for name in model.shown() if name.startswith(prefix)]
+    ours = {name.removeprefix(prefix): tool for name, tool in model.shown().items() if name.startswith(prefix)}
     results = [result for result in model.results() if ANSWER in result]
     expect(results, f"no result contains the answer: {model.results()}")
     # Some agents put a line before the tool's result.
