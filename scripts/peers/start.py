@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pins import NODE, PEERS, ROOT
 from room import Failed, expect
-from terminal import Terminal
+from terminal import CALL, Terminal
 
 GUIDE = "docs/start.md"
 STEP_SECONDS = 120
@@ -19,7 +19,6 @@ INSTALLING = ("make build", "sudo install ")
 NETWORK = re.compile(r"(?i)(https?|all|no)_proxy|.*(CERT|_CA_).*|(npm_config|pip|uv)_.*")
 
 TRUST = ("Believe it, so that calls of these tools need no approval?", "y")
-CALL = ("call it? [y]es, [a]lways, [N]o:", "y")
 WRITE = ("Write these changes? [y/N]", "y")
 # The beginning of each command: the questions that it asks, each with the answer, and a pattern that its output matches.
 COMMANDS = {
@@ -33,9 +32,9 @@ COMMANDS = {
     "cellmate completions bash ": ([], ""),
     "cellmate tools list": ([], r"(?ms)^files\.write_file +yes.*^time\.convert_time +no"),
     "cellmate tools show files.list_directory": ([], r"MCP\.files\.listDirectory\("),
-    "cellmate tools call files.write_file ": ([CALL], r"Successfully wrote"),
+    "cellmate tools call files.write_file ": ([(CALL, "y")], r"Successfully wrote"),
     "cellmate tools call files.list_directory ": ([], r"\[FILE\] tea\.txt"),
-    "cellmate exec -e ": ([CALL], r"Successfully wrote"),
+    "cellmate exec -e ": ([(CALL, "y")], r"Successfully wrote"),
     "cellmate connect claude-code": ([WRITE], r"(?s)\"cellmate\".*\nconnected; .*\nto undo: cellmate disconnect claude-code"),
 }
 

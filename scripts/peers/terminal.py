@@ -8,6 +8,8 @@ from room import Failed
 
 COLUMNS, LINES, HISTORY_LINES = 160, 50, 20_000
 POLL_SECONDS = 0.05
+# What cellmate asks before a call that needs approval.
+CALL = "call it? [y]es, [a]lways, [N]o:"
 PROMPT = re.compile(r"\[exit (\d+)\]\$\s*\Z")
 
 
