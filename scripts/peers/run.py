@@ -36,7 +36,7 @@ def checks():
     for name, (bundle, package, *_) in upstream.SERVERS.items():
         yield f"server/{name}", [bundle], version(bundle, package), upstream.one(name)
     yield "server/all-in-one-cell", [*sorted(servers), "python-broken", "python-mcp"], "as above", upstream.across
-    yield "start", ["python-uv", "python-mcp"], version("python-uv", "uv"), start.guide
+    yield "start", ["python-uv", "python-mcp"], "newest", start.guide
     for revision in ("2025-11-25", "2026-07-28"):
         pin = version("conformance", "@modelcontextprotocol/conformance")
         yield f"conformance/{revision}", ["conformance"], pin, conformance.client(revision)

@@ -47,15 +47,14 @@ def guide(workspace):
     unused = [start for start in COMMANDS if not any(command.startswith(start) for command in commands)]
     expect(not unused, f"{GUIDE} has no command that begins with {unused}")
     env = environment(workspace)
-    total, times = 0.0, []
+    total = 0.0
     with Terminal(workspace, env, workspace.home) as terminal:
         for command, (answers, pattern) in steps:
             shown, took = terminal.run(command, answers, STEP_SECONDS)
             total += took
-            times.append(f"{took:8.1f} s  {command}")
+            print(f"{took:8.1f} s  {command}", flush=True)
             expect(terminal.exit == 0, f"`{command}` exits with {terminal.exit}: {shown[-300:]}")
             expect(re.search(pattern, shown), f"`{command}` does not print {pattern}: {shown[-300:]}")
-    print("\n".join(times), flush=True)
     completions = workspace.home / ".local/share/bash-completion/completions/cellmate"
     expect("_cellmate" in completions.read_text(), "the completions are not a script")
     expect((workspace.home / "notes/tea.txt").read_text().strip(), "no note was written")
