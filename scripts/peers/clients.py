@@ -2,10 +2,13 @@
 
 import json
 import os
+import shlex
+import sys
 
 from model import Model
 from pins import PEERS
 from room import expect
+from terminal import CALL, Terminal
 from upstream import everything
 
 CELL = "return (await MCP.everything.getSum({ a: 20, b: 22 })).content[0].text"
@@ -13,10 +16,17 @@ FIVE = "return (await Promise.all([1, 2, 3, 4, 5].map((n) => MCP.everything.getS
 ANSWER = "The sum of 20 and 22 is 42."
 LAST_MESSAGE = "The cell has run."
 TOKEN = "a-token-of-the-peers-checks"
-
+TERMINAL_SECONDS = 60
 
 # The server of agents needs this variable: it is there only if `connect` made the agent pass it on.
 NEEDED = {"PEERS_NEEDED": "a-value-of-the-peers-checks"}
+NEEDED_CELL = f"""const variables = JSON.parse((await MCP.everything.getEnv({{}})).content[0].text);
+for (const [name, value] of Object.entries({json.dumps(NEEDED)})) {{
+  if (variables[name] !== value) throw new Error(`the server got ${{variables[name]}} as ${{name}}`);
+}}
+{CELL}"""
+# With so many servers, the description of `exec` has its greatest length.
+OTHER_SERVERS = 40
 
 
 def configured(workspace):
@@ -24,10 +34,16 @@ def configured(workspace):
 
 
 def connected(workspace, client):
-    """Connects a client to cellmate, with a server that refers to a variable."""
+    """Connects a client to cellmate, with many servers, one of which refers to a variable. Returns the configuration."""
     server = everything(workspace) | {"env": {name: f"${{{name}}}" for name in NEEDED}}
-    config = workspace.config({"everything": server})
-    workspace.run(workspace.cellmate, "connect", client, "--yes", "--config", config, env=workspace.environment(**NEEDED))
+    small = {"command": sys.executable, "args": ["-S", str(workspace.drives / "small_server.py")]}
+    others = {f"another-server-{number:02}": small for number in range(OTHER_SERVERS)}
+    config, env = workspace.config({"everything": server, **others}), workspace.environment(**NEEDED)
+    # Some agents send their first request without the tools of a server that lists them after more than a second, which
+    # `cellmate mcp` does if no server was ever started. `servers add` on a terminal starts them, too.
+    workspace.run(workspace.cellmate, "tools", "list", "--config", config, env=env)
+    workspace.run(workspace.cellmate, "connect", client, "--yes", "--config", config, env=env)
+    return config
 
 
 def checked(tools, result):
@@ -83,32 +99,43 @@ def mcporter_http(workspace):
     return mcporter(workspace, {"baseUrl": address, "headers": {"Authorization": f"Bearer {TOKEN}"}})
 
 
-def agent(workspace, prefix, run):
-    """Checks an agent with a scripted model: `run` starts the agent with the model's address and returns its output."""
-    with Model(lambda name: name == f"{prefix}exec", {"code": CELL}, LAST_MESSAGE) as model:
+def agent(workspace, prefix, run, cell=CELL):
+    """Checks an agent with a scripted model: `run` starts the agent with the model's address and returns its output and
+    the configuration of `cellmate`."""
+    with Model(lambda name: name == f"{prefix}exec", {"code": cell}, LAST_MESSAGE) as model:
         try:
-            printed = run(model.address)
+            printed, config = run(model.address)
         finally:
             workspace.say(json.dumps(model.requests, indent=1))
     expect(LAST_MESSAGE in printed, f"the model's last message was not printed: {printed[-300:]}")
-    ours = [name.removeprefix(prefix) for name in model.shown() if name.startswith(prefix)]
+    ours = {name.removeprefix(prefix): tool for name, tool in model.shown().items() if name.startswith(prefix)}
     results = [result for result in model.results() if ANSWER in result]
     expect(results, f"no result contains the answer: {model.results()}")
     # Some agents put a line before the tool's result.
     result = results[-1]
-    return checked(ours, json.loads(result[result.index("{"):]))
+    note = checked(ours, json.loads(result[result.index("{"):]))
+    return f"{note}; {uncut(workspace, config, ours)}"
+
+
+def uncut(workspace, config, shown):
+    """Checks that the agent sent the descriptions of both tools to its model as `cellmate mcp` gives them."""
+    listed = workspace.listed(config, env=workspace.environment(**NEEDED))
+    for tool in listed:
+        sent, ours = shown[tool["name"]]["description"], tool["description"]
+        expect(sent == ours, f"`{tool['name']}` has {len(ours)} characters of description; the model received {len(sent)}: {sent[-100:]}")
+    return " and ".join(f"{len(tool['description'])}" for tool in listed) + " characters of description uncut"
 
 
 def claude_code(workspace):
-    connected(workspace, "claude-code")
+    config = connected(workspace, "claude-code")
 
     def run(address):
         quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
         env = workspace.environment(ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="none", **quiet, **NEEDED)
         words = ["-p", "Run the cell.", "--allowedTools", "mcp__cellmate__exec", "--output-format", "json"]
-        return workspace.run(PEERS / "claude-code/node_modules/.bin/claude", *words, env=env)
+        return workspace.run(PEERS / "claude-code/node_modules/.bin/claude", *words, env=env), config
 
-    return agent(workspace, "mcp__cellmate__", run)
+    return agent(workspace, "mcp__cellmate__", run, NEEDED_CELL)
 
 
 CODEX = """model = "scripted"
@@ -127,11 +154,12 @@ def codex(workspace):
         folder = workspace.home / ".codex"
         folder.mkdir()
         (folder / "config.toml").write_text(CODEX.replace("{address}", address))
-        connected(workspace, "codex")
+        config = connected(workspace, "codex")
         words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json", "Run the cell."]
-        return workspace.run(PEERS / "codex/node_modules/.bin/codex", *words, env=workspace.environment(LOOPBACK_KEY="none", **NEEDED))
+        env = workspace.environment(LOOPBACK_KEY="none", **NEEDED)
+        return workspace.run(PEERS / "codex/node_modules/.bin/codex", *words, env=env), config
 
-    return agent(workspace, "mcp__cellmate::", run)
+    return agent(workspace, "mcp__cellmate::", run, NEEDED_CELL)
 
 
 def opencode(workspace):
@@ -142,11 +170,11 @@ def opencode(workspace):
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"scripted": {"tool_call": True}}}
         settings = {"provider": {"loopback": provider}, "autoupdate": False, "share": "disabled"}
         (folder / "opencode.json").write_text(json.dumps(settings, indent=2))
-        workspace.run(workspace.cellmate, "connect", "opencode", "--yes", "--config", configured(workspace))
+        config = connected(workspace, "opencode")
         words = ["run", "-m", "loopback/scripted", "Run the cell."]
-        return workspace.run(PEERS / "opencode/node_modules/.bin/opencode", *words)
+        return workspace.run(PEERS / "opencode/node_modules/.bin/opencode", *words, env=workspace.environment(**NEEDED)), config
 
-    return agent(workspace, "cellmate_", run)
+    return agent(workspace, "cellmate_", run, NEEDED_CELL)
 
 
 def python_mcp_stdio(workspace):
@@ -172,6 +200,18 @@ def python_mcp_forms(workspace):
     return "five calls, one form"
 
 
+def terminal_always(workspace):
+    """Five parallel calls of `cellmate exec` in a terminal, and "always" to the first question: there is no second one."""
+    config = workspace.config({"everything": everything(workspace)}, ask="changes")
+    command = f"{shlex.quote(workspace.cellmate)} exec --config {shlex.quote(str(config))} -e {shlex.quote(FIVE)}"
+    with Terminal(workspace, workspace.environment(), workspace.work) as terminal:
+        for answers in ([(CALL, "always")], []):
+            shown, _ = terminal.run(command, answers, TERMINAL_SECONDS)
+            expect(terminal.exit == 0, f"exit code {terminal.exit}: {shown[-300:]}")
+            expect("5 tool calls" in shown and shown.count(CALL) == len(answers), f"the terminal shows {shown[-400:]}")
+    return "five calls, one question; none in the next run"
+
+
 def langchain(workspace):
     drive = [PEERS / "python-langchain/bin/python", workspace.drives / "langchain_client.py", CELL, *workspace.stdio(configured(workspace))]
     seen = json.loads(workspace.run(*drive))
@@ -181,27 +221,30 @@ def langchain(workspace):
 def pydantic_ai(workspace):
     def run(address):
         drive = [PEERS / "python-pydantic/bin/python", workspace.drives / "pydantic_client.py", f"{address}/v1"]
-        return workspace.run(*drive, *workspace.stdio(configured(workspace)))
+        config = configured(workspace)
+        return workspace.run(*drive, *workspace.stdio(config)), config
 
     return agent(workspace, "", run)
 
 
-def ai_sdk(workspace, target, **more):
+def ai_sdk(workspace, config, target, **more):
     def run(address):
         # Node looks for packages beside the script, so the script is copied there.
         script = PEERS / "ai-sdk/ai_sdk.mjs"
         script.write_text((workspace.drives / "ai_sdk.mjs").read_text())
-        return workspace.node("ai-sdk", "../ai_sdk.mjs", f"{address}/v1", *target, env=workspace.environment(**more))
+        return workspace.node("ai-sdk", "../ai_sdk.mjs", f"{address}/v1", *target, env=workspace.environment(**more)), config
 
     return agent(workspace, "", run)
 
 
 def ai_sdk_stdio(workspace):
-    return ai_sdk(workspace, workspace.stdio(configured(workspace)))
+    config = configured(workspace)
+    return ai_sdk(workspace, config, workspace.stdio(config))
 
 
 def ai_sdk_http(workspace):
-    return ai_sdk(workspace, [workspace.serve(configured(workspace), TOKEN)], TOKEN=TOKEN)
+    config = configured(workspace)
+    return ai_sdk(workspace, config, [workspace.serve(config, TOKEN)], TOKEN=TOKEN)
 
 
 def bin_of(bundle, package, name):
@@ -222,6 +265,7 @@ CLIENTS = {
     "python-mcp/stdio": ("python-mcp", "mcp", python_mcp_stdio),
     "python-mcp/http": ("python-mcp", "mcp", python_mcp_http),
     "python-mcp/forms": ("python-mcp", "mcp", python_mcp_forms),
+    "terminal/always": ("npm", "@modelcontextprotocol/server-everything", terminal_always),
     "ai-sdk/stdio": ("ai-sdk", "@ai-sdk/mcp", ai_sdk_stdio),
     "ai-sdk/http": ("ai-sdk", "@ai-sdk/mcp", ai_sdk_http),
     "langchain": ("python-langchain", "langchain-mcp-adapters", langchain),

@@ -13,7 +13,7 @@ USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 
 class Model:
-    """A server that runs until it is closed. `requests` has the tool names and tool results of every request, in order."""
+    """A server that runs until it is closed. `requests` has the tools and tool results of every request, in order."""
 
     def __init__(self, pick, arguments, last_message):
         self.pick, self.arguments, self.last_message = pick, arguments, last_message
@@ -30,14 +30,16 @@ class Model:
         self.server.shutdown()
         self.server.server_close()
 
-    def decide(self, path, names, results):
-        """Returns the name of the tool to call now, or `None` to answer with the last message."""
-        self.requests.append({"path": path, "tools": names, "results": results})
-        return None if results else next((name for name in names if self.pick(name)), None)
+    def decide(self, path, tools, results):
+        """Returns the name of the tool to call now, or `None` to answer with the last message.
+
+        `tools` has the description and the schema of each tool, by name."""
+        self.requests.append({"path": path, "tools": tools, "results": results})
+        return None if results else next((name for name in tools if self.pick(name)), None)
 
     def shown(self):
-        """Returns every tool that any request showed."""
-        return sorted({name for request in self.requests for name in request["tools"]})
+        """Returns every tool that any request showed, by name, as the first request with it showed it."""
+        return {name: tool for request in reversed(self.requests) for name, tool in request["tools"].items()}
 
     def results(self):
         """Returns every tool result that any request contained, as text."""
@@ -72,9 +74,9 @@ class Handler(BaseHTTPRequestHandler):
         self.answer({"error": {"message": f"unknown path {path}"}}, 404)
 
     def answer_chat(self, path, body):
-        names = [tool["function"]["name"] for tool in body.get("tools") or [] if "function" in tool]
+        tools = {tool["function"]["name"]: described(tool["function"]) for tool in body.get("tools") or [] if "function" in tool}
         results = [as_text(message["content"]) for message in body["messages"] if message["role"] == "tool"]
-        tool = self.model.decide(path, names, results)
+        tool = self.model.decide(path, tools, results)
         message, reason = {"role": "assistant", "content": self.model.last_message}, "stop"
         if tool:
             function = {"name": tool, "arguments": json.dumps(self.model.arguments)}
@@ -92,19 +94,19 @@ class Handler(BaseHTTPRequestHandler):
         self.stream([(None, first), (None, last), (None, "[DONE]")])
 
     def answer_responses(self, path, body):
-        names, places = [], {}
+        tools, places = {}, {}
         for tool in body.get("tools") or []:
             # Codex puts the tools of each server into a namespace.
             for inner in tool.get("tools", []) if tool.get("type") == "namespace" else []:
                 name = f"{tool['name']}::{inner['name']}"
-                names.append(name)
+                tools[name] = described(inner)
                 places[name] = {"namespace": tool["name"], "name": inner["name"]}
             if tool.get("type") != "namespace":
-                names.append(tool.get("name") or tool.get("type"))
+                tools[tool.get("name") or tool.get("type")] = described(tool)
         items = body["input"] if isinstance(body["input"], list) else []
         outputs = ("function_call_output", "custom_tool_call_output")
         results = [as_text(item.get("output")) for item in items if item.get("type") in outputs]
-        tool = self.model.decide(path, names, results)
+        tool = self.model.decide(path, tools, results)
         if tool:
             call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "status": "completed"}
             item = {**call, "name": tool, "arguments": json.dumps(self.model.arguments), **places.get(tool, {})}
@@ -126,10 +128,10 @@ class Handler(BaseHTTPRequestHandler):
         ]))
 
     def answer_messages(self, path, body):
-        names = [tool["name"] for tool in body.get("tools") or []]
+        tools = {tool["name"]: described(tool) for tool in body.get("tools") or []}
         blocks = [block for message in body["messages"] if isinstance(message["content"], list) for block in message["content"]]
         results = [as_text(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
-        tool = self.model.decide(path, names, results)
+        tool = self.model.decide(path, tools, results)
         text = {"type": "text", "text": self.model.last_message}
         block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": self.model.arguments} if tool else text
         reason = "tool_use" if tool else "end_turn"
@@ -169,6 +171,12 @@ class Handler(BaseHTTPRequestHandler):
             data = data if isinstance(data, str) else json.dumps(data)
             self.wfile.write(f"{head}data: {data}\n\n".encode())
         self.close_connection = True
+
+
+def described(tool):
+    """Returns what a request says about a tool. Each interface has its own name for the schema."""
+    schema = next((tool[name] for name in ("input_schema", "parameters") if name in tool), None)
+    return {"description": tool.get("description"), "schema": schema}
 
 
 def named(events):

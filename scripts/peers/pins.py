@@ -37,6 +37,7 @@ PYTHON = {
     # A broken server on purpose: with this SDK version, mcp-server-sqlite crashes at start-up.
     "python-broken": {"mcp-server-sqlite": "2025.4.25", "mcp": "2.3.0"},
     "python-mcp": {"mcp": "2.3.0"},
+    "python-uv": {"uv": "0.13.7"},
     "python-langchain": {"langchain-mcp-adapters": "0.3.2", "mcp": "1.30.0"},
     "python-pydantic": {"pydantic-ai-slim[mcp,openai]": "2.66.0"},
 }

@@ -99,6 +99,21 @@ class Workspace:
         """The command that starts Cellmate's server on standard streams."""
         return [self.cellmate, "mcp", "--config", str(config), "--state-dir", str(self.folder / "state")]
 
+    def listed(self, config, env=None):
+        """Returns the tools that `cellmate mcp` lists."""
+        process = self.start([self.cellmate, "mcp", "--config", str(config)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+        def ask(number, method, params):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            print(json.dumps(message), file=process.stdin, flush=True)
+            return next(answer for answer in map(json.loads, process.stdout) if answer.get("id") == number)["result"]
+
+        about = {"name": "peers", "version": "1"}
+        ask(0, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about})
+        tools = ask(1, "tools/list", {})["tools"]
+        end(process)
+        return tools
+
     def serve(self, config, token):
         """Starts Cellmate's server over HTTP with a token, and returns its address."""
         stderr_path = self.folder / "stderr"
