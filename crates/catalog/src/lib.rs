@@ -21,7 +21,7 @@ mod text;
 mod unavailable;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use contract::cell::Sources;
@@ -109,6 +109,12 @@ impl Catalog {
         }
         let tables = guest_view::tables(&self.tools, &self.servers, &unavailable, &self.namespaces);
         Self { unavailable, tables, ..self }
+    }
+
+    /// Returns the identifiers of the servers that can be called now, and of those that are starting.
+    pub(crate) fn server_identifiers(&self) -> BTreeSet<&str> {
+        let starting = self.unavailable.iter().filter(|(_, server)| server.is_starting());
+        self.servers.keys().chain(starting.map(|(identifier, _)| identifier)).map(String::as_str).collect()
     }
 
     /// Returns why `MCP.<identifier>` cannot be called, as an error message. `None` if it is not an unavailable server.

@@ -19,6 +19,16 @@ pub struct UnavailableServer {
     pub reason: String,
 }
 
+impl UnavailableServer {
+    /// The start of the reason of a server that has not returned its tools yet.
+    pub const STARTING: &str = "still starting";
+
+    /// Whether the server is expected to be available soon.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.reason.starts_with(Self::STARTING)
+    }
+}
+
 /// Returns the servers under the identifiers that cells would use for them, without those that are available.
 pub(crate) fn by_identifier(
     mut unavailable: Vec<UnavailableServer>,

@@ -38,7 +38,11 @@ pub(crate) fn readable(result: &CellResult) -> ExitCode {
     match result {
         CellResult::Completed { value, telemetry, .. } => {
             print(&format!("{}\n", pretty(value.get())));
-            note(&format!("completed in {} ms, {} tool calls", telemetry.duration_ms.total, telemetry.call_count));
+            let calls = match telemetry.call_count {
+                1 => "1 tool call".to_owned(),
+                count => format!("{count} tool calls"),
+            };
+            note(&format!("completed in {} ms, {calls}", telemetry.duration_ms.total));
         }
         CellResult::Waiting { run_id, pending_tool_calls, .. } => {
             note(&format!("waiting for {} calls (run {run_id})", pending_tool_calls.len()));

@@ -44,7 +44,7 @@ fn mcp_call(catalog: &Catalog) -> Option<String> {
     };
     let reads = calls().find(|(repeat, _)| *repeat == Repeat::Always);
     let simple = reads.or_else(|| calls().next()).map(|(_, call)| call);
-    simple.or_else(|| Some(format!("MCP.{}.<tool>({{ ...input }})", catalog.servers.keys().next()?)))
+    simple.or_else(|| Some(format!("MCP.{}.<tool>({{ ...input }})", catalog.server_identifiers().first()?)))
 }
 
 /// Returns an input with a value for each required field, if these are few and simple.

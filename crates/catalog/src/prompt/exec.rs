@@ -54,7 +54,7 @@ fn head(languages: Languages, catalog: &Catalog) -> String {
 
 /// Says how to find and call the tools of MCP servers.
 fn mcp(catalog: &Catalog) -> String {
-    if catalog.servers.is_empty() {
+    if catalog.server_identifiers().is_empty() {
         return String::new();
     }
     let has_more = catalog.servers.values().any(|server| !server.operations.is_empty());

@@ -1,5 +1,5 @@
-//! The lists of MCP servers in the description of `exec`: those that can be called, and those that cannot, with the
-//! reasons.
+//! The lists of MCP servers in the description of `exec`: those that can be called, or soon can, because they are
+//! starting and `exec` waits for them, and those that cannot, with the reasons.
 
 use super::units::{listed, units};
 use crate::Catalog;
@@ -15,16 +15,16 @@ const REST: &str = "; `await API.read(\"mcp/index.d.ts\")` lists all";
 
 /// Returns the lists in at most `room` units, or an empty text if there are no servers.
 pub(super) fn lists(catalog: &Catalog, room: usize) -> String {
-    let (servers, unavailable) = (&catalog.servers, &catalog.unavailable);
-    if servers.is_empty() && unavailable.is_empty() {
+    let unavailable = &catalog.unavailable;
+    let names: Vec<&str> = catalog.server_identifiers().into_iter().collect();
+    if names.is_empty() && unavailable.is_empty() {
         return String::new();
     }
-    let names: Vec<&str> = servers.keys().map(String::as_str).collect();
     let here = |room: usize| match names.as_slice() {
         [] => "No MCP server is available.".to_owned(),
         names => titled("Servers: ", names, REST, room),
     };
-    let missing: Vec<String> = unavailable.values().map(shown).collect();
+    let missing: Vec<String> = unavailable.values().filter(|server| !server.is_starting()).map(shown).collect();
     let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
     // Half of the room, and what the servers do not need of theirs.
     let missing = match missing.as_slice() {

@@ -12,6 +12,7 @@ use mcp::{ConnectFailure, Server};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::filtered_tools::count_tools;
 use crate::progress::{StartOutcome, StartProgress};
 
 /// How many servers are started at once: package runners take much CPU and memory.
@@ -73,7 +74,7 @@ async fn collect(mut probes: JoinSet<(usize, ProbeResult)>) -> Vec<(usize, Probe
                 None => return results,
                 Some(Ok((position, result))) => {
                     let outcome = match &result.server {
-                        Ok(server) => StartOutcome::Started { tools: server.tools().len() },
+                        Ok(server) => StartOutcome::Started { tools: count_tools(&server.tools()) },
                         Err(_) => StartOutcome::Failed,
                     };
                     progress.finished(&result.entry.name, outcome, result.took);

@@ -26,6 +26,10 @@ use super::recovery::{self, UndeliveredOutput, WaitTarget};
 /// How long after the start calls wait for the upstream servers to be ready.
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(10);
 
+/// How long `tools/list` waits for upstream servers whose tools are not known yet. Clients send their first request to a
+/// model without the tools of a server that takes a second; they are notified when the list changes.
+const MAX_LIST_WAIT: Duration = Duration::from_millis(300);
+
 /// The MCP server that agents call. A handle: clones refer to the same server.
 #[derive(Clone, Debug)]
 pub struct McpService {
@@ -78,6 +82,11 @@ impl McpService {
             && self.inner.code_mode.store().live_runs().await.is_ok()
     }
 
+    /// Returns true if every upstream server has listed its tools or failed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.inner.offered.borrow().settled
+    }
+
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.inner.shutdown.is_cancelled()
     }
@@ -103,11 +112,21 @@ impl McpService {
         self.inner.offered.clone()
     }
 
+    /// Returns the tools for a list of tools, which must not take long.
+    pub(crate) async fn prepared_for_list(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
+        self.prepared_by(principal, Instant::now() + MAX_LIST_WAIT).await
+    }
+
+    /// Returns the tools for a run. Waits for upstream servers that are starting.
     pub(crate) async fn prepared(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
+        self.prepared_by(principal, self.inner.settle_by).await
+    }
+
+    async fn prepared_by(&self, principal: &Principal, deadline: Instant) -> Result<Arc<Prepared>, PrepareError> {
         let mut offered = self.inner.offered.clone();
         let settled = offered.wait_for(|offered| offered.settled);
         // An upstream server that becomes ready after this time is listed when it does.
-        if tokio::time::timeout_at(self.inner.settle_by, settled).await.is_err() {
+        if tokio::time::timeout_at(deadline.min(self.inner.settle_by), settled).await.is_err() {
             tracing::debug!("some upstream servers are not ready; their tools are listed when they are");
         }
         self.inner.prepared.get(&self.inner.settings, principal)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use catalog::UnavailableServer;
 use contract::tool::ToolSpec;
 use executor::clock::now_ms;
 use parking_lot::{Mutex, MutexGuard};
@@ -155,9 +156,8 @@ impl Supervisor {
             return None;
         }
         Some(match (&state.last_failure, state.lifecycle.phase()) {
-            (_, Phase::Starting) => "still starting; try again later".to_owned(),
-            (Some(failure), _) => failure.message.clone(),
-            (None, _) => "not started yet".to_owned(),
+            (Some(failure), phase) if phase != Phase::Starting => failure.message.clone(),
+            _ => format!("{}; try again later", UnavailableServer::STARTING),
         })
     }
 

@@ -46,7 +46,7 @@ async fn all_callers_that_wait_for_a_failed_start_get_the_reason_at_once() {
 async fn a_server_without_a_list_says_why_and_one_with_a_list_is_available() {
     let kept = ScriptedUpstream::with(json!({"start": [{"exit": 1}]}), options()).await;
     let why = || kept.upstream.unavailable().map(|one| (one.name, one.reason));
-    assert_eq!(why(), Some(("s".to_owned(), "not started yet".to_owned())));
+    assert_eq!(why(), Some(("s".to_owned(), "still starting; try again later".to_owned())));
     kept.upstream.listed().await.unwrap_err();
     let (_, reason) = why().unwrap();
     assert!(reason.contains("check its standard error"), "{reason}");

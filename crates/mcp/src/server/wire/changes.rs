@@ -95,6 +95,8 @@ pub(super) async fn notify_session(
     let watched = async {
         let mut known = match service.shown().get(&principal) {
             Some(shown) => Arc::clone(&shown.listed),
+            // The client may list the tools before all servers have started. It is notified once they have.
+            None if !service.is_settled() => Arc::default(),
             None => match service.prepared(&principal).await {
                 Ok(prepared) => Arc::clone(&prepared.listed),
                 Err(_) => Arc::default(),

@@ -52,7 +52,7 @@ impl Handler {
     }
 
     async fn listed(&self) -> Result<Vec<ListedTool>, ErrorData> {
-        let prepared = self.service.prepared(&self.principal).await;
+        let prepared = self.service.prepared_for_list(&self.principal).await;
         tools(&prepared.map_err(|error| ErrorData::internal_error(error.to_string(), None))?.listed)
     }
 
