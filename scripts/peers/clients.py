@@ -39,8 +39,7 @@ def connected(workspace, client):
     small = {"command": sys.executable, "args": ["-S", str(workspace.drives / "small_server.py")]}
     others = {f"another-server-{number:02}": small for number in range(OTHER_SERVERS)}
     config, env = workspace.config({"everything": server, **others}), workspace.environment(**NEEDED)
-    # Some agents send their first request without the tools of a server that lists them after more than a second, which
-    # `cellmate mcp` does if no server was ever started. `servers add` on a terminal starts them, too.
+    # The description changes once the servers have listed their tools, and it is compared below.
     workspace.run(workspace.cellmate, "tools", "list", "--config", config, env=env)
     workspace.run(workspace.cellmate, "connect", client, "--yes", "--config", config, env=env)
     return config
