@@ -20,7 +20,7 @@ build: setup ## Build the release binaries, in target/release
 	cargo build --release --locked --package cellmate
 
 demo: setup ## Build, then run an example cell
-	@echo "demo: building the cellmate binary; the first build takes about ten minutes on two cores, later ones seconds"
+	@echo "demo: building the cellmate binary; the first build takes about seven minutes on two cores, later ones seconds"
 	@cargo build --locked --package cellmate
 	@scripts/demo
 
