@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::Registry;
 use client_config::{Loaded, TOOL_LISTS};
 use codemode::CodeMode;
 use codemode::pool::Pool;
@@ -13,13 +12,14 @@ use contract::scope::Scope;
 use executor::run::{Host, PrepareError, PreparedRun, RunRequest, prepare};
 use executor::{Executor, Hook, ToolSource};
 use mcp::server::ApprovalHook;
-use serde_json::Value;
 use store::Store;
 
 use crate::approvals::UntrustedServers;
+use crate::approver::Approver;
 use crate::policy::CallPolicy;
 use crate::render;
 use crate::state::State;
+use crate::turns::Turns;
 use crate::upstream::Servers;
 
 /// The runs of this process, with the configured servers. No server is started on creation.
@@ -61,6 +61,17 @@ impl Engine {
         Ok(prepare_run(policy, self.servers.sources(), scope)?.0.executor)
     }
 
+    /// Returns what runs the turns of one cell for a command.
+    pub(crate) fn turns<'a>(
+        &'a self,
+        executor: &'a Executor,
+        config: &'a config::CodeMode,
+        command: &'static str,
+    ) -> Turns<'a> {
+        let (code_mode, untrusted) = (&self.code_mode, &self.untrusted);
+        Turns { code_mode, executor, config, command, approver: Approver::present(), untrusted }
+    }
+
     /// Releases the runs of this process, so that another one can resume them at once, and stops the servers.
     pub(crate) async fn shut_down(&self) {
         if let Err(error) = self.code_mode.shut_down().await {
@@ -79,15 +90,7 @@ pub(crate) fn prepare_run(
     sources: Vec<Arc<dyn ToolSource>>,
     scope: Scope,
 ) -> Result<(PreparedRun, ApprovalHook), PrepareError> {
-    let host = Host {
-        config: policy.config.clone(),
-        sources,
-        hooks: Vec::new(),
-        ask: Vec::new(),
-        namespaces: Registry::default(),
-        namespace_config: Value::Null,
-        runtime_available: true,
-    };
+    let host = Host::new(policy.config.clone(), sources);
     let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() })?;
     let asked = policy.asking.hook_for(&policy.pass, run.executor.catalog().tools());
     let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(asked.clone())];

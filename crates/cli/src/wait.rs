@@ -9,7 +9,6 @@ use codemode::replay::Record;
 use contract::ids::RunId;
 use mcp::server::Principal;
 
-use crate::approver::Approver;
 use crate::arguments::WaitArguments;
 use crate::engine::{Engine, code_mode_config};
 use crate::runs::{find_run, only_live_run};
@@ -54,15 +53,7 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
         let config = code_mode_config(&policy, &scope.agent_id);
         loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
         let executor = engine.executor(&policy, scope).await.map_err(text)?;
-        let approver = Approver::present();
-        let turns = Turns {
-            code_mode: &engine.code_mode,
-            executor: &executor,
-            config: &config,
-            command: COMMAND,
-            approver,
-            untrusted: &engine.untrusted,
-        };
+        let turns = engine.turns(&executor, &config, COMMAND);
         finish(&turns, &run_id, is_readable(arguments)).await
     };
     let done = done.await;

@@ -3,15 +3,13 @@
 //! A record contains the servers that were moved as the client's file had them, so it is as private as that file.
 
 use std::fmt;
-use std::fs::{self, DirBuilder};
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use contract::json::measure;
 use contract::limits::MAX_JSON_VALUES;
 use serde_json::{Value, json};
-use tempfile::NamedTempFile;
 
 use crate::clients::Client;
 use crate::display;
@@ -154,14 +152,7 @@ impl Connections {
             Some(earlier) => record.after(earlier),
             None => record,
         };
-        let folder = place.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // Temporary files are created readable by their owner only.
-        let mut new = NamedTempFile::new_in(folder)?;
-        new.write_all(record.to_json().to_string().as_bytes())?;
-        new.as_file().sync_all()?;
-        new.persist(&place).map_err(|error| error.error)?;
-        fs::File::open(folder)?.sync_all()
+        files::write_private(&place, &record.to_json().to_string())
     }
 
     /// Removes the record of a client's file, if there is one.

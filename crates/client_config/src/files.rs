@@ -1,16 +1,17 @@
-//! Reads configuration files, with a limit on the size of each.
+//! Reads configuration files, with a limit on the size of each, and writes files of our own that only the user can read.
 //!
 //! This is our own reader, because the readers of libraries have no limit and block on a pipe.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use contract::limits::{MAX_CONFIG_FILE_BYTES, MAX_USER_FILE_BYTES};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
 
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,18 @@ pub enum FileError {
     NotText,
     #[error("it has more than {limit} bytes, the limit for this file")]
     TooLong { limit: usize },
+}
+
+/// Writes a file atomically. Only the user can read it and its folder, which is created if it does not exist.
+pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // Temporary files are created readable by their owner only.
+    let mut new = NamedTempFile::new_in(folder)?;
+    new.write_all(text.as_bytes())?;
+    new.as_file().sync_all()?;
+    new.persist(path).map_err(|error| error.error)?;
+    File::open(folder)?.sync_all()
 }
 
 /// The SHA-256 of a file's content, in hexadecimal digits.

@@ -121,7 +121,7 @@ impl ImportFile {
         if imported.added().next().is_some()
             && let Some(inputs) = tree.get("inputs")
         {
-            imported.take_inputs(inputs)?;
+            imported.ours.add_inputs(inputs)?;
         }
         Ok(imported)
     }
@@ -163,18 +163,6 @@ impl Imported {
                 ImportOutcome::Added { remarks }
             }
         })
-    }
-
-    /// Copies VS Code's `inputs`, which its servers refer to by id.
-    fn take_inputs(&mut self, inputs: &Tree) -> Result<(), EditError> {
-        let there = document::inputs(&self.ours.tree()?);
-        for input in inputs.items().unwrap_or_default() {
-            let known = input.get("id").and_then(Tree::text).is_none_or(|id| there.contains_key(id));
-            if !known {
-                self.ours.append(&["inputs"], &input.to_json())?;
-            }
-        }
-        Ok(())
     }
 }
 

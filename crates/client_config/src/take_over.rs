@@ -70,7 +70,7 @@ pub fn take_over(
         }
     }
     if let Some(inputs) = tree.get("inputs").filter(|_| !taken.moved.is_empty()) {
-        taken.take_inputs(inputs)?;
+        taken.ours.add_inputs(inputs)?;
     }
     Ok(taken)
 }
@@ -100,18 +100,6 @@ impl TakenOver {
         let path: Vec<&str> = container.iter().copied().chain([member.key.as_str()]).collect();
         self.ours.set(&path, &entry)?;
         Ok(Ok(()))
-    }
-
-    /// Copies VS Code's `inputs`, which its servers refer to by id.
-    fn take_inputs(&mut self, inputs: &Tree) -> Result<(), EditError> {
-        let there = document::inputs(&self.ours.tree()?);
-        for input in inputs.items().unwrap_or_default() {
-            let known = input.get("id").and_then(Tree::text).is_none_or(|id| there.contains_key(id));
-            if !known {
-                self.ours.append(&["inputs"], &input.to_json())?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -4,15 +4,13 @@
 //! records are in the user's state folder, one file for each project file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder};
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use contract::json::measure;
 use contract::limits::MAX_JSON_VALUES;
 use serde_json::{Value, json};
-use tempfile::NamedTempFile;
 
 use crate::files::{self, ContentHash};
 use crate::places::Places;
@@ -167,14 +165,7 @@ impl TrustStore {
     pub fn write(&self, record: &TrustRecord) -> io::Result<()> {
         let place =
             self.place(&record.file).ok_or_else(|| io::Error::other("cannot find the home folder; set HOME"))?;
-        let folder = place.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // Temporary files are created readable by their owner only.
-        let mut new = NamedTempFile::new_in(folder)?;
-        new.write_all(record.to_json().to_string().as_bytes())?;
-        new.as_file().sync_all()?;
-        new.persist(&place).map_err(|error| error.error)?;
-        fs::File::open(folder)?.sync_all()
+        files::write_private(&place, &record.to_json().to_string())
     }
 
     /// Removes the record of a file. Returns whether there was one.

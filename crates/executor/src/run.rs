@@ -35,6 +35,21 @@ pub struct Host {
     pub runtime_available: bool,
 }
 
+impl Host {
+    /// Returns a host that can run cells, with these sources and neither hooks nor namespaces of plugins.
+    pub fn new(config: AgentsConfig, sources: Vec<Arc<dyn ToolSource>>) -> Self {
+        Self {
+            config,
+            sources,
+            hooks: Vec::new(),
+            ask: Vec::new(),
+            namespaces: Registry::default(),
+            namespace_config: Value::Null,
+            runtime_available: true,
+        }
+    }
+}
+
 /// A client's request to start a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunRequest {

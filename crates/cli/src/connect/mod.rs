@@ -2,7 +2,6 @@
 
 mod disconnect;
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,10 +12,9 @@ use client_config::{
     References, Scope, WriteError, take_over, trust_note, write_change,
 };
 use serde_json::{Value, json};
-use telemetry::LogIgnored;
 
 use crate::render;
-use crate::servers::{DeclaredTrust, TrustChoice, change_json, review_added, untrusted_note};
+use crate::servers::{DeclaredTrust, NOT_CONFIRMED, TrustChoice, change_json, confirm, review_added, untrusted_note};
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
 pub(crate) use disconnect::{DisconnectArguments, run as run_disconnect};
@@ -257,7 +255,7 @@ impl Plan<'_> {
             self.changes.iter().for_each(|change| render::print(&change.diff()));
         }
         let is_empty = self.changes.is_empty();
-        let confirmed = is_empty || confirmation.dry_run || confirmation.yes || confirm(confirmation)?;
+        let confirmed = is_empty || confirmation.dry_run || confirmation.yes || confirmed(confirmation)?;
         let mut written = Vec::new();
         if confirmed && !confirmation.dry_run && !is_empty {
             record()?;
@@ -296,15 +294,7 @@ impl Plan<'_> {
 }
 
 /// Asks on the terminal whether to write the changes.
-fn confirm(confirmation: &ConfirmationArguments) -> Result<bool, ConnectError> {
-    if confirmation.json || !std::io::stdin().is_terminal() {
-        let message = "nothing was written: confirming needs a terminal; pass --yes to write the changes, or --dry-run \
-                       to only show them";
-        return Err(ConnectError::Usage(message.to_owned()));
-    }
-    render::print("Write these changes? [y/N] ");
-    std::io::stdout().flush().log_expected("print a question");
-    let mut answer = String::new();
-    let is_read = std::io::stdin().read_line(&mut answer).is_ok();
-    Ok(is_read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+fn confirmed(confirmation: &ConfirmationArguments) -> Result<bool, ConnectError> {
+    let answer = if confirmation.json { None } else { confirm() };
+    answer.ok_or_else(|| ConnectError::Usage(NOT_CONFIRMED.to_owned()))
 }

@@ -11,11 +11,9 @@ use serde_json::{Value, json};
 
 use super::arguments::ForkArguments;
 use super::{RunsError, name, record};
-use crate::approver::Approver;
 use crate::engine::{Engine, code_mode_config};
 use crate::policy::read;
 use crate::state::StoreSettings;
-use crate::turns::Turns;
 use crate::{cell_result, render};
 
 /// The command, as it is recorded with the new run and with decisions.
@@ -54,15 +52,7 @@ pub(super) async fn run(
     loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
     let done = async {
         let executor = engine.executor(&policy, scope).await.map_err(|error| setup(&error))?;
-        let approver = Approver::present();
-        let turns = Turns {
-            code_mode: &engine.code_mode,
-            executor: &executor,
-            config: &config,
-            command: COMMAND,
-            approver,
-            untrusted: &engine.untrusted,
-        };
+        let turns = engine.turns(&executor, &config, COMMAND);
         let result = turns.wait(&run_id).await?;
         let advice = cell_result::advice(&engine.code_mode, &result).await?;
         Ok(report(&run_id, &result, advice, as_json))

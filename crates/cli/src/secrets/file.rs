@@ -49,6 +49,11 @@ impl SecretFile {
         Ok(Self { path: state.join(FILE), key_file })
     }
 
+    /// Returns the path of the secrets. Unlike [`Self::of`], it does not read the configuration for the keys.
+    fn path_in(places: &Places) -> Option<PathBuf> {
+        Some(places.state()?.join(FILE))
+    }
+
     /// Reads the secrets; none if there is no file yet.
     pub(crate) fn read(&self) -> Result<Secrets, SecretFileError> {
         match self.sealed()? {
@@ -116,15 +121,15 @@ impl SecretFile {
     fn failed(&self, error: io::Error) -> SecretFileError {
         SecretFileError::File { path: self.path.clone(), error }
     }
-
-    /// Returns inode, modification time and length of the file; a changed file differs in one of them.
-    fn stamp(&self) -> Option<Stamp> {
-        let found = fs::metadata(&self.path).ok()?;
-        Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
-    }
 }
 
 type Stamp = (u64, i64, i64, u64);
+
+/// Returns inode, modification time and length of a file; a changed file differs in one of them.
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
+}
 
 /// The secrets for `${secret:NAME}`. The file is read when the first one is needed, and again when it has changed.
 pub(crate) struct StoredSecrets {
@@ -141,16 +146,17 @@ impl StoredSecrets {
 
 impl SecretSource for StoredSecrets {
     fn secret(&self, name: &str) -> Result<Option<String>, String> {
-        let file = SecretFile::of(&self.places).map_err(|error| error.to_string())?;
-        let Some(stamp) = file.stamp() else { return Ok(None) };
+        let path = SecretFile::path_in(&self.places).ok_or_else(|| SecretFileError::NoHome.to_string())?;
+        let Some(stamp) = stamp(&path) else { return Ok(None) };
         let mut read = self.read.lock();
         if !matches!(&*read, Some((known, _)) if *known == stamp) {
-            *read = Some((stamp, file.read().map_err(|error| error.to_string())?));
+            let secrets = SecretFile::of(&self.places).and_then(|file| file.read());
+            *read = Some((stamp, secrets.map_err(|error| error.to_string())?));
         }
         Ok(read.as_ref().and_then(|(_, secrets)| secrets.get(name)).map(|secret| secret.value().to_owned()))
     }
 
     fn file(&self) -> Option<PathBuf> {
-        SecretFile::of(&self.places).ok().map(|file| file.path)
+        SecretFile::path_in(&self.places)
     }
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use client_config::{Change, check_entry, display, trust_note};
+use client_config::{Change, display};
 use serde_json::{Map, Value, json};
 
-use super::change::{ChangeArguments, carry_out};
+use super::change::{ChangeArguments, NewServer, carry_out};
 use super::declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
 use crate::render;
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
@@ -94,19 +94,10 @@ pub(super) async fn run(arguments: &AddArguments) -> ExitCode {
 
 /// Returns the change that adds the server, and notes for the user. Fails if the arguments or the file are invalid.
 fn prepare(arguments: &AddArguments) -> Result<(Change, Vec<String>), String> {
-    let places = arguments.config.places();
-    let file = places.file_to_edit(arguments.scope.into());
-    let file = file.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
-    let mut change = Change::open(&file).map_err(|error| error.to_string())?;
-    let exists = change.has_server(&arguments.name).map_err(|error| error.to_string())?;
-    let name = display::plain(&arguments.name);
-    if exists && !arguments.replace {
-        return Err(format!("`{name}` already exists in `{}`; pass --replace to replace it", file.display()));
-    }
-    change.set_server(&arguments.name, &entry(arguments)?).map_err(|error| error.to_string())?;
+    let server = NewServer { name: &arguments.name, scope: arguments.scope, replace: arguments.replace };
+    let (change, more) = server.prepare(&arguments.config.places(), || entry(arguments))?;
     let mut notes = literal_secrets(arguments);
-    notes.extend(check_entry(&change, &arguments.name, &places)?);
-    notes.extend(trust_note(&file, &places));
+    notes.extend(more);
     Ok((change, notes))
 }
 

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use client_config::{Change, check_entry, display, parse_value, trust_note};
+use client_config::{Change, display, parse_value};
 use serde_json::Value;
 
-use super::change::{ChangeArguments, carry_out};
+use super::change::{ChangeArguments, NewServer, carry_out};
 use crate::render;
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
@@ -39,19 +39,10 @@ pub(super) fn run(arguments: &AddJsonArguments) -> ExitCode {
 /// Returns the change that adds the server, and notes for the user. Fails if the entry or the file is invalid.
 fn prepare(arguments: &AddJsonArguments) -> Result<(Change, Vec<String>), String> {
     let entry = entry(&arguments.entry, &arguments.name)?;
-    let places = arguments.config.places();
-    let file = places.file_to_edit(arguments.scope.into());
-    let file = file.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
-    let mut change = Change::open(&file).map_err(|error| error.to_string())?;
-    let exists = change.has_server(&arguments.name).map_err(|error| error.to_string())?;
-    if exists && !arguments.replace {
-        let name = display::plain(&arguments.name);
-        return Err(format!("`{name}` already exists in `{}`; pass --replace to replace it", file.display()));
-    }
-    change.set_server(&arguments.name, &entry).map_err(|error| error.to_string())?;
     let mut notes = literal_secrets(&entry);
-    notes.extend(check_entry(&change, &arguments.name, &places)?);
-    notes.extend(trust_note(&file, &places));
+    let server = NewServer { name: &arguments.name, scope: arguments.scope, replace: arguments.replace };
+    let (change, more) = server.prepare(&arguments.config.places(), || Ok(entry))?;
+    notes.extend(more);
     Ok((change, notes))
 }
 

@@ -1,14 +1,17 @@
 //! Shows a change to a configuration file and writes it, unless it is a dry run.
 
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Args;
 use client_config::display::for_shell;
-use client_config::{Change, Places, Written, write_change};
+use client_config::{Change, Places, Written, check_entry, display, trust_note, write_change};
 use contract::text;
 use serde_json::{Value, json};
+use telemetry::LogIgnored;
 
 use crate::render;
+use crate::shared_arguments::ScopeArgument;
 use crate::style::{Stream, paint_diff};
 
 #[derive(Debug, Args)]
@@ -66,5 +69,52 @@ pub(super) fn undo(change: &Change, written: &Written) -> String {
     match &written.backup {
         Some(backup) => format!("cp {} {file}", for_shell(&backup.display().to_string())),
         None => format!("rm {file}"),
+    }
+}
+
+/// Why a change was not written that the user could not confirm.
+pub(crate) const NOT_CONFIRMED: &str = "nothing was written: confirming needs a terminal; pass --yes to write the changes, \
+    or --dry-run to only show them";
+
+/// Asks on the terminal whether to write the changes; `None` if there is no terminal.
+pub(crate) fn confirm() -> Option<bool> {
+    if !std::io::stdin().is_terminal() {
+        return None;
+    }
+    render::print("Write these changes? [y/N] ");
+    std::io::stdout().flush().log_expected("print a question");
+    let mut answer = String::new();
+    let is_read = std::io::stdin().read_line(&mut answer).is_ok();
+    Some(is_read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// A server to add to a configuration file.
+pub(super) struct NewServer<'a> {
+    pub(super) name: &'a str,
+    pub(super) scope: ScopeArgument,
+    /// Whether an existing server with this name may be replaced.
+    pub(super) replace: bool,
+}
+
+impl NewServer<'_> {
+    /// Returns the change that adds the server, and what the user should know about it. Fails if the entry or the file
+    /// is invalid.
+    pub(super) fn prepare(
+        &self,
+        places: &Places,
+        entry: impl FnOnce() -> Result<Value, String>,
+    ) -> Result<(Change, Vec<String>), String> {
+        let file = places.file_to_edit(self.scope.into());
+        let file = file.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
+        let mut change = Change::open(&file).map_err(|error| error.to_string())?;
+        let exists = change.has_server(self.name).map_err(|error| error.to_string())?;
+        if exists && !self.replace {
+            let name = display::plain(self.name);
+            return Err(format!("`{name}` already exists in `{}`; pass --replace to replace it", file.display()));
+        }
+        change.set_server(self.name, &entry()?).map_err(|error| error.to_string())?;
+        let mut notes = check_entry(&change, self.name, places)?;
+        notes.extend(trust_note(&file, places));
+        Ok((change, notes))
     }
 }

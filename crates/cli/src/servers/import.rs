@@ -1,15 +1,13 @@
 //! `cellmate servers import`: copies servers from another client's configuration into ours.
 
-use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use client_config::{Change, Client, ImportFile, ImportOutcome, Imported, Places, display, trust_note, write_change};
 use serde_json::{Value, json};
-use telemetry::LogIgnored;
 
-use super::change::{ChangeArguments, as_json, undo};
+use super::change::{ChangeArguments, NOT_CONFIRMED, as_json, confirm, undo};
 use super::declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
 use crate::render;
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
@@ -165,7 +163,8 @@ fn carry_out(
         render::print_safe(&paint_diff(&change.diff(), Stream::Out));
         notes.iter().for_each(|note| render::note(&format!("note: {note}")));
     }
-    let wanted = !change.is_empty() && !arguments.change.dry_run && (arguments.yes || confirm(as_json)?);
+    let confirmed = || if as_json { None } else { confirm() }.ok_or(NOT_CONFIRMED);
+    let wanted = !change.is_empty() && !arguments.change.dry_run && (arguments.yes || confirmed()?);
     let written = match wanted {
         true => match write_change(change, places) {
             Ok(written) => Some(written),
@@ -209,20 +208,4 @@ fn report(
         fields.insert("unusable".to_owned(), json!(of(|outcome| matches!(outcome, ImportOutcome::Unusable(_)))));
     }
     report
-}
-
-/// Asks on the terminal whether to write the changes.
-fn confirm(as_json: bool) -> Result<bool, String> {
-    if as_json || !std::io::stdin().is_terminal() {
-        return Err(
-            "nothing was written: confirming needs a terminal; pass --yes to write the changes, or --dry-run to \
-                    only show them"
-                .to_owned(),
-        );
-    }
-    render::print("Write these changes? [y/N] ");
-    std::io::stdout().flush().log_expected("print a question");
-    let mut answer = String::new();
-    let is_read = std::io::stdin().read_line(&mut answer).is_ok();
-    Ok(is_read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

@@ -1,10 +1,10 @@
 //! A test user with a home folder, a project folder and a small MCP server, who runs `cellmate`.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A raw MCP server: it leaks its token on standard error and echoes its arguments.
 const SERVER: &str = r#"#!/bin/sh
@@ -118,4 +118,22 @@ impl Person {
     pub(crate) fn has(&self, below: &str) -> bool {
         Path::new(&self.path(below)).exists()
     }
+}
+
+/// Runs a cell in a `cellmate mcp` that was just started, closes its input, and returns the answer.
+pub(crate) fn exec_over_streams(child: &mut Child, code: &str) -> Value {
+    let mut stdin = child.stdin.take().unwrap();
+    let hello =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let call = json!({"name": "exec", "arguments": {"code": code}});
+    for message in [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+    ] {
+        writeln!(stdin, "{message}").unwrap();
+    }
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut messages = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    messages.find(|message| message["id"] == 2).unwrap()
 }

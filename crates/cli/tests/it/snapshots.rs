@@ -14,13 +14,11 @@
 //! `CELLMATE_UPDATE_SNAPSHOTS=1`; then read the difference.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::{Value, json};
-
-use crate::person::Person;
+use crate::person::{Person, exec_over_streams};
 use crate::terminal::commands;
 
 /// The user's configuration file, in the test's folder.
@@ -87,21 +85,7 @@ impl Session {
         let mut server = self.command(env!("CARGO_BIN_EXE_cellmate"));
         let server = server.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = server.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let hello =
-            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        let call = json!({"name": "exec", "arguments": {"code": code}});
-        for message in [
-            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
-            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
-        ] {
-            writeln!(stdin, "{message}").unwrap();
-        }
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut messages = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
-        let answer = messages.find(|message| message["id"] == 2).unwrap().to_string();
-        drop(stdin);
+        let answer = exec_over_streams(&mut child, code).to_string();
         child.wait().unwrap();
         for (name, prefix) in [("run", "cm_"), ("approval", "apr_")] {
             if let Some(id) = words(&answer).find(|word| word.starts_with(prefix)) {

@@ -1,14 +1,14 @@
 //! Text from a server, a cell, a project's file or the store reaches a terminal without control characters.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use contract::text::is_unsafe;
 use serde_json::{Value, json};
 
-use crate::person::Person;
+use crate::person::{Person, exec_over_streams};
 
 const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 
@@ -117,21 +117,7 @@ impl Hostile {
     /// Runs the cell in `cellmate mcp` until it waits for an approval.
     fn waiting_run(&self) -> Value {
         let mut child = self.command(&["mcp".to_owned()]).spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let hello =
-            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        let call = json!({"name": "exec", "arguments": {"code": cell()}});
-        for message in [
-            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
-            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
-        ] {
-            writeln!(stdin, "{message}").unwrap();
-        }
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut messages = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
-        let answer = messages.find(|message| message["id"] == 2).unwrap();
-        drop(stdin);
+        let answer = exec_over_streams(&mut child, &cell());
         let output = child.wait_with_output().unwrap();
         assert_eq!(
             complaint(&String::from_utf8(output.stderr).unwrap(), true),

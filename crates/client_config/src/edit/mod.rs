@@ -152,6 +152,18 @@ impl Change {
         Ok(())
     }
 
+    /// Adds VS Code's `inputs`, which its servers refer to by id, unless the file has them.
+    pub(crate) fn add_inputs(&mut self, inputs: &Tree) -> Result<(), EditError> {
+        let there = document::inputs(&self.tree()?);
+        for input in inputs.items().unwrap_or_default() {
+            let known = input.get("id").and_then(Tree::text).is_none_or(|id| there.contains_key(id));
+            if !known {
+                self.append(&["inputs"], &input.to_json())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Switches all servers with this name on or off, with the key that the entry already uses for that. Returns whether
     /// there was one.
     pub fn switch_server(&mut self, name: &str, switch: Switch) -> Result<bool, EditError> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Catalog, Registry};
+use catalog::Catalog;
 use contract::config::pattern::Pattern;
 use contract::config::{self, AgentsConfig};
 use executor::run::{Host, PrepareError, RunRequest, prepare};
@@ -78,15 +78,7 @@ impl Prepared {
         principal: &Principal,
         former: Option<Arc<Catalog>>,
     ) -> Result<Self, PrepareError> {
-        let host = Host {
-            config: settings.config.clone(),
-            sources,
-            hooks: Vec::new(),
-            ask: Vec::new(),
-            namespaces: Registry::default(),
-            namespace_config: Value::Null,
-            runtime_available: true,
-        };
+        let host = Host::new(settings.config.clone(), sources);
         let mut run = prepare(&host, &RunRequest { scope: principal.scope(), former, ..RunRequest::default() })?;
         let config = &mut run.config.code_mode;
         config.enabled = true;

@@ -212,6 +212,13 @@ impl Served {
         self.child.id()
     }
 
+    /// Returns the resident memory of the server.
+    pub(super) fn resident_mib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
+    }
+
     pub(super) fn wait(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }

@@ -156,12 +156,6 @@ fn session_of(begun: &Response) -> String {
     begun.header("mcp-session-id").unwrap()
 }
 
-fn resident_mib(served: &Served) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", served.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
-}
-
 #[test]
 fn thousands_of_sessions_of_one_principal_take_little_memory_and_replace_the_idle_ones() {
     let place = Place::new(json!([]));
@@ -174,7 +168,7 @@ fn thousands_of_sessions_of_one_principal_take_little_memory_and_replace_the_idl
     for _ in 0..100 {
         served.post(Era::November2025, ADA, None, &initialize(0)).text();
     }
-    let before = resident_mib(&served);
+    let before = served.resident_mib();
     let first = session_of(&served.post(Era::November2025, ADA, None, &initialize(0)));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -188,7 +182,7 @@ fn thousands_of_sessions_of_one_principal_take_little_memory_and_replace_the_idl
             });
         }
     });
-    let grown = resident_mib(&served).saturating_sub(before);
+    let grown = served.resident_mib().saturating_sub(before);
     assert!(grown <= 16, "{grown} MiB");
     assert_eq!(in_session(&served, ADA, &first, "POST", &[], &list()).status, 404);
     assert_eq!(in_session(&served, ADA, keeps.session(), "POST", &[], &list()).status, 200);
@@ -222,7 +216,7 @@ fn streams_of_one_session_are_bounded() {
     let served = served(&place);
     let ada = served.client(Era::November2025, ADA, json!({}));
     let mut streams = Vec::new();
-    let before = resident_mib(&served);
+    let before = served.resident_mib();
     let mut refused = 0;
     for _ in 0..200 {
         let stream = in_session(&served, ADA, ada.session(), "GET", &[], "");
@@ -230,7 +224,7 @@ fn streams_of_one_session_are_bounded() {
         refused += u32::from(stream.status == 429);
         streams.push(stream);
     }
-    assert!(resident_mib(&served) < before + 16);
+    assert!(served.resident_mib() < before + 16);
     // The protocol library ends the oldest stream of more than 33, so none need be refused; either bounds the total.
     let mut open = 0;
     for stream in &mut streams {
@@ -261,7 +255,7 @@ fn large_initialize_requests_are_refused() {
     let place = Place::new(json!([]));
     let served = served(&place);
     session_of(&served.post(Era::November2025, ADA, None, &initialize(60 << 10)));
-    let before = resident_mib(&served);
+    let before = served.resident_mib();
     let mut modern = initialize(1 << 20);
     modern["params"]["protocolVersion"] = json!("2026-07-28");
     for era in [Era::June2025, Era::July2026] {
@@ -286,7 +280,7 @@ fn large_initialize_requests_are_refused() {
         }
         assert_eq!(served.request("POST", "/mcp", &headers, &huge).status, 413);
     }
-    let grown = resident_mib(&served).saturating_sub(before);
+    let grown = served.resident_mib().saturating_sub(before);
     assert!(grown <= 32, "{grown} MiB");
 }
 
@@ -294,7 +288,7 @@ fn large_initialize_requests_are_refused() {
 fn a_message_with_too_many_values_is_refused_before_it_is_parsed() {
     let place = Place::new(json!([]));
     let served = served(&place);
-    let before = resident_mib(&served);
+    let before = served.resident_mib();
     let junk: Vec<Value> = vec![json!([0]); 1_000_000];
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "exec", "arguments": {"code": "return 1", "junk": junk}, "_meta": Era::July2026.meta(&json!({}))}});
@@ -302,7 +296,7 @@ fn a_message_with_too_many_values_is_refused_before_it_is_parsed() {
     let mut ada = served.client(Era::November2025, ADA, json!({}));
     assert_eq!(ada.send("tools/call", message["params"].clone()).status, 413);
     assert_eq!(ada.exec("return 1")["value"], 1);
-    let grown = resident_mib(&served).saturating_sub(before);
+    let grown = served.resident_mib().saturating_sub(before);
     assert!(grown <= 64, "{grown} MiB");
 }
 

@@ -27,12 +27,6 @@ fn initialize(served: &Served, token: &str) -> Response {
     served.post(Era::November2025, token, None, &message)
 }
 
-fn resident_mib(served: &Served) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", served.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
-}
-
 #[test]
 fn sessions_of_all_principals_are_bounded_and_a_principal_can_replace_its_own() {
     let place = Place::new(json!([]));
@@ -103,12 +97,12 @@ fn responses_kept_for_resuming_clients_take_bounded_memory() {
     for client in &mut clients {
         client.exec("return 1");
     }
-    let before = resident_mib(&served);
+    let before = served.resident_mib();
     for number in 0..480 {
         let client = &mut clients[number % 4];
         let done: Value = client.exec("return 'x'.repeat(60_000)");
         assert_eq!(done["value"].as_str().map(str::len), Some(60_000), "{number}");
     }
-    let grown = resident_mib(&served).saturating_sub(before);
+    let grown = served.resident_mib().saturating_sub(before);
     assert!(grown <= 40, "{grown} MiB for 57 MB of responses");
 }
