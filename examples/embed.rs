@@ -9,7 +9,6 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use catalog::Registry;
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use contract::config::AgentsConfig;
@@ -104,14 +103,11 @@ async fn open(folder: &Path) -> Result<CodeMode> {
 /// Prepares the run from configuration, tools and approval patterns, which are the same in every process.
 fn this_run() -> Result<PreparedRun> {
     let config = AgentsConfig::resolve(&json!({"codeMode": true}), &Value::Null);
+    let config = config.map_err(|errors| format!("{errors:?}"))?;
+    let letters = PostOffice { id: ToolId::parse("plugin:post:send_letter")? };
     let host = Host {
-        config: config.map_err(|errors| format!("{errors:?}"))?,
-        sources: vec![Arc::new(PostOffice { id: ToolId::parse("plugin:post:send_letter")? })],
-        hooks: Vec::new(),
         ask: vec![Pattern::parse("plugin:post:*").map_err(|error| format!("{error:?}"))?],
-        namespaces: Registry::default(),
-        namespace_config: Value::Null,
-        runtime_available: true,
+        ..Host::new(config, vec![Arc::new(letters)])
     };
     let scope = Scope {
         agent_id: "writer".to_owned(),

@@ -111,7 +111,7 @@ fn kind(pid: i32, cellmate: i32) -> Kind {
     match program.as_str() {
         _ if pid == cellmate => Kind::Cellmate,
         "cellmate-worker" => Kind::Worker,
-        "mcp-keeper" => Kind::Keeper,
+        "cellmate-keeper" => Kind::Keeper,
         // A child of a keeper is a server, even before it has executed the server's program.
         _ => Kind::Server,
     }

@@ -9,8 +9,8 @@ use codemode::CodeMode;
 use codemode::pool::Pool;
 use contract::config;
 use contract::scope::Scope;
-use executor::run::{Host, PrepareError, PreparedRun, RunRequest, prepare};
-use executor::{Executor, Hook, ToolSource};
+use executor::run::{Host, LocalTools, PrepareError, PreparedRun, RunRequest, prepare};
+use executor::{Executor, ToolSource};
 use mcp::server::ApprovalHook;
 use store::Store;
 
@@ -26,6 +26,8 @@ use crate::upstream::Servers;
 pub(crate) struct Engine {
     pub(crate) code_mode: CodeMode,
     pub(crate) servers: Servers,
+    /// Core tools and plugins.
+    pub(crate) local: LocalTools,
     /// Explains to users why calls ask for approval.
     pub(crate) untrusted: UntrustedServers,
 }
@@ -37,11 +39,13 @@ impl Engine {
         pool: Pool,
         store: Store,
         loaded: &Loaded,
+        local: LocalTools,
         state: &State,
         idle_stop: Option<Duration>,
     ) -> Result<Self, getrandom::Error> {
         let servers = Servers::new(loaded, state.path(TOOL_LISTS), idle_stop);
-        Ok(Self { code_mode: CodeMode::new(pool, store)?, servers, untrusted: UntrustedServers::of(&loaded.servers) })
+        let untrusted = UntrustedServers::of(&loaded.servers);
+        Ok(Self { code_mode: CodeMode::new(pool, store)?, servers, local, untrusted })
     }
 
     /// Returns what makes the tool calls of a run in this scope. Servers whose tools are not known yet are started, and
@@ -58,7 +62,7 @@ impl Engine {
         policy: &CallPolicy,
         scope: Scope,
     ) -> Result<Executor, PrepareError> {
-        Ok(prepare_run(policy, self.servers.sources(), scope)?.0.executor)
+        Ok(prepare_run(policy, self.local.clone(), self.servers.sources(), scope)?.0.executor)
     }
 
     /// Returns what runs the turns of one cell for a command.
@@ -83,17 +87,20 @@ impl Engine {
     }
 }
 
-/// Prepares a run with the tools of these sources, as policy allows them. Its calls ask for approval as the policy
+/// Prepares a run with the local tools and the tools of these servers, as policy allows them. Its calls ask for approval as the policy
 /// says; the returned hook knows which ones.
 pub(crate) fn prepare_run(
     policy: &CallPolicy,
+    local: LocalTools,
     sources: Vec<Arc<dyn ToolSource>>,
     scope: Scope,
 ) -> Result<(PreparedRun, ApprovalHook), PrepareError> {
-    let host = Host::new(policy.config.clone(), sources);
+    // Plugins' hooks may change the input, so they run before a person is asked about it.
+    let mut hooks = local.hooks.clone();
+    let host = Host { local, ..Host::new(policy.config.clone(), sources) };
     let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() })?;
     let asked = policy.asking.hook_for(&policy.pass, run.executor.catalog().tools());
-    let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(asked.clone())];
+    hooks.push(Arc::new(asked.clone()));
     let executor = run.executor.with_hooks(hooks);
     Ok((PreparedRun { executor, ..run }, asked))
 }

@@ -13,6 +13,7 @@ mod doctor;
 mod engine;
 mod exec;
 mod keys;
+mod local_tools;
 mod log;
 mod man;
 mod policy;
@@ -43,7 +44,7 @@ const SHUTDOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(5
 fn main() -> std::process::ExitCode {
     // First of all: sandbox workers and the keepers of MCP servers are this program, re-executed.
     sandbox::worker_main();
-    mcp::keeper_main();
+    process::keeper_main();
 
     let arguments = Arguments::parse();
     style::init(arguments.color);

@@ -11,6 +11,7 @@ use mcp::server::Principal;
 
 use crate::arguments::WaitArguments;
 use crate::engine::{Engine, code_mode_config};
+use crate::local_tools::local_tools;
 use crate::runs::{find_run, only_live_run};
 use crate::turns::Turns;
 use crate::{cell_result, policy, render};
@@ -48,7 +49,7 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
         return Err(format!("the run belongs to agent `{agent}`; wait for it in the program that embeds cellmate"));
     }
     let pool = Pool::start(arguments.jail.pool(record.memory_limit_bytes())).await.map_err(text)?;
-    let engine = Engine::new(pool, store, &loaded, &kept.state, None).map_err(text)?;
+    let engine = Engine::new(pool, store, &loaded, local_tools(&policy), &kept.state, None).map_err(text)?;
     let done = async {
         let config = code_mode_config(&policy, &scope.agent_id);
         loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));

@@ -23,31 +23,31 @@ use crate::source::{Routes, ToolSource};
 #[derive(Clone, Debug)]
 pub struct Host {
     pub config: AgentsConfig,
-    /// Core, plugins, MCP servers, in the order in which they may claim an id.
+    /// Core tools and plugins, which claim ids before the other sources.
+    pub local: LocalTools,
+    /// MCP servers, in the order in which they may claim an id.
     pub sources: Vec<Arc<dyn ToolSource>>,
-    pub hooks: Vec<Arc<dyn Hook>>,
     /// Patterns of the tools that require a person's approval.
     pub ask: Vec<Pattern>,
-    pub namespaces: Registry,
-    /// The part of the configuration that plugins' namespaces may read.
-    pub namespace_config: Value,
     /// Whether this process can run cells.
     pub runtime_available: bool,
 }
 
 impl Host {
-    /// Returns a host that can run cells, with these sources and neither hooks nor namespaces of plugins.
+    /// Returns a host that can run cells, with these sources and neither core tools nor plugins.
     pub fn new(config: AgentsConfig, sources: Vec<Arc<dyn ToolSource>>) -> Self {
-        Self {
-            config,
-            sources,
-            hooks: Vec::new(),
-            ask: Vec::new(),
-            namespaces: Registry::default(),
-            namespace_config: Value::Null,
-            runtime_available: true,
-        }
+        Self { config, local: LocalTools::default(), sources, ask: Vec::new(), runtime_available: true }
     }
+}
+
+/// The tools of this process itself, core tools and plugins, with the plugins' hooks and namespaces.
+#[derive(Clone, Debug, Default)]
+pub struct LocalTools {
+    pub sources: Vec<Arc<dyn ToolSource>>,
+    pub hooks: Vec<Arc<dyn Hook>>,
+    pub namespaces: Registry,
+    /// The part of the configuration that plugins' namespaces may read.
+    pub namespace_config: Value,
 }
 
 /// A client's request to start a run.
@@ -100,7 +100,8 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     let config = host.config.tools(&request.scope.agent_id).clone();
     let policy = policy(&config, request);
     // 2 and 3. All tools: core, plugin, MCP and client tools.
-    let sources: Vec<Arc<dyn ToolSource>> = host.sources.iter().chain(&request.client_tools).cloned().collect();
+    let sources: Vec<Arc<dyn ToolSource>> =
+        [&host.local.sources, &host.sources, &request.client_tools].into_iter().flatten().cloned().collect();
     let (routes, all) = Routes::of(&sources);
     // 4. The tools that this run may see.
     let effective = match request.wants {
@@ -120,14 +121,14 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
         Some(former) => catalog.reusing_index_of(former),
         None => catalog,
     };
-    let context = RunContext { scope: &request.scope, config: &host.namespace_config };
-    let namespaces = host.namespaces.visible(&catalog, &context);
+    let context = RunContext { scope: &request.scope, config: &host.local.namespace_config };
+    let namespaces = host.local.namespaces.visible(&catalog, &context);
     let refused_namespaces = namespaces.refused().to_vec();
     let catalog = Arc::new(catalog.with_namespaces(namespaces));
     // 7 and 8. The visible tools of that surface, and nothing else.
     let visible = surface.visible_tools(&config, &catalog);
     let executor = Executor::new(catalog, routes, request.scope.clone())
-        .with_hooks(host.hooks.clone())
+        .with_hooks(host.local.hooks.clone())
         .with_approval_patterns(host.ask.clone());
     Ok(PreparedRun { surface, visible, executor, config, refused_namespaces })
 }

@@ -6,24 +6,19 @@
 //! converted into Cellmate's own types (`client::catalog`) before anything else uses it. The protocol
 //! library's types stop in `client::wire` and `server::wire`.
 //!
-//! `upstream` manages the servers a user configured, running or not; `client` is one connection to one of them;
-//! `keeper` ends a server's processes when the host process ends.
+//! `upstream` manages the servers a user configured, running or not; `client` is one connection to one of them.
 
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 
 mod client;
-mod keeper;
 pub mod server;
 mod upstream;
 
 pub use client::{
     BadAddress, BadCallback, Callback, Closed, ConnectError, ConnectFailure, LeftOutTool, Limits, LoggedIn, Login,
-    LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, is_inheritable, login,
-    login_status, logout,
+    LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, login, login_status,
+    logout,
 };
-#[doc(hidden)]
-pub use keeper::keep_with;
-pub use keeper::keeper_main;
 pub use upstream::{
     LastFailure, Restart, ServerState, Status, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams,
     remember,

@@ -13,4 +13,4 @@ mod redact;
 
 pub use ignored::LogIgnored;
 pub use incident::{Incident, chain};
-pub use redact::{REDACTED, Redactor};
+pub use redact::{REDACTED, Redactor, is_credential_name};

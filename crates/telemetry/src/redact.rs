@@ -91,6 +91,15 @@ impl Redactor {
     }
 }
 
+/// Parts of the names of variables that hold credentials.
+const CREDENTIAL_WORDS: [&str; 8] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASS", "AUTH", "CREDENTIAL", "COOKIE"];
+
+/// Whether a variable's name suggests that its value is a credential.
+pub fn is_credential_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::Redactor;

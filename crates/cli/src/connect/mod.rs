@@ -177,7 +177,7 @@ fn forwarded(client: Client, places: &Places, pending: Option<&Change>) -> Resul
     if let Some(pending) = pending {
         references.extend(&pending.references()?);
     }
-    Ok(Forwarded::of(client, &references.variables, places, mcp::is_inheritable))
+    Ok(Forwarded::of(client, &references.variables, places, process::is_inheritable))
 }
 
 /// Returns the references of the configuration; none if a named file does not exist yet.

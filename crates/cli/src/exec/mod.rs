@@ -25,6 +25,7 @@ use crate::approvals::UntrustedServers;
 use crate::approver::Approver;
 use crate::arguments::ExecArguments;
 use crate::engine::{Engine, code_mode_config, command_line_scope};
+use crate::local_tools::local_tools;
 use crate::policy::{self, BadSettings};
 use crate::state::StateError;
 use crate::turns::{Patience, Turns};
@@ -86,7 +87,7 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     let config = arguments.limits.apply_to(code_mode_config(&policy, &arguments.agent));
     let pool = arguments.jail.pool(config.limits.memory_bytes);
     let (pool, store) = tokio::join!(Pool::start(pool), kept.open());
-    let engine = Engine::new(pool?, store?, &loaded, &kept.state, None)?;
+    let engine = Engine::new(pool?, store?, &loaded, local_tools(&policy), &kept.state, None)?;
     let done = async {
         let executor = engine.executor(&policy, command_line_scope(&arguments.agent)).await?;
         run_cell(&engine.code_mode, &executor, &config, cell, arguments, background, &engine.untrusted).await

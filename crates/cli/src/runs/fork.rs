@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::arguments::ForkArguments;
 use super::{RunsError, name, record};
 use crate::engine::{Engine, code_mode_config};
+use crate::local_tools::local_tools;
 use crate::policy::read;
 use crate::state::StoreSettings;
 use crate::{cell_result, render};
@@ -36,7 +37,8 @@ pub(super) async fn run(
     let loaded = load(places).map_err(|error| setup(&error))?;
     let policy = read(&loaded.settings).map_err(|error| setup(&error))?;
     let pool = Pool::start(arguments.jail.pool(policy.config.largest_memory_limit())).await?;
-    let engine = Engine::new(pool, store, &loaded, &kept.state, None).map_err(|error| setup(&error))?;
+    let engine =
+        Engine::new(pool, store, &loaded, local_tools(&policy), &kept.state, None).map_err(|error| setup(&error))?;
     let config = code_mode_config(&policy, &scope.agent_id);
     let forked = engine.code_mode.fork(&scope, &config, TOOL_CALL, &run, arguments.at).await;
     let run_id = forked.map_err(|why| RunsError::Fork { run: name(&run), why })?;

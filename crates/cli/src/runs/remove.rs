@@ -16,6 +16,7 @@ use super::{RunsError, find_run, name};
 use crate::age::span;
 use crate::approvals::terminal;
 use crate::engine::prepare_run;
+use crate::local_tools::local_tools;
 use crate::state::StoreSettings;
 use crate::upstream::Servers;
 use crate::{policy, render};
@@ -162,7 +163,9 @@ async fn cancel_tasks(kept: &StoreSettings, places: &Places, store: &Store, row:
     let prepared = load(places).map_err(|error| error.to_string()).and_then(|loaded| {
         let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?;
         let servers = Servers::new(&loaded, kept.state.path(client_config::TOOL_LISTS), None);
-        let run = prepare_run(&policy, servers.sources(), row.scope.clone()).map_err(|error| error.to_string())?.0;
+        let run = prepare_run(&policy, local_tools(&policy), servers.sources(), row.scope.clone())
+            .map_err(|error| error.to_string())?
+            .0;
         Ok((servers, run.executor))
     });
     match prepared {

@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
+use crate::local_tools::local_tools;
 use crate::log::CONSOLE;
 use crate::policy::{self, BadSettings};
 use crate::state::{State, StateError, store_check};
@@ -99,8 +100,9 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let (pool, store) = tokio::join!(Pool::start(options), kept.open());
     let (pool, store) = (pool?, store?);
     warn_of_clock(&store).await;
-    let Engine { code_mode, servers, .. } = Engine::new(pool, store, &loaded, &state, arguments.idle_stop())?;
-    let (offer, offered) = watch::channel(OfferedSources::default());
+    let Engine { code_mode, servers, local, .. } =
+        Engine::new(pool, store, &loaded, local_tools(&served), &state, arguments.idle_stop())?;
+    let (offer, offered) = watch::channel(OfferedSources { local, ..OfferedSources::default() });
     let settings = Settings {
         config: served.config,
         approval_policy: asking(&arguments).unwrap_or(served.asking),

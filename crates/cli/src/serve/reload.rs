@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_config::{ConfigError, Loaded, Places, Problem, ServerEntry};
+use executor::run::LocalTools;
 use mcp::Upstream;
 use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::sleep;
 
+use crate::local_tools::local_tools;
 use crate::policy::{self, BadSettings};
 use crate::upstream::Servers;
 
@@ -55,17 +57,18 @@ impl Current {
         Self { inner: Arc::new(Mutex::new(CurrentServers { servers, offering })), offer }
     }
 
-    /// Offers the servers of a changed configuration instead, with a changed policy if one is given. Returns the servers
-    /// that are no longer offered.
-    fn replace(&self, loaded: &Loaded, policy: Option<CallPolicy>) -> Vec<Arc<Upstream>> {
+    /// Offers the servers of a changed configuration instead, with a changed policy and local tools if they are given.
+    /// Returns the servers that are no longer offered.
+    fn replace(&self, loaded: &Loaded, policy: Option<(CallPolicy, LocalTools)>) -> Vec<Arc<Upstream>> {
         let mut current = self.inner.lock();
         let (servers, removed) = current.servers.reconfigured(loaded);
         current.offering.abort();
         // Both in one step: no run starts with the new servers and the former policy.
         self.offer.send_modify(|offered| {
             offered.sources = servers.sources();
-            if let Some(policy) = policy {
+            if let Some((policy, local)) = policy {
                 offered.policy = Some(Arc::new(policy));
+                offered.local = local;
             }
         });
         current.offering = tokio::spawn(servers.clone().offer(self.offer.clone())).abort_handle();
@@ -141,6 +144,7 @@ impl Reloader {
         report_new_problems(&self.loaded.problems, &loaded.problems);
         let is_new_policy = policy_sections(&self.loaded.settings) != policy_sections(&loaded.settings);
         let largest = policy.config.largest_memory_limit();
+        let local = local_tools(&policy);
         let policy = CallPolicy {
             config: policy.config,
             approval_policy: self.asking.clone().unwrap_or(policy.asking),
@@ -155,7 +159,7 @@ impl Reloader {
                 );
                 None
             }
-            true => Some(policy),
+            true => Some((policy, local)),
             false => None,
         };
         if section(&self.loaded.settings, "store") != section(&loaded.settings, "store") {

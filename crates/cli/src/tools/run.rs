@@ -18,6 +18,7 @@ use store::Millis;
 
 use crate::age::span;
 use crate::engine::prepare_run;
+use crate::local_tools::local_tools;
 use crate::policy;
 use crate::render;
 use crate::servers::{FilteredTools, ProbeResult, probe_all};
@@ -81,7 +82,8 @@ impl RunArguments {
         let mut sources: Vec<Arc<dyn ToolSource>> = remembered.iter().map(RememberedServer::source).collect();
         sources.extend(results.iter().filter_map(filtered));
         let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
-        let (run, asked) = prepare_run(&policy, sources, scope).map_err(|error| error.to_string())?;
+        let (run, asked) =
+            prepare_run(&policy, local_tools(&policy), sources, scope).map_err(|error| error.to_string())?;
         Ok(Ready { run, results, remembered, asked })
     }
 }

@@ -12,6 +12,7 @@ pub mod reader;
 pub mod schema;
 
 mod code_mode;
+mod core_tools;
 mod numbers;
 mod store;
 mod tool_search;
@@ -23,6 +24,7 @@ use serde_json::Value;
 use crate::limits::MAX_LIVE_RUNS;
 
 pub use code_mode::{CodeMode, Languages};
+pub use core_tools::{CoreTools, FileTools, ShellTool, WebFetch};
 pub use error::{ConfigError, Path};
 pub use numbers::SearchLimits;
 pub use policy::PolicyConfig;
@@ -50,6 +52,7 @@ impl ToolsConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentsConfig {
     global: ToolsConfig,
+    core_tools: CoreTools,
     agents: BTreeMap<String, ToolsConfig>,
 }
 
@@ -60,8 +63,8 @@ impl AgentsConfig {
     pub fn resolve(tools: &Value, agents: &Value) -> Result<Self, Vec<ConfigError>> {
         let mut errors = Vec::new();
         let mut profiles = profiles::Profiles::built_in();
-        let global = match tools {
-            Value::Null => PartialConfig::empty(&Path::root("tools")),
+        let (global, core_tools) = match tools {
+            Value::Null => (PartialConfig::empty(&Path::root("tools")), CoreTools::default()),
             given => PartialConfig::read_global(given, &mut profiles, &mut errors),
         };
         let agents = match agents {
@@ -74,7 +77,7 @@ impl AgentsConfig {
             return Err(errors);
         }
         let agents = agents.into_iter().map(|(id, agent)| (id, agent.merged_over(&global).resolve())).collect();
-        Ok(Self { global: global.resolve(), agents })
+        Ok(Self { global: global.resolve(), core_tools, agents })
     }
 
     /// Returns the configuration of an agent; the global one if the agent has none of its own.
@@ -84,6 +87,11 @@ impl AgentsConfig {
 
     pub fn global(&self) -> &ToolsConfig {
         &self.global
+    }
+
+    /// Returns the settings of the core tools, which all agents share.
+    pub fn core_tools(&self) -> &CoreTools {
+        &self.core_tools
     }
 
     /// Returns the largest memory limit of any agent's cells.
@@ -130,15 +138,19 @@ impl PartialConfig {
         }
     }
 
-    fn read_global(value: &Value, profiles: &mut profiles::Profiles, errors: &mut Vec<ConfigError>) -> Self {
+    fn read_global(
+        value: &Value,
+        profiles: &mut profiles::Profiles,
+        errors: &mut Vec<ConfigError>,
+    ) -> (Self, CoreTools) {
         let path = Path::root("tools");
         let given = reader::object(value, &path, errors, |reader| {
             if let Some((value, path, errors)) = reader.field("profiles") {
                 profiles.add(value, &path, errors);
             }
-            Self::read(reader, profiles)
+            (Self::read(reader, profiles), CoreTools::read(reader))
         });
-        given.unwrap_or_else(|| Self::empty(&path))
+        given.unwrap_or_else(|| (Self::empty(&path), CoreTools::default()))
     }
 
     fn read(reader: &mut reader::Reader<'_, '_>, profiles: &profiles::Profiles) -> Self {

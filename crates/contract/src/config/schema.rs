@@ -35,7 +35,28 @@ pub fn tools() -> Value {
         json!({"type": "object", "additionalProperties": patterns("Tools that the profile allows.")}),
         "Named allow lists, which `profile` may choose.",
     );
-    scope(&[("profiles", custom)], code_mode_numbers())
+    let [fs, exec, web] = core_tools();
+    scope(&[("profiles", custom), ("fs", fs), ("exec", exec), ("web", web)], code_mode_numbers())
+}
+
+/// Returns the schemas of `tools.fs`, `tools.exec` and `tools.web`.
+fn core_tools() -> [Value; 3] {
+    let object = |properties: &[(&str, Value)]| {
+        closed(properties.iter().map(|(key, schema)| ((*key).to_owned(), schema.clone())).collect())
+    };
+    let flag = |text: &str| described(json!({"type": "boolean", "default": false}), text);
+    let folders = json!({"type": "array", "items": {"type": "string", "minLength": 1}});
+    let fs = object(&[
+        ("enabled", flag("Whether runs have the file tools.")),
+        ("roots", described(folders, "Folders that the file tools and the shell may use.")),
+    ]);
+    let exec = object(&[
+        ("enabled", flag("Whether runs have the shell.")),
+        ("unconfined", flag("Whether the shell may run on a system without Landlock.")),
+    ]);
+    let fetch = object(&[("enabled", flag("Whether runs can fetch pages."))]);
+    let web = object(&[("fetch", described(fetch, "The tool that fetches pages."))]);
+    [described(fs, "The file tools."), described(exec, "The shell."), described(web, "Tools that access the web.")]
 }
 
 /// Returns the schema of `agents`: settings of single agents, by id.
@@ -233,7 +254,7 @@ mod tests {
                 assert_eq!(listed, known, "{section} {path:?}");
             });
         }
-        assert_eq!(closed, 2 * 7 + 2, "objects of `tools` twice, and of `store`");
+        assert_eq!(closed, 2 * 7 + 4 + 2, "objects of `tools` twice, of the core tools, and of `store`");
     }
 
     #[test]

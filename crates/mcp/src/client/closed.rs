@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use process::LineError;
 use tokio::sync::watch;
 
 use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_UNSENT};
@@ -28,6 +29,15 @@ pub enum Closed {
     SessionGone,
     /// The server requires a login, or a new one.
     LoginNeeded,
+}
+
+impl From<LineError> for Closed {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::Ended => Self::Ended,
+            LineError::TooLong => Self::FrameTooLong,
+        }
+    }
 }
 
 impl fmt::Display for Closed {

@@ -1,6 +1,6 @@
 //! Connections to MCP servers.
 //!
-//! `spec` says how a server is reached, [`Server`] is one connection to it. `stdio` and `http` are the transports,
+//! `spec` says how a server is reached, [`Server`] is one connection to it. `http` and, in the crate `process`, standard streams are the transports,
 //! `wire` is the protocol session on top of them, `oauth` is the login. `catalog` converts the offered tools, their
 //! calls and their results; `questions` and `tasks` handle calls that need a person or that continue later.
 
@@ -13,7 +13,6 @@ mod oauth;
 mod questions;
 mod server;
 mod spec;
-mod stdio;
 mod tasks;
 mod wire;
 
@@ -26,8 +25,6 @@ pub(crate) use server::Attempt;
 pub use server::{ConnectError, ConnectFailure, Server};
 pub use spec::{Limits, Login, ServerSpec, Transport};
 pub(crate) use spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, plain_url, shown};
-pub use stdio::is_inheritable;
-pub(crate) use stdio::{Draining, Gone, Process, Started, Tail, withheld};
 pub(crate) use tasks::{FollowOutcome, Ticket};
 pub use wire::LoginRefused;
 pub(crate) use wire::{Handshake, Request, RequestError, Session, Stdio};

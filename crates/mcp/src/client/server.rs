@@ -9,11 +9,12 @@ use std::sync::Arc;
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, ParkedCall, ToolSource};
 use parking_lot::RwLock;
+use process::{Draining, Gone, Tail};
 use tokio::sync::watch;
 
 use crate::client::catalog::LeftOutTool;
 use crate::client::spec::{Limits, ServerSpec};
-use crate::client::{Closed, Draining, FollowOutcome, Gone, RequestError, Session, Tail, Ticket};
+use crate::client::{Closed, FollowOutcome, RequestError, Session, Ticket};
 use connect::{connect, list};
 
 pub use connect::{ConnectError, ConnectFailure};

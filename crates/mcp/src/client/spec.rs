@@ -8,7 +8,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use telemetry::Redactor;
+use telemetry::{Redactor, is_credential_name};
 use url::Url;
 
 use crate::client::Callback;
@@ -61,15 +61,6 @@ impl ServerSpec {
 /// The number of bytes of the hash that identifies a server.
 const IDENTITY_BYTES: usize = 16;
 
-/// Parts of the names of variables that hold credentials.
-const CREDENTIAL_WORDS: [&str; 8] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASS", "AUTH", "CREDENTIAL", "COOKIE"];
-
-/// Whether a variable's name suggests that its value is a credential.
-pub(crate) fn is_credential_name(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
-}
-
 /// Registers a header's value, and for an authorization header also the credential after the scheme.
 fn register_header(name: &str, value: &str) {
     Redactor::process().register(value);
@@ -86,7 +77,7 @@ pub enum Transport {
     Stdio {
         command: String,
         args: Vec<String>,
-        /// The server's own variables. They win over those that it inherits, which are listed in `stdio::environment`.
+        /// The server's own variables. They win over those that it inherits, which are listed in `process::environment`.
         env: BTreeMap<String, String>,
         cwd: Option<PathBuf>,
     },
@@ -229,9 +220,6 @@ pub(crate) const MAX_UNSENT: usize = 256;
 /// The maximum number of unanswered requests from the server.
 pub(crate) const MAX_ASKED: usize = 64;
 
-/// How much of the end of a server's standard error is kept.
-pub(crate) const STDERR_BYTES: usize = 64 << 10;
-
 /// The maximum number of progress updates of one call, and the maximum length of their text.
 pub(crate) const MAX_UPDATES: u32 = 1_000;
 pub(crate) const MAX_UPDATE_CHARS: usize = 1_000;
@@ -241,9 +229,6 @@ pub(crate) const MAX_SHOWN_CHARS: usize = 1_000;
 
 /// How much of a name from a server or a configuration is shown.
 pub(crate) const MAX_SHOWN_NAME_CHARS: usize = 200;
-
-/// How long a server may take to exit after its input is closed.
-pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
 /// Shortens untrusted text for display and replaces its control characters, which could control a terminal.
 pub(crate) fn shown(text: &str, chars: usize) -> String {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use catalog::Catalog;
 use contract::config::pattern::Pattern;
 use contract::config::{self, AgentsConfig};
-use executor::run::{Host, PrepareError, RunRequest, prepare};
+use executor::run::{Host, LocalTools, PrepareError, RunRequest, prepare};
 use executor::{Executor, Hook, ToolSource};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -53,6 +53,8 @@ impl Settings {
 #[derive(Clone, Debug, Default)]
 pub struct OfferedSources {
     pub sources: Vec<Arc<dyn ToolSource>>,
+    /// Core tools and plugins.
+    pub local: LocalTools,
     /// The policy for new turns of runs, if it has changed since the server was started.
     pub policy: Option<Arc<CallPolicy>>,
     /// Whether every source that is started with the server is ready or has failed.
@@ -63,6 +65,8 @@ pub struct OfferedSources {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     executor: Executor,
+    /// The plugins' hooks.
+    hooks: Vec<Arc<dyn Hook>>,
     asked_about: ApprovalHook,
     pub(crate) config: config::CodeMode,
     /// How long an `exec` waits for pending calls.
@@ -74,11 +78,12 @@ pub(crate) struct Prepared {
 impl Prepared {
     fn new(
         settings: &Settings,
-        sources: Vec<Arc<dyn ToolSource>>,
+        (sources, local): (Vec<Arc<dyn ToolSource>>, LocalTools),
         principal: &Principal,
         former: Option<Arc<Catalog>>,
     ) -> Result<Self, PrepareError> {
-        let host = Host::new(settings.config.clone(), sources);
+        let hooks = local.hooks.clone();
+        let host = Host { local, ..Host::new(settings.config.clone(), sources) };
         let mut run = prepare(&host, &RunRequest { scope: principal.scope(), former, ..RunRequest::default() })?;
         let config = &mut run.config.code_mode;
         config.enabled = true;
@@ -95,6 +100,7 @@ impl Prepared {
             exec_hold_ms,
             config: run.config.code_mode,
             executor: run.executor,
+            hooks,
             asked_about,
         })
     }
@@ -112,7 +118,9 @@ impl Prepared {
 
     /// Returns the executor for one control call, which reports progress of its tool calls to the client.
     pub(crate) fn executor(&self, progress: &Progress) -> Executor {
-        let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(self.asked_about.clone()), Arc::new(progress.clone())];
+        // Plugins' hooks may change the input, so they run before a person is asked about it.
+        let mut hooks = self.hooks.clone();
+        hooks.extend::<[Arc<dyn Hook>; 2]>([Arc::new(self.asked_about.clone()), Arc::new(progress.clone())]);
         let progress = progress.clone();
         self.executor.clone().with_hooks(hooks).with_progress_sink(move |update| progress.send_update(&update))
     }
@@ -155,12 +163,12 @@ impl Cache {
         if let Some(prepared) = state.prepared.get(principal) {
             return Ok(Arc::clone(prepared));
         }
-        let (sources, policy) = {
+        let (offered, policy) = {
             let offered = state.offered.borrow();
-            (offered.sources.clone(), offered.policy.clone())
+            ((offered.sources.clone(), offered.local.clone()), offered.policy.clone())
         };
         let settings = policy.map_or(Cow::Borrowed(settings), |policy| Cow::Owned(settings.with(&policy)));
-        let prepared = Arc::new(Prepared::new(&settings, sources, principal, state.former.take())?);
+        let prepared = Arc::new(Prepared::new(&settings, offered, principal, state.former.take())?);
         state.former = Some(Arc::clone(prepared.executor.catalog()));
         state.prepared.insert(principal.clone(), Arc::clone(&prepared));
         Ok(prepared)

@@ -8,7 +8,7 @@ use mcp::{Limits, ServerSpec, Transport, UpstreamOptions, Upstreams};
 use serde_json::Value;
 
 fn main() {
-    mcp::keeper_main();
+    process::keeper_main();
 
     let path = std::env::args().nth(1).expect("usage: mcp-host servers.json");
     let servers: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();

@@ -44,7 +44,7 @@ pub(crate) fn limits() -> Limits {
 
 /// Returns the specification of a server. Servers of tests have keepers, as in the real program.
 pub(crate) fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
-    mcp::keep_with(PathBuf::from(env!("CARGO_BIN_EXE_mcp-host")));
+    process::keep_with(PathBuf::from(env!("CARGO_BIN_EXE_mcp-host")));
     ServerSpec {
         name: "s".to_owned(),
         transport: Transport::Stdio {

@@ -128,7 +128,7 @@ async fn a_server_inherits_the_listed_variables_and_its_own_win() {
     let mut seen = seen.as_object().unwrap().clone();
     assert_eq!((seen.remove("TOKEN"), &seen["HOME"]), (Some(json!("hunter2")), &json!("/its/own")));
     assert_eq!(seen["PATH"].as_str(), std::env::var("PATH").ok().as_deref());
-    let unexpected: Vec<&String> = seen.keys().filter(|name| !mcp::is_inheritable(name)).collect();
+    let unexpected: Vec<&String> = seen.keys().filter(|name| !process::is_inheritable(name)).collect();
     assert!(unexpected.is_empty(), "{unexpected:?}");
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "this process has variables that are not inherited");
 }

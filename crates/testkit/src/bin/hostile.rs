@@ -18,7 +18,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     sandbox::worker_main();
-    mcp::keeper_main();
+    process::keeper_main();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if arguments.first().is_some_and(|first| first == mcp_server::ARGUMENT) {
         return if mcp_server::serve().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };

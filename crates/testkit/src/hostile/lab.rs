@@ -10,7 +10,7 @@ use codemode::pool::{Launch, Pool, PoolOptions};
 use contract::config::pattern::Pattern;
 use contract::config::{self, AgentsConfig};
 use contract::scope::Scope;
-use executor::run::{Host, RunRequest, prepare};
+use executor::run::{Host, LocalTools, RunRequest, prepare};
 use executor::{Executor, Hook, HookAnswer, HookFuture, ToolEvent, ToolSource};
 use mcp::{Limits, Server, ServerSpec, Transport};
 use serde_json::{Map, Value, json};
@@ -64,10 +64,12 @@ impl Lab {
                 Arc::new(Fixture { effects: Arc::clone(&effects) }),
                 Arc::clone(&self.server) as Arc<dyn ToolSource>,
             ],
-            hooks: vec![Arc::new(Blocker)],
+            local: LocalTools {
+                hooks: vec![Arc::new(Blocker)],
+                namespaces: self.namespaces.clone(),
+                ..LocalTools::default()
+            },
             ask: vec![Pattern::parse(APPROVE).map_err(|error| format!("{error:?}"))?],
-            namespaces: self.namespaces.clone(),
-            namespace_config: Value::Null,
             runtime_available: true,
         };
         let scope = Scope {

@@ -186,7 +186,10 @@ async fn removing_a_plugin_removes_its_namespace() {
     let mut world = parts(&fakes).open().await;
     let cell = "await yield_control(); return await Issues.list().catch(error => error.message)";
     let (run_id, _) = world.run().suspend(cell).await;
-    assert_eq!((world.host.namespaces.clear_plugin("other"), world.host.namespaces.clear_plugin("github")), (0, 1));
+    assert_eq!(
+        (world.host.local.namespaces.clear_plugin("other"), world.host.local.namespaces.clear_plugin("github")),
+        (0, 1)
+    );
     let result = world.run().wait(&run_id).await;
     assert_eq!(value(&result), "`Issues.list` is not a function of this run's namespaces");
     assert!(!describes_namespace(&world));

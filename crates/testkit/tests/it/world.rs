@@ -10,7 +10,7 @@ use contract::config::pattern::Pattern;
 use contract::config::{AgentsConfig, Quotas, Retention};
 use contract::ids::RunId;
 use contract::scope::Scope;
-use executor::run::{Host, PreparedRun, RunRequest, ToolsWanted, prepare};
+use executor::run::{Host, LocalTools, PreparedRun, RunRequest, ToolsWanted, prepare};
 use executor::{Hook, ToolSource};
 use serde_json::{Value, json};
 use store::{Approval, ApprovalScope, Decision, Keys, Location, Store};
@@ -75,10 +75,13 @@ impl Parts {
         Host {
             config: AgentsConfig::resolve(&self.tools, &self.agents).unwrap(),
             sources: self.sources,
-            hooks: self.hooks,
+            local: LocalTools {
+                hooks: self.hooks,
+                namespaces,
+                namespace_config: json!({"repository": "o/r"}),
+                ..LocalTools::default()
+            },
             ask: self.ask.into_iter().map(|text| Pattern::parse(text).unwrap()).collect(),
-            namespaces,
-            namespace_config: json!({"repository": "o/r"}),
             runtime_available: true,
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use contract::tool::is_visible_name;
 use executor::ProgressSink;
 use parking_lot::RwLock;
+use process::{Draining, Gone, Process, Started, Tail, withheld};
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -20,9 +21,7 @@ use crate::client::spec::{
     shown,
 };
 use crate::client::wire::{Http, is_forbidden};
-use crate::client::{
-    Closed, Draining, Gone, Handshake, Process, Request, RequestError, Session, Started, Stdio, Tail, withheld,
-};
+use crate::client::{Closed, Handshake, Request, RequestError, Session, Stdio};
 
 /// A failed connection to a server, for its operator.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use process::CLOSE_GRACE;
 use rmcp::RoleClient;
 use rmcp::model::{ClientNotification, JsonRpcMessage, RequestId, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -18,7 +19,7 @@ use super::gate::{Gate, Sink};
 use super::headers;
 use crate::client::closed::Closed;
 use crate::client::http::{Body, Caller, Failure, PostRequest};
-use crate::client::spec::{GRACE, MAX_EXCHANGES};
+use crate::client::spec::MAX_EXCHANGES;
 
 /// The transport over HTTP requests.
 #[derive(Debug)]
@@ -184,7 +185,7 @@ impl Transport<RoleClient> for Http {
     async fn close(&mut self) -> Result<(), Infallible> {
         self.tasks.abort_all();
         if self.gate.closed.get().is_none() {
-            if tokio::time::timeout(GRACE, self.caller.end()).await.is_err() {
+            if tokio::time::timeout(CLOSE_GRACE, self.caller.end()).await.is_err() {
                 tracing::debug!("an MCP server did not end its session in time");
             }
             self.gate.closed.set(Closed::Ended);

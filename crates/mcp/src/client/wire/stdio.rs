@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use process::{CLOSE_GRACE, Lines, Process};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -10,10 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, Semaphore};
 
 use super::gate::Gate;
-use crate::client::Process;
 use crate::client::closed::Closed;
-use crate::client::spec::{GRACE, MAX_UNSENT};
-use crate::client::stdio::Lines;
+use crate::client::spec::{MAX_FRAME_BYTES, MAX_UNSENT};
 
 /// The transport over the pipes of a server's process.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ pub(crate) struct Stdio<R, W> {
 impl<R: AsyncRead + Unpin, W> Stdio<R, W> {
     pub(crate) fn new(reader: R, writer: W, process: Option<Process>) -> Self {
         Self {
-            lines: Lines::new(reader),
+            lines: Lines::new(reader, MAX_FRAME_BYTES),
             writer: Arc::new(Mutex::new(Some(writer))),
             unsent: Arc::new(Semaphore::new(MAX_UNSENT)),
             gate: Gate::new(),
@@ -74,7 +73,10 @@ where
             }
             let arrived = match self.gate.is_reading() {
                 true => self.gate.parse().await,
-                false => self.lines.next().await.and_then(|text| self.gate.take(text, None)),
+                false => match self.lines.next().await {
+                    Ok(text) => self.gate.take(text, None),
+                    Err(why) => Err(why.into()),
+                },
             };
             match arrived {
                 Ok(Some(message)) => return Some(message),
@@ -91,7 +93,7 @@ where
         }
         if self.gate.closed.get().is_none() {
             let ended = async { while self.lines.next().await.is_ok() {} };
-            if tokio::time::timeout(GRACE, ended).await.is_err() {
+            if tokio::time::timeout(CLOSE_GRACE, ended).await.is_err() {
                 tracing::debug!("an MCP server did not exit when its input was closed");
             }
             self.gate.closed.set(Closed::Ended);

@@ -134,7 +134,7 @@ impl Hook for Strict {
 #[tokio::test]
 async fn hooks_apply_to_the_final_call() {
     let mut strict = host(json!({"toolSearch": true}), vec![source()]);
-    strict.hooks.push(Arc::new(Strict));
+    strict.local.hooks.push(Arc::new(Strict));
     let bench = Bench::of(strict).await;
     let blocked = "blocked by a before_tool_call hook: no meetings";
     let code = format!(

@@ -7,7 +7,6 @@ mod time;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catalog::Registry;
 use codemode::{CodeMode, ToolSearch};
 use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
@@ -53,15 +52,8 @@ fn source() -> Arc<dyn ToolSource> {
 }
 
 fn host(tools: Value, sources: Vec<Arc<dyn ToolSource>>) -> Host {
-    Host {
-        config: AgentsConfig::resolve(&tools, &Value::Null).unwrap(),
-        sources,
-        hooks: Vec::new(),
-        ask: vec![Pattern::parse(DEPLOY).unwrap()],
-        namespaces: Registry::default(),
-        namespace_config: Value::Null,
-        runtime_available: true,
-    }
+    let config = AgentsConfig::resolve(&tools, &Value::Null).unwrap();
+    Host { ask: vec![Pattern::parse(DEPLOY).unwrap()], ..Host::new(config, sources) }
 }
 
 fn run(host: &Host, session: &str) -> PreparedRun {

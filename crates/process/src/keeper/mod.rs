@@ -1,14 +1,14 @@
-//! A keeper: a small process between the host and one MCP server. When the host ends, it ends the server and everything
-//! that the server started.
+//! A keeper: a small process between the host and one program. When the host ends, it ends the program and everything
+//! that the program started.
 //!
 //! A parent-death signal reaches only one process, not the processes that it started, and it needs a hook between fork
-//! and exec. So each server gets its own parent, which outlives the host by a moment. It is this program, started
-//! again: the kernel notifies it when the host ends (whichever host thread started it), it leads the server's process
-//! group, adopts processes that leave that group, and passes the host's pipes to the server without reading them. A
-//! single keeper for all servers would need file descriptors passed to it and would be one more single point of
+//! and exec. So each program gets its own parent, which outlives the host by a moment. It is this program, started
+//! again: the kernel notifies it when the host ends (whichever host thread started it), it leads the program's
+//! process group, adopts processes that leave that group, and passes the host's pipes to the program without reading them. A
+//! single keeper for all programs would need file descriptors passed to it and would be one more single point of
 //! failure.
 //!
-//! If the keeper itself is killed, the server receives the kernel's parent-death signal, and the host, if it is alive,
+//! If the keeper itself is killed, the program receives the kernel's parent-death signal, and the host, if it is alive,
 //! ends the group. Not covered: if host and keeper are killed at the same moment, grandchildren that ignore the end of
 //! their input stay.
 
@@ -23,9 +23,9 @@ use std::sync::OnceLock;
 
 use rustix::process::{getpid, getppid};
 
-/// The first argument of this program when it is started as a keeper, or to become the server.
-const KEEPER_ARGUMENT: &str = "__mcp-keeper";
-const SERVER_ARGUMENT: &str = "__mcp-server";
+/// The first argument of this program when it is started as a keeper, or to become the program.
+const KEEPER_ARGUMENT: &str = "__keeper";
+const PROGRAM_ARGUMENT: &str = "__kept";
 
 /// The exit code that a shell uses for a command that cannot be started.
 const CANNOT_START: i32 = 127;
@@ -34,7 +34,7 @@ const CANNOT_START: i32 = 127;
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Becomes a keeper and never returns, if this process was started as one; otherwise records that this program can be
-/// one. If it is never called, servers run without a keeper: they then outlive a killed host if they ignore the end of
+/// one. If it is never called, child processes run without a keeper: they then outlive a killed host if they ignore the end of
 /// their input.
 ///
 /// Call it first in `main`, before any thread is started or file opened.
@@ -42,7 +42,7 @@ pub fn keeper_main() {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(OsStr::to_str) {
         Some(KEEPER_ARGUMENT) => exit(watch::run(arguments)),
-        Some(SERVER_ARGUMENT) => exit(become_server(arguments)),
+        Some(PROGRAM_ARGUMENT) => exit(become_program(arguments)),
         _ => keep_with(this_program()),
     }
 }
@@ -59,9 +59,9 @@ pub(crate) fn program() -> Option<&'static Path> {
 }
 
 /// Returns a keeper's arguments: the process to watch, and the command to start.
-pub(crate) fn arguments(server: &str, args: &[String]) -> Vec<String> {
+pub(crate) fn arguments(program: &str, args: &[String]) -> Vec<String> {
     let us = getpid().as_raw_nonzero().to_string();
-    [KEEPER_ARGUMENT.to_owned(), us, server.to_owned()].into_iter().chain(args.iter().cloned()).collect()
+    [KEEPER_ARGUMENT.to_owned(), us, program.to_owned()].into_iter().chain(args.iter().cloned()).collect()
 }
 
 /// Returns the running executable itself, even if the file has been replaced since.
@@ -75,19 +75,19 @@ fn number(argument: Option<OsString>) -> Option<i32> {
     argument?.to_str()?.parse().ok()
 }
 
-/// Ties this process's life to its keeper and replaces it with the server.
-fn become_server(mut arguments: impl Iterator<Item = OsString>) -> i32 {
-    let (Some(keeper), Some(server)) = (number(arguments.next()), arguments.next()) else { return CANNOT_START };
+/// Ties this process's life to its keeper and replaces it with the program.
+fn become_program(mut arguments: impl Iterator<Item = OsString>) -> i32 {
+    let (Some(keeper), Some(program)) = (number(arguments.next()), arguments.next()) else { return CANNOT_START };
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)) {
-        eprintln!("cannot tie the server to its keeper: {error}");
+        eprintln!("cannot tie the process to its keeper: {error}");
         return CANNOT_START;
     }
     // The keeper may have ended before the signal was set.
     if getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(keeper) {
         return CANNOT_START;
     }
-    let error = Command::new(&server).args(arguments).exec();
-    eprintln!("cannot start `{}`: {error}", server.to_string_lossy());
+    let error = Command::new(&program).args(arguments).exec();
+    eprintln!("cannot start `{}`: {error}", program.to_string_lossy());
     CANNOT_START
 }

@@ -16,7 +16,7 @@ pub(super) fn adopt() {
         // On a kernel without this call, the keeper still has its process group.
         let _unsupported = rustix::process::set_child_subreaper(Some(getpid()));
         // A command that kills programs by name must not kill their keepers.
-        let _cosmetic = rustix::thread::set_name(c"mcp-keeper");
+        let _cosmetic = rustix::thread::set_name(c"cellmate-keeper");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The keeper's main loop: it starts the server, watches the server and the host, and ends all remaining processes.
+//! The keeper's main loop: it starts the program, watches the program and the host, and ends all remaining processes.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,9 +11,9 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{CANNOT_START, SERVER_ARGUMENT, descendants, number, this_program};
+use super::{CANNOT_START, PROGRAM_ARGUMENT, descendants, number, this_program};
 
-/// How long a server and its descendants may take to end after SIGTERM.
+/// How long a program and its descendants may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(500);
 
 /// How long killed processes may take to end. After that the whole group is killed, including the keeper.
@@ -33,22 +33,22 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     match kept {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("cannot keep the MCP server: {error}");
+            eprintln!("cannot keep the process: {error}");
             CANNOT_START
         }
     }
 }
 
-async fn keep(host: i32, server: Vec<OsString>) -> io::Result<()> {
+async fn keep(host: i32, program: Vec<OsString>) -> io::Result<()> {
     descendants::adopt();
-    // Handlers are installed before the server starts. The server does not inherit them.
+    // Handlers are installed before the program starts. The program does not inherit them.
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut children = signal(SignalKind::child())?;
     // The kernel also sends this when only the host's starting thread ends, so the handler checks the parent again.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::HUP))?;
-    let leader = start(server)?;
+    let leader = start(program)?;
     release_streams()?;
     loop {
         tokio::select! {
@@ -64,18 +64,18 @@ async fn keep(host: i32, server: Vec<OsString>) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the server. It must be called on the main thread, which lives as long as the keeper: the kernel sends the
-/// server's parent-death signal when the thread that started it ends.
-fn start(server: Vec<OsString>) -> io::Result<Pid> {
+/// Starts the program. It must be called on the main thread, which lives as long as the keeper: the kernel sends the
+/// program's parent-death signal when the thread that started it ends.
+fn start(program: Vec<OsString>) -> io::Result<Pid> {
     let us = getpid().as_raw_nonzero().to_string();
-    let child = Command::new(this_program()).arg(SERVER_ARGUMENT).arg(us).args(server).spawn()?;
+    let child = Command::new(this_program()).arg(PROGRAM_ARGUMENT).arg(us).args(program).spawn()?;
     i32::try_from(child.id())
         .ok()
         .and_then(Pid::from_raw)
         .ok_or_else(|| io::Error::other("the process id is out of range"))
 }
 
-/// Closes the keeper's copies of the pipes, so that they close when the server ends.
+/// Closes the keeper's copies of the pipes, so that they close when the program ends.
 fn release_streams() -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&nothing)?;

@@ -1,4 +1,4 @@
-//! Keeps the end of a server's standard error.
+//! Keeps the end of a child process's standard error.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,18 +10,24 @@ use telemetry::{LogIgnored, Redactor};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 
-use crate::client::spec::{GRACE, MAX_SHOWN_CHARS, STDERR_BYTES, shown};
+use crate::CLOSE_GRACE;
+
+/// How much of the end of the standard error is kept.
+pub const STDERR_BYTES: usize = 64 << 10;
+
+/// How much of a line is logged.
+pub const MAX_SHOWN_CHARS: usize = 1_000;
 
 /// The pause after reading as many bytes as are kept. It limits reading to about six megabytes per second: a flood of
-/// output blocks in the server's pipe and slows down that server only.
+/// output blocks in the process's pipe and slows down that process only.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A ring buffer that a task fills. Reading it never waits for the server.
+/// A ring buffer that a task fills. Reading it never waits for the process.
 #[derive(Clone, Default)]
-pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
+pub struct Tail(Arc<Mutex<VecDeque<u8>>>);
 
 impl fmt::Debug for Tail {
-    /// Omits the text, because servers also write secrets there.
+    /// Omits the text, because processes also write secrets there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tail")
     }
@@ -30,15 +36,15 @@ impl fmt::Debug for Tail {
 /// The task that reads the pipe. It is aborted on drop, because a grandchild that inherited the pipe could keep it open
 /// forever.
 #[derive(Debug)]
-pub(crate) struct Draining(JoinHandle<()>);
+pub struct Draining(JoinHandle<()>);
 
 impl Draining {
-    /// Waits a moment for the last output of a server that has ended.
-    pub(crate) async fn finish(mut self) {
-        match tokio::time::timeout(GRACE, &mut self.0).await {
-            Ok(read) => read.log_ignored("read a server's standard error"),
-            // A process that the server left behind may keep the pipe open.
-            Err(_) => tracing::debug!("the standard error of a server that has ended is still open"),
+    /// Waits a moment for the last output of a process that has ended.
+    pub async fn finish(mut self) {
+        match tokio::time::timeout(CLOSE_GRACE, &mut self.0).await {
+            Ok(read) => read.log_ignored("read a child process's standard error"),
+            // A process that it left behind may keep the pipe open.
+            Err(_) => tracing::debug!("the standard error of a process that has ended is still open"),
         }
     }
 }
@@ -49,10 +55,10 @@ impl Drop for Draining {
     }
 }
 
-/// Logs the output of a server line by line. Only whole lines are redacted and cut: otherwise a secret that is divided
+/// Logs the output of a process line by line. Only whole lines are redacted and cut: otherwise a secret that is divided
 /// between two reads, or by the cut, would be logged in part.
 struct LineLog {
-    server: String,
+    process: String,
     /// The beginning of a line that is not complete.
     line: Vec<u8>,
 }
@@ -82,20 +88,20 @@ impl LineLog {
         let line = String::from_utf8_lossy(&line);
         if !line.is_empty() {
             let line = logged(line.trim_end());
-            tracing::debug!(server = self.server, line, "standard error of an MCP server");
+            tracing::debug!(process = self.process, line, "standard error of a child process");
         }
     }
 }
 
 /// Returns a line without secrets, cut.
 fn logged(line: &str) -> String {
-    shown(&Redactor::process().redact(line), MAX_SHOWN_CHARS)
+    contract::text::plain(&Redactor::process().redact(line), MAX_SHOWN_CHARS)
 }
 
 impl Tail {
-    /// Reads the pipe of a server until it is closed.
-    pub(crate) fn drain(&self, server: &str, mut from: impl AsyncRead + Unpin + Send + 'static) -> Draining {
-        let mut log = LineLog { server: server.to_owned(), line: Vec::new() };
+    /// Reads the pipe of the named process until it is closed.
+    pub fn drain(&self, process: &str, mut from: impl AsyncRead + Unpin + Send + 'static) -> Draining {
+        let mut log = LineLog { process: process.to_owned(), line: Vec::new() };
         let tail = self.clone();
         Draining(tokio::spawn(async move {
             let mut chunk = [0; 4096];
@@ -121,7 +127,8 @@ impl Tail {
         ring.drain(..over);
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// Returns the text that is kept.
+    pub fn text(&self) -> String {
         let ring = self.0.lock();
         let bytes: Vec<u8> = ring.iter().copied().collect();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -142,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_bounded() {
-        let mut log = LineLog { server: "s".to_owned(), line: Vec::new() };
+        let mut log = LineLog { process: "s".to_owned(), line: Vec::new() };
         log.add(&vec![b'x'; MAX_LINE_BYTES - 1]);
         log.add(&[b'y'; 100]);
         assert_eq!(log.line.len(), MAX_LINE_BYTES);

@@ -1,13 +1,11 @@
-//! The variables that a local server inherits from this process. No configuration file can extend the list: a server
-//! gets any other variable only if its own entry names it.
+//! The variables that a child process inherits from this process. No configuration file can extend the list: an MCP
+//! server gets any other variable only if its own entry names it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use telemetry::Redactor;
+use telemetry::{Redactor, is_credential_name};
 use url::Url;
-
-use crate::client::spec::is_credential_name;
 
 /// Variables that are inherited for one reason.
 struct Group {
@@ -199,7 +197,7 @@ const MAX_WITHHELD: usize = 256;
 const MAX_NAME_BYTES: usize = 128;
 
 /// Returns the variables of this process that a server inherits.
-pub(super) fn inherited() -> Vec<(OsString, OsString)> {
+pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
     let variables: Vec<_> = std::env::vars_os().filter(|(name, value)| is_inherited(name, value)).collect();
     // A server repeats its proxy in error messages, and with it the password.
     variables.iter().for_each(|(_, value)| register_password(&value.to_string_lossy()));
@@ -213,7 +211,7 @@ pub fn is_inheritable(name: &str) -> bool {
 
 /// Returns the names of this process's variables that a server with these variables of its own did not get, sorted and
 /// without those that no server needs.
-pub(crate) fn withheld(env: &BTreeMap<String, String>) -> Vec<String> {
+pub fn withheld(env: &BTreeMap<String, String>) -> Vec<String> {
     names_withheld(std::env::vars_os(), env)
 }
 

@@ -1,9 +1,5 @@
-//! The transport to a local server: its process and its pipes. The process has its own process group, a limited
-//! environment and a keeper, and is ended when dropped.
-
-mod environment;
-mod lines;
-mod stderr;
+//! A child process and its pipes. The process has its own process group, a limited environment and a keeper, and is ended
+//! when dropped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,15 +17,12 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::client::spec::GRACE;
-use crate::keeper;
+use crate::{environment, keeper};
 
-pub use environment::is_inheritable;
-pub(crate) use environment::withheld;
-pub(crate) use lines::Lines;
-pub(crate) use stderr::{Draining, Tail};
+/// How long a process may take to exit after its input is closed, and to be reaped after it was killed.
+pub const CLOSE_GRACE: Duration = Duration::from_millis(500);
 
-/// How long a server, or its keeper on its behalf, may take to end after SIGTERM.
+/// How long a process, or its keeper on its behalf, may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(1_500);
 
 /// How often the process is polled while it ends.
@@ -38,9 +31,9 @@ const END_POLL: Duration = Duration::from_millis(10);
 /// How often a group's leader is polled for its end.
 const LEADER_POLL: Duration = Duration::from_millis(250);
 
-/// A server's process. Its group is led by its keeper, or by the server itself if this program cannot be a keeper.
+/// A child process. Its group is led by its keeper, or by the process itself if this program cannot be a keeper.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     group: Group,
     kept: bool,
@@ -65,13 +58,13 @@ impl Group {
         self.0.lock().take()
     }
 
-    /// Kills the whole group: a package runner starts the server as its child, and killing only the runner would leave
-    /// the server behind.
+    /// Kills the whole group: a package runner starts the real program as its child, and killing only the runner
+    /// would leave the program behind.
     fn kill(&self) {
         let mut group = self.0.lock();
         if let Some(group) = group.take() {
             // It fails only if the group has no processes left.
-            kill_process_group(group, Signal::KILL).log_expected("kill a server's process group");
+            kill_process_group(group, Signal::KILL).log_expected("kill a process group");
         }
     }
 
@@ -88,25 +81,27 @@ impl Group {
 
 /// A started process and its pipes.
 #[derive(Debug)]
-pub(crate) struct Started {
-    pub(crate) process: Process,
-    pub(crate) stdin: ChildStdin,
-    pub(crate) stdout: ChildStdout,
-    pub(crate) stderr: ChildStderr,
+pub struct Started {
+    pub process: Process,
+    pub stdin: ChildStdin,
+    pub stdout: ChildStdout,
+    pub stderr: ChildStderr,
 }
 
 /// Completes when a process and everything that it started have ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Gone(watch::Receiver<()>);
+pub struct Gone(watch::Receiver<()>);
 
 impl Gone {
-    pub(crate) async fn wait(mut self) {
+    /// Waits for the end.
+    pub async fn wait(mut self) {
         while self.0.changed().await.is_ok() {}
     }
 }
 
 impl Process {
-    pub(crate) fn start(
+    /// Starts a program. It gets the variables that [`crate::is_inheritable`] names and those in `env`, which win.
+    pub fn start(
         program: &str,
         args: &[String],
         env: &BTreeMap<String, String>,
@@ -117,7 +112,7 @@ impl Process {
             Some(keeper) => {
                 find(program, env, cwd)?;
                 let mut command = Command::new(keeper);
-                command.arg0("mcp-keeper").args(keeper::arguments(program, args));
+                command.arg0("cellmate-keeper").args(keeper::arguments(program, args));
                 command
             }
             None => {
@@ -143,12 +138,13 @@ impl Process {
         Ok(Started { process, stdin, stdout, stderr })
     }
 
-    pub(crate) fn gone(&self) -> Gone {
+    /// Returns what completes when the process and everything that it started have ended.
+    pub fn gone(&self) -> Gone {
         Gone(self.alive.subscribe())
     }
 
     /// Sends SIGTERM, waits a moment, kills the whole group, and reaps it so that no zombie is left.
-    pub(crate) async fn end(&mut self) {
+    pub async fn end(&mut self) {
         if let Some(group) = self.group.number() {
             self.terminate(group);
             let term_sent = Instant::now();
@@ -157,15 +153,15 @@ impl Process {
             }
         }
         self.group.kill();
-        let reaped = tokio::time::timeout(GRACE, self.child.wait()).await;
-        reaped.unwrap_or_else(|late| Err(late.into())).log_ignored("wait for the end of a server's process");
+        let reaped = tokio::time::timeout(CLOSE_GRACE, self.child.wait()).await;
+        reaped.unwrap_or_else(|late| Err(late.into())).log_ignored("wait for the end of a child process");
     }
 
     /// Sends SIGTERM. A keeper passes it on to the group and kills the processes that ignore it.
     fn terminate(&self, group: Pid) {
         // It fails only if the process or group no longer exists.
         let sent = if self.kept { kill_process(group, Signal::TERM) } else { kill_process_group(group, Signal::TERM) };
-        sent.log_expected("terminate a server's process");
+        sent.log_expected("terminate a child process");
     }
 }
 

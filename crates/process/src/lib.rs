@@ -1,0 +1,22 @@
+//! Child processes that are not trusted: MCP servers and plugins, which exchange one message per line over their standard
+//! streams, and shell commands.
+//!
+//! A [`Process`] has its own process group, a limited environment (`environment`) and a keeper (`keeper`), which ends it
+//! and everything that it started when the host process ends. [`Lines`] reads its messages with a length limit, [`Tail`]
+//! keeps the end of its standard error.
+
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
+mod child;
+mod environment;
+mod keeper;
+mod lines;
+mod stderr;
+
+pub use child::{CLOSE_GRACE, Gone, Process, Started};
+pub use environment::{is_inheritable, withheld};
+#[doc(hidden)]
+pub use keeper::keep_with;
+pub use keeper::keeper_main;
+pub use lines::{LineError, Lines};
+pub use stderr::{Draining, MAX_SHOWN_CHARS, STDERR_BYTES, Tail};

@@ -1,0 +1,46 @@
+//! The core tools, `openclaw:core:*`. Each is off unless the user's own configuration enables it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use contract::config;
+use contract::tool::ToolSpec;
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolSource};
+
+/// The source of all core tools that are enabled.
+#[derive(Debug)]
+pub struct CoreTools {
+    tools: Vec<Box<dyn CoreTool>>,
+}
+
+/// One core tool.
+pub(crate) trait CoreTool: fmt::Debug + Send + Sync {
+    fn spec(&self) -> &ToolSpec;
+
+    /// Executes a call. Dropping the future cancels it.
+    fn call<'a>(&'a self, call: &'a AuthorizedCall) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+}
+
+impl CoreTools {
+    /// Creates the tools that the settings enable.
+    pub fn new(_settings: &config::CoreTools) -> Self {
+        Self { tools: Vec::new() }
+    }
+}
+
+impl ToolSource for CoreTools {
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.tools.iter().map(|tool| tool.spec().clone()).collect()
+    }
+
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
+        Box::pin(async move {
+            let outcome = match self.tools.iter().find(|tool| tool.spec().id == *call.id()) {
+                Some(tool) => tool.call(&call).await,
+                None => Outcome::Failed(format!("the core tool `{}` is not enabled", call.id().name())),
+            };
+            Dispatch::Settled(outcome)
+        })
+    }
+}
