@@ -17,6 +17,11 @@ use crate::progress::{StartOutcome, StartProgress};
 use crate::servers::{FilteredTools, count_tools};
 use crate::unusable::unusable_servers;
 
+/// When servers that failed to list their tools are started again. A server that has failed too often is not started
+/// for a while in any case.
+const RETRY_DELAYS: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(60)];
+const LAST_RETRY_DELAY: Duration = Duration::from_secs(300);
+
 /// All enabled servers. None is started on creation.
 #[derive(Clone)]
 pub(crate) struct Servers {
@@ -67,19 +72,26 @@ impl Servers {
         offered.send_modify(|offered| offered.sources.clone_from(&self.sources));
         let mut changes = self.upstreams.changes();
         // Each failure is reported at once: another server may take long.
-        let listing = self.upstreams.listed_each(|server, why, _| {
-            if let Some(why) = why.filter(|_| self.unreported.contains(server.name())) {
-                report(server.name(), why);
+        let listing = async {
+            let listing = self.upstreams.listed_each(|server, why, _| {
+                if let Some(why) = why.filter(|_| self.unreported.contains(server.name())) {
+                    report(server.name(), why);
+                }
+            });
+            let mut missing = listing.await;
+            offered.send_modify(|offered| offered.settled = true);
+            // Nothing else would start a server without tools: a model cannot call it.
+            let mut delays = RETRY_DELAYS.into_iter().chain(std::iter::repeat(LAST_RETRY_DELAY));
+            while let Some(delay) = delays.next().filter(|_| !missing.is_empty()) {
+                tokio::time::sleep(delay).await;
+                missing = self.upstreams.listed().await;
             }
-        });
+        };
         tokio::pin!(listing);
         let mut is_listed = false;
         loop {
             tokio::select! {
-                _ = &mut listing, if !is_listed => {
-                    is_listed = true;
-                    offered.send_modify(|offered| offered.settled = true);
-                }
+                () = &mut listing, if !is_listed => is_listed = true,
                 changed = changes.changed() => match changed {
                     Ok(()) => offered.send_modify(|_| {}),
                     Err(_) => return,

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use client_config::{Change, display};
 use serde_json::{Map, Value, json};
 
-use super::change::{ChangeArguments, NewServer, carry_out};
-use super::declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
+use super::change::{ChangeArguments, NewServer};
+use super::declared::{DeclaredTrust, TrustChoice};
 use crate::render;
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
@@ -71,25 +71,12 @@ enum TransportArgument {
 }
 
 pub(super) async fn run(arguments: &AddArguments) -> ExitCode {
-    let places = arguments.config.places();
-    let (change, mut notes) = match prepare(arguments) {
+    let (change, notes) = match prepare(arguments) {
         Ok(prepared) => prepared,
         Err(message) => return render::fatal(&message),
     };
-    // A project's file cannot mark a server as trusted.
-    let is_asked = arguments.trust.choice() == TrustChoice::Ask && arguments.scope == ScopeArgument::User;
-    let names = [arguments.name.clone()];
-    if is_asked && arguments.change.json {
-        notes.extend(untrusted_note(&names));
-    }
-    let code = carry_out(&change, &places, &arguments.change, &notes);
-    if !is_asked || arguments.change.json || arguments.change.dry_run || code != ExitCode::SUCCESS {
-        return code;
-    }
-    match review_added(&places, &names).await {
-        Ok(()) => code,
-        Err(message) => render::failed(&message),
-    }
+    let server = NewServer { name: &arguments.name, scope: arguments.scope, replace: arguments.replace };
+    server.add(&change, notes, arguments.trust.choice(), &arguments.config.places(), &arguments.change).await
 }
 
 /// Returns the change that adds the server, and notes for the user. Fails if the arguments or the file are invalid.

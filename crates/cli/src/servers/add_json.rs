@@ -6,7 +6,8 @@ use clap::Args;
 use client_config::{Change, display, parse_value};
 use serde_json::Value;
 
-use super::change::{ChangeArguments, NewServer, carry_out};
+use super::change::{ChangeArguments, NewServer};
+use super::declared::{DeclaredTrust, TrustChoice};
 use crate::render;
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
@@ -20,6 +21,8 @@ pub(super) struct AddJsonArguments {
     /// Configuration to change: the user's, or this folder's `.cellmate.json5`.
     #[arg(short = 's', long, value_enum, default_value_t = ScopeArgument::User)]
     scope: ScopeArgument,
+    #[command(flatten)]
+    trust: DeclaredTrust,
     /// Replace an existing server with the same name.
     #[arg(long)]
     replace: bool,
@@ -29,21 +32,36 @@ pub(super) struct AddJsonArguments {
     config: ConfigArguments,
 }
 
-pub(super) fn run(arguments: &AddJsonArguments) -> ExitCode {
-    match prepare(arguments) {
-        Ok((change, notes)) => carry_out(&change, &arguments.config.places(), &arguments.change, &notes),
-        Err(message) => render::fatal(&message),
+pub(super) async fn run(arguments: &AddJsonArguments) -> ExitCode {
+    let (change, trust, notes) = match prepare(arguments) {
+        Ok(prepared) => prepared,
+        Err(message) => return render::fatal(&message),
+    };
+    arguments.server().add(&change, notes, trust, &arguments.config.places(), &arguments.change).await
+}
+
+impl AddJsonArguments {
+    fn server(&self) -> NewServer<'_> {
+        NewServer { name: &self.name, scope: self.scope, replace: self.replace }
     }
 }
 
-/// Returns the change that adds the server, and notes for the user. Fails if the entry or the file is invalid.
-fn prepare(arguments: &AddJsonArguments) -> Result<(Change, Vec<String>), String> {
-    let entry = entry(&arguments.entry, &arguments.name)?;
+/// Returns the change that adds the server, whether to trust what it declares, and notes for the user. Fails if the
+/// entry or the file is invalid.
+fn prepare(arguments: &AddJsonArguments) -> Result<(Change, TrustChoice, Vec<String>), String> {
+    let mut entry = entry(&arguments.entry, &arguments.name)?;
     let mut notes = literal_secrets(&entry);
-    let server = NewServer { name: &arguments.name, scope: arguments.scope, replace: arguments.replace };
-    let (change, more) = server.prepare(&arguments.config.places(), || Ok(entry))?;
+    let trust = match (arguments.trust.choice(), entry.get("trusted")) {
+        (TrustChoice::Ask, Some(Value::Bool(true))) => TrustChoice::Trust,
+        (TrustChoice::Ask, Some(_)) => TrustChoice::DoNotTrust,
+        (choice, _) => choice,
+    };
+    if let Some(fields) = entry.as_object_mut().filter(|_| trust == TrustChoice::Trust) {
+        fields.insert("trusted".to_owned(), Value::Bool(true));
+    }
+    let (change, more) = arguments.server().prepare(&arguments.config.places(), || Ok(entry))?;
     notes.extend(more);
-    Ok((change, notes))
+    Ok((change, trust, notes))
 }
 
 /// Parses the entry. Documentation often shows it inside `mcpServers`, which is accepted if it has one server.

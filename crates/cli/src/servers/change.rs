@@ -10,6 +10,7 @@ use contract::text;
 use serde_json::{Value, json};
 use telemetry::LogIgnored;
 
+use super::declared::{TrustChoice, review_added, untrusted_note};
 use crate::render;
 use crate::shared_arguments::ScopeArgument;
 use crate::style::{Stream, paint_diff};
@@ -116,5 +117,31 @@ impl NewServer<'_> {
         let mut notes = check_entry(&change, self.name, places)?;
         notes.extend(trust_note(&file, places));
         Ok((change, notes))
+    }
+
+    /// Shows the change that adds the server and writes it. Then shows what the server declares about its tools and asks
+    /// whether to trust that, unless the user has chosen already.
+    pub(super) async fn add(
+        &self,
+        change: &Change,
+        mut notes: Vec<String>,
+        trust: TrustChoice,
+        places: &Places,
+        arguments: &ChangeArguments,
+    ) -> ExitCode {
+        // A project's file cannot mark a server as trusted.
+        let is_asked = trust == TrustChoice::Ask && self.scope == ScopeArgument::User;
+        let names = [self.name.to_owned()];
+        if is_asked && arguments.json {
+            notes.extend(untrusted_note(&names));
+        }
+        let code = carry_out(change, places, arguments, &notes);
+        if !is_asked || arguments.json || arguments.dry_run || code != ExitCode::SUCCESS {
+            return code;
+        }
+        match review_added(places, &names).await {
+            Ok(()) => code,
+            Err(message) => render::failed(&message),
+        }
     }
 }

@@ -68,7 +68,7 @@ pub(crate) async fn run(arguments: ServersArguments) -> ExitCode {
     match arguments.command {
         ServersCommand::List(arguments) => list::run(&arguments).await,
         ServersCommand::Add(arguments) => add::run(&arguments).await,
-        ServersCommand::AddJson(arguments) => add_json::run(&arguments),
+        ServersCommand::AddJson(arguments) => add_json::run(&arguments).await,
         ServersCommand::Import(arguments) => import::run(&arguments).await,
         ServersCommand::Get(arguments) => get::run(&arguments).await,
         ServersCommand::Enable(arguments) => switch::run(&arguments, Switch::On),

@@ -182,6 +182,24 @@ fn a_server_that_fails_is_in_the_log_and_in_the_list() {
 }
 
 #[test]
+fn a_server_that_failed_its_first_listing_is_tried_again_and_clients_are_notified() {
+    let place = Place::new(json!([say("one")]));
+    let server = scripted(&place);
+    let script =
+        format!("test -e {0}/ready || exit 3; exec {1} {2}", place.path(""), server["command"], server["args"][0]);
+    place.configure(&json!({"mcpServers": {"s": {"command": "sh", "args": ["-c", script], "env": server["env"]}}}));
+    let mut client = Streams::plain(&place, Era::November2025);
+    wait_for_log(&place, "a server is not available");
+    assert_eq!(client.exec(&CALL.replace("SERVER", "s"))["status"], "failed");
+    std::fs::write(place.path("ready"), "").unwrap();
+    wait_for_change(&mut client);
+    let deadline = Instant::now() + PATIENCE;
+    while client.exec(&CALL.replace("SERVER", "s"))["value"] != "one" {
+        assert!(Instant::now() < deadline, "{}", log_text(&place));
+    }
+}
+
+#[test]
 fn a_projects_file_that_changes_loses_its_servers_until_it_is_trusted_again() {
     let person = Person::new();
     let project = |more: &str| {
