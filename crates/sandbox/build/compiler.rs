@@ -38,6 +38,12 @@ impl Compiler {
         Err(HELP.into())
     }
 
+    /// Returns the compiler's own description of its version.
+    pub(crate) fn version(&self) -> Result<Vec<u8>> {
+        let (program, leading) = self.command.split_first().ok_or(HELP)?;
+        Ok(Command::new(program).args(leading).arg("--version").output()?.stdout)
+    }
+
     /// Compiles QuickJS and the shim, and links them into one module.
     pub(crate) fn build(&self, quickjs: &Path, guest: &Path, out: &Path) -> Result<Vec<u8>> {
         let published = quickjs.join("quickjs");

@@ -6,6 +6,7 @@
 #[path = "../src/engine_config.rs"]
 mod engine_config;
 
+mod cache;
 mod compiler;
 mod engine;
 mod image;
@@ -39,13 +40,25 @@ fn build() -> Result<()> {
 
     let quickjs = sources::locate(&manifest)?;
     sources::write_prelude_header(&guest, &out)?;
-    let linked = compiler::Compiler::find()?.build(&quickjs, &guest, &out)?;
-    let ready = image::pre_initialise(&linked)?;
-    invariants::check(&ready)?;
-    let compiled = image::compile(&ready, &env::var("TARGET")?)?;
-
-    let id = Sha256::digest(&ready);
-    fs::write(out.join("image.id"), id)?;
-    fs::write(out.join("image.cwasm"), compiled)?;
+    let compiler = compiler::Compiler::find()?;
+    let script = manifest.join("build");
+    let settings = manifest.join("src/engine_config.rs");
+    let prelude = out.join("prelude.h");
+    let inputs = [&quickjs, &guest, &script, &settings, &prelude].map(PathBuf::as_path);
+    let cached = cache::Entry::of(&inputs, &manifest.join("../../Cargo.lock"), &compiler, &out)?;
+    let image = match cached.read() {
+        Some(image) => image,
+        None => {
+            let linked = compiler.build(&quickjs, &guest, &out)?;
+            let ready = image::pre_initialise(&linked)?;
+            invariants::check(&ready)?;
+            let compiled = image::compile(&ready, &env::var("TARGET")?)?;
+            let image = cache::Image { id: Sha256::digest(&ready).to_vec(), compiled };
+            cached.write(&image)?;
+            image
+        }
+    };
+    fs::write(out.join("image.id"), image.id)?;
+    fs::write(out.join("image.cwasm"), image.compiled)?;
     Ok(())
 }
