@@ -128,11 +128,8 @@ pub(crate) async fn read(backend: &Backend, session_id: &str) -> Result<Vec<Entr
 /// Returns the entries of one run in its session's transcript, in order.
 pub(crate) async fn read_run(backend: &Backend, session_id: &str, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
     let sql = "SELECT at, kind, entry FROM transcript WHERE session_id = $1 AND run_id = $2 ORDER BY position";
-    let rows = sqlx::query(sql)
-        .bind(session_id.to_owned())
-        .bind(run_id.to_string())
-        .fetch_all(backend.reader())
-        .await?;
+    let rows =
+        sqlx::query(sql).bind(session_id.to_owned()).bind(run_id.to_string()).fetch_all(backend.reader()).await?;
     rows.iter().map(read_entry).collect()
 }
 

@@ -49,9 +49,13 @@ fn names_that_collide_are_numbered_in_the_order_of_ids() {
 #[test]
 fn a_server_called_index_does_not_take_the_place_of_the_list_of_servers() {
     let tools = vec![tool("mcp:Index:build"), tool("mcp:index:build")];
-    assert_eq!(shown(tools.clone()).into_iter().map(|(path, _)| path).collect::<Vec<_>>(), ["index2.build", "index3.build"]);
+    assert_eq!(
+        shown(tools.clone()).into_iter().map(|(path, _)| path).collect::<Vec<_>>(),
+        ["index2.build", "index3.build"]
+    );
     let servers = servers(&tools);
-    let names = server_spellings(servers.iter().map(|(identifier, server)| (server.name.as_str(), identifier.as_str())));
+    let names =
+        server_spellings(servers.iter().map(|(identifier, server)| (server.name.as_str(), identifier.as_str())));
     assert_eq!(names.own.get("index").map(String::as_str), Some("index3"), "{names:?}");
     let files = crate::declare::files(&tools, &servers, &Default::default());
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();

@@ -108,9 +108,7 @@ async fn ended(registry: &RunRegistry, row: &RunRow) -> Result<Option<CellResult
     Ok(match row.state {
         RunState::Running | RunState::Waiting => None,
         RunState::Expired => Some(snapshot_expired().with_telemetry(telemetry())),
-        RunState::Aborted => {
-            Some(recorded().unwrap_or_else(|| failed_with(&aborted()).with_telemetry(telemetry())))
-        }
+        RunState::Aborted => Some(recorded().unwrap_or_else(|| failed_with(&aborted()).with_telemetry(telemetry()))),
         RunState::Completed | RunState::Failed => {
             Some(recorded().unwrap_or_else(|| unreadable_result().with_telemetry(telemetry())))
         }

@@ -131,8 +131,7 @@ fn within_limits(
     }
     match registry.pool.heap_of(snapshot) {
         Some(heap) if heap > limits.memory_bytes => {
-            let what =
-                format!("the suspended cell needs {heap} bytes of memory, the limit is {}", limits.memory_bytes);
+            let what = format!("the suspended cell needs {heap} bytes of memory, the limit is {}", limits.memory_bytes);
             Err(over_lowered_limit(ErrorCode::MemoryLimitExceeded, &what, "memoryLimitBytes"))
         }
         _ => Ok(()),

@@ -240,13 +240,13 @@ mod tests {
         let answer = Answer::of(&completed, &[]);
         assert_eq!(answer.value.to_string(), "{\"status\":\"completed\",\"value\":{\"b\":1,\"a\":[2]}}");
         assert!(!answer.is_error);
-        assert_eq!(answer.telemetry, Some(json!(ran)));
+        assert_eq!(answer.telemetry, json!(ran));
         assert_eq!(answer.value.get("note"), None);
         assert!(!Answer::of(&failed(&ran), &[]).is_error);
         let refused = Answer::of(&failed(&Telemetry::default()), &[]);
         assert!(refused.is_error);
         assert_eq!(refused.value["code"], json!("invalid_input"));
-        assert_eq!(refused.telemetry, None);
+        assert_eq!(refused.telemetry, json!(Telemetry::default()));
     }
 
     #[test]

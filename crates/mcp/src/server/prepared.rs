@@ -100,7 +100,9 @@ impl Prepared {
             listed: Arc::new(listed),
             exec_hold_ms,
             config: run.config.code_mode,
-            executor: run.executor.with_visible_tools([Tool::Exec, Tool::Wait].map(|tool| settings.tool_prefix.name(tool))),
+            executor: run
+                .executor
+                .with_visible_tools([Tool::Exec, Tool::Wait].map(|tool| settings.tool_prefix.name(tool))),
             asked_about,
         })
     }

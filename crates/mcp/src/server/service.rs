@@ -8,14 +8,15 @@ use codemode::{CodeMode, ExecRequest, run_telemetry};
 use contract::cell::{CellResult, Telemetry};
 use contract::ids::{ApprovalId, RunId};
 use executor::clock::now_ms;
-use executor::{Executor, random_name};
 use executor::run::PrepareError;
+use executor::{Executor, random_name};
 use serde_json::Value;
 use store::{Approval, Decision};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::CALL_AT_MOST;
 use super::answer::{failed, invalid_config, unwritten};
 use super::approvals;
 use super::calls::{Call, InFlight, InFlightRun, POLL_INTERVAL};
@@ -23,7 +24,6 @@ use super::prepared::{Cache, OfferedSources, Prepared, Settings, exec_at_most};
 use super::principal::Principal;
 use super::recovery::{self, UndeliveredOutput, WaitTarget};
 use super::tools::Tool;
-use super::CALL_AT_MOST;
 
 /// How long after the start calls wait for the upstream servers to be ready.
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(10);

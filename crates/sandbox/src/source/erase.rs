@@ -78,7 +78,10 @@ impl<'t> Eraser<'t> {
         let text = text.into();
         self.inserted += text.len();
         if self.inserted > MAX_INSERTED_BYTES {
-            self.refuse("the enums and namespaces of this cell are too large, use objects instead", Span::empty(offset));
+            self.refuse(
+                "the enums and namespaces of this cell are too large, use objects instead",
+                Span::empty(offset),
+            );
         } else {
             self.edits.insert(offset, text);
         }

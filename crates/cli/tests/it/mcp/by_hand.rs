@@ -95,7 +95,11 @@ fn exec_with_an_invalid_configuration_prints_a_result_with_its_code() {
         std::fs::write(place.path("config.json"), &text).unwrap();
         let output = place.typed(&["exec", "-e", "return 1"]).output().unwrap();
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!((&result["status"], &result["code"]), (&json!("failed"), &json!("invalid_config")), "{text}: {result}");
+        assert_eq!(
+            (&result["status"], &result["code"]),
+            (&json!("failed"), &json!("invalid_config")),
+            "{text}: {result}"
+        );
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && error.starts_with("cellmate: "), "{text}: {error}");
     }

@@ -80,8 +80,7 @@ fn an_expired_run_reports_its_own_counts_and_says_what_to_check() {
     std::thread::sleep(Duration::from_millis(2_500));
     // Once by the call that notices it, and once from the store.
     for _ in 0..2 {
-        let answer =
-            client.ask("tools/call", json!({"name": "wait", "arguments": {"runId": waiting["runId"]}}));
+        let answer = client.ask("tools/call", json!({"name": "wait", "arguments": {"runId": waiting["runId"]}}));
         let (expired, telemetry) = (structured(&answer), &answer["result"]["_meta"]["cellmate/telemetry"]);
         assert_eq!(expired["code"], "snapshot_expired", "{expired}");
         assert_eq!(answer["result"]["isError"], false, "the cell ran: {answer}");
