@@ -102,7 +102,7 @@ fn is_inert_command(statement: &str) -> bool {
     let line = statement.lines().next().unwrap_or_default().trim().trim_end_matches(';');
     let (command, arguments) = line.split_once(' ').unwrap_or((line, ""));
     let arguments = arguments.trim_start();
-    if COMMANDS.contains(&command) {
+    if is_known(command) {
         // With these, it is arithmetic or a comparison with a mistake.
         let arithmetic = ["+", "- ", "* ", "=", "!=", "?", "% ", "/ "];
         return !arithmetic.iter().any(|start| arguments.starts_with(start));
@@ -137,109 +137,19 @@ fn is_javascript(line: &str) -> bool {
     STARTS.iter().any(|start| line.starts_with(start)) || line.contains("=>") || ends_statement
 }
 
-/// Commands whose names are hardly ever names of variables.
-const COMMANDS: [&str; 96] = [
-    "apt",
-    "apt-get",
-    "awk",
-    "aws",
-    "az",
-    "bash",
-    "brew",
-    "bun",
-    "bunx",
-    "cargo",
-    "cat",
-    "cd",
-    "chmod",
-    "chown",
-    "clang",
-    "cmake",
-    "cp",
-    "curl",
-    "cut",
-    "deno",
-    "df",
-    "dig",
-    "dirname",
-    "docker",
-    "docker-compose",
-    "du",
-    "echo",
-    "env",
-    "find",
-    "gcc",
-    "gcloud",
-    "gh",
-    "git",
-    "grep",
-    "gunzip",
-    "gzip",
-    "head",
-    "helm",
-    "hostname",
-    "java",
-    "jq",
-    "kill",
-    "kubectl",
-    "ln",
-    "ls",
-    "lsof",
-    "make",
-    "mkdir",
-    "mv",
-    "mysql",
-    "nano",
-    "netstat",
-    "nohup",
-    "node",
-    "npm",
-    "npx",
-    "openssl",
-    "perl",
-    "php",
-    "ping",
-    "pip",
-    "pip3",
-    "pkill",
-    "pnpm",
-    "printf",
-    "ps",
-    "psql",
-    "pwd",
-    "pytest",
-    "python",
-    "python3",
-    "rg",
-    "rm",
-    "rmdir",
-    "rsync",
-    "ruby",
-    "scp",
-    "sed",
-    "sh",
-    "sort",
-    "ssh",
-    "sudo",
-    "systemctl",
-    "tail",
-    "tar",
-    "tee",
-    "terraform",
-    "touch",
-    "tsc",
-    "uname",
-    "unzip",
-    "uv",
-    "wget",
-    "which",
-    "whoami",
-    "xargs",
-];
+/// Commands whose names are hardly ever names of variables: the name alone tells. Others, such as `test` and `date`, need
+/// an option, a path or another command beside them.
+const COMMANDS: &str = "apt apt-get awk aws az bash brew bun bunx cargo cat cd chmod chown clang cmake cp curl cut deno df \
+    dig dirname docker docker-compose du echo env find gcc gcloud gh git grep gunzip gzip head helm \
+    hostname java jq kill kubectl ln ls lsof make mkdir mv mysql nano netstat nohup node npm npx openssl \
+    perl php ping pip pip3 pkill pnpm printf ps psql pwd pytest python python3 rg rm rmdir rsync ruby \
+    scp sed sh sort ssh sudo systemctl tail tar tee terraform touch tsc uname unzip uv wget which whoami \
+    xargs yarn";
 
-/// Commands whose names may also be names of variables. They need more than their name.
-const ORDINARY_WORDS: [&str; 14] =
-    ["date", "diff", "file", "go", "id", "less", "more", "stat", "test", "time", "top", "tree", "watch", "yarn"];
+/// Returns whether a word is one of these commands.
+fn is_known(command: &str) -> bool {
+    COMMANDS.split_whitespace().any(|known| known == command)
+}
 
 /// Returns whether a line that does not parse starts with a command and then an argument.
 fn is_command(line: &str) -> bool {
@@ -250,13 +160,12 @@ fn is_command(line: &str) -> bool {
     if command == "export" {
         return is_variable(arguments);
     }
-    if is_path(command) || COMMANDS.contains(&command) {
+    if is_path(command) || is_known(command) {
         return !is_code(arguments);
     }
-    let is_known = ORDINARY_WORDS.contains(&command);
     is_command_name(command)
         && !is_code(arguments)
-        && (has_variable || has_shell_word(arguments) || joins_commands(arguments) || is_known && !arguments.is_empty())
+        && (has_variable || has_shell_word(arguments) || joins_commands(arguments))
 }
 
 /// Removes the variables that are set before a command, `FOO=1 BAR=x make`, and returns whether there were any.
@@ -307,7 +216,7 @@ fn joins_commands(arguments: &str) -> bool {
     let mut words = arguments.split_whitespace().peekable();
     while let Some(word) = words.next() {
         let is_joint = ["&&", "||", "|"].contains(&word) || word.ends_with(';');
-        if is_joint && words.peek().is_some_and(|next| COMMANDS.contains(next)) {
+        if is_joint && words.peek().is_some_and(|next| is_known(next)) {
             return true;
         }
     }
@@ -322,7 +231,7 @@ fn has_heredoc(source: &str) -> bool {
     let command = before.split_whitespace().next().unwrap_or_default();
     let delimiter = after.trim_start_matches(['-', ' ']).split_whitespace().next().unwrap_or_default();
     let delimiter = delimiter.trim_matches(['\'', '"', '\\']);
-    COMMANDS.contains(&command) && !delimiter.is_empty() && lines.any(|line| line == delimiter)
+    is_known(command) && !delimiter.is_empty() && lines.any(|line| line == delimiter)
 }
 
 /// Returns whether the text has a block of a shell: `for f in *; do … done`, `if [ -f x ]; then … fi`.
@@ -451,6 +360,8 @@ mod tests {
             "items.length",
             "total - tax",
             "FOO = 1",
+            "the file is missing",
+            "test this please",
             "id",
             "date",
             "width / height",
