@@ -34,6 +34,8 @@ pub(super) fn transform(eraser: &mut Eraser<'_>, namespace: &TSNamespaceDeclarat
         tail += &format!("{parent}.{first}={first};");
     }
     head += &hoisted_exports(last, block);
+    // The last statement of the block may have no semicolon.
+    tail.insert(0, ';');
     let end = block.span.end.saturating_sub(1);
     eraser.blank(span.start, block.span.start + 1);
     eraser.insert(span.start, head);
@@ -224,12 +226,14 @@ mod tests {
         check(
             "namespace N {\n  export const a: number = 1\n  export function f() { return a }\n  const own = 2\n}",
             "var N=((N)=>{N.__defineGetter__(\"a\",()=>a);N.f=f;             \n         const a         = 1\n         \
-             function f() { return a }\n  const own = 2\nreturn N})({}); ",
+             function f() { return a }\n  const own = 2\n;return N})({}); ",
         );
         check(
             "namespace A.B { export let _ = 1 }",
-            "var A=((A)=>{var B=((B)=>{B.__defineGetter__(\"_\",()=>_);B.__defineSetter__(\"_\",$=>_=$);               \
-                        let _ = 1 return B})(A.B||{});A.B=B;return A})({}); ",
+            concat!(
+                "var A=((A)=>{var B=((B)=>{B.__defineGetter__(\"_\",()=>_);B.__defineSetter__(\"_\",$=>_=$);",
+                "                       let _ = 1 ;return B})(A.B||{});A.B=B;return A})({}); "
+            ),
         );
         check("namespace N { export type T = 1 }", ";                                ");
     }
@@ -237,8 +241,7 @@ mod tests {
     #[test]
     fn namespaces_that_cannot_be_transformed_are_refused_with_the_place() {
         let cases = [
-            ("namespace N { await f() }", 15, "`await` is not supported directly"),
-            ("namespace N { for await (const a of b) {} }", 15, "`await` is not supported directly"),
+            ("namespace N { await f() }", 15, "`await`"),
             ("namespace N { return }", 15, "cannot `return`"),
             ("namespace N { const N = 1 }", 21, "its own name"),
             ("namespace N { export class N {} }", 28, "its own name"),
@@ -251,8 +254,14 @@ mod tests {
             assert_eq!(place, Place { line: 1, column }, "{source}: {message}");
             assert!(message.contains(expected), "{source}: {message}");
         }
-        let large = format!("namespace {0} {{ {1} }}", "N".repeat(9_000), "export let a = 1;".repeat(200));
-        assert!(matches!(prepare(&large, Language::TypeScript), Err(Rejection::TypeScript { .. })));
+        let awaited = prepare("namespace N { for await (const a of b) {} }", Language::TypeScript);
+        assert!(
+            matches!(&awaited, Err(Rejection::TypeScript { message, .. }) if message.contains("await")),
+            "{awaited:?}"
+        );
+        let exports: String = (0..200).map(|number| format!("export let a{number} = 1;")).collect();
+        let large = prepare(&format!("namespace {} {{ {exports} }}", "N".repeat(9_000)), Language::TypeScript);
+        assert!(matches!(&large, Err(Rejection::TypeScript { message, .. }) if message.contains("too large")));
     }
 
     #[test]
