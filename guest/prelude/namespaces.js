@@ -78,8 +78,8 @@ constant(global, "MCP", mcp);
 
 const namespaces = lazyObject({
   label: "namespaces",
-  fixed: create(null),
-  find: (name) => (name === "MCP" ? mcp : fromTable(`namespace/${name}`, name, [])),
+  fixed: { MCP: mcp },
+  find: (name) => fromTable(`namespace/${name}`, name, []),
   names: () => table("namespaces") ?? [],
 });
 constant(global, "namespaces", namespaces);

@@ -12,6 +12,10 @@ use crate::names::{JS_WORDS, mcp_identifier};
 /// Properties of `MCP` that a server's identifier must not shadow.
 const SERVER_RESERVED: [&str; 5] = ["$api", "$search", "then", "constructor", "prototype"];
 
+/// The name of the file that lists all servers, `mcp/index.d.ts`. A server of this name gets a numbered identifier, and
+/// can still be called by its own name.
+pub(crate) const INDEX: &str = "index";
+
 /// Properties of `MCP.<server>` that a method must not shadow.
 const METHOD_RESERVED: [&str; 7] = ["$api", "$serverName", "resources", "prompts", "then", "constructor", "prototype"];
 
@@ -89,7 +93,7 @@ pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
             server.operations.insert(tool.operation, position);
         }
     }
-    let identifiers = FreeNames::new(|name| is_reserved(name, &SERVER_RESERVED));
+    let identifiers = FreeNames::new(|name| name == INDEX || is_reserved(name, &SERVER_RESERVED));
     let owners = identifiers_of(by_owner.keys().copied().map(|owner| (owner, owner)), identifiers, "server");
     owners
         .into_iter()

@@ -101,7 +101,8 @@ pub(crate) fn prepare_run(
     let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() })?;
     let asked = policy.asking.hook_for(&policy.pass, run.executor.catalog().tools());
     hooks.push(Arc::new(asked.clone()));
-    let executor = run.executor.with_hooks(hooks);
+    // No model is shown the tools of this run.
+    let executor = run.executor.with_hooks(hooks).with_visible_tools([]);
     Ok((PreparedRun { executor, ..run }, asked))
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn failed(code: ErrorCode, message: &str) -> CellResult {
     failed_with(&failure(code, message))
 }
 
-/// Builds the result for a failure without output and telemetry, such as that of a run that never started.
+/// Builds the result for a failure without output. The caller adds the telemetry.
 pub(crate) fn failed_with(failure: &Failure) -> CellResult {
     CellResult::Failed {
         error: failure_text(failure),
@@ -77,7 +77,11 @@ pub(crate) fn no_such_run() -> CellResult {
 }
 
 pub(crate) fn snapshot_expired() -> CellResult {
-    failed(ErrorCode::SnapshotExpired, "the cell waited too long and has expired; run it again with `exec`")
+    failed(
+        ErrorCode::SnapshotExpired,
+        "the cell waited too long and has expired, so it cannot be resumed; calls that it made may have taken effect, \
+         so check that before you run it again with `exec`",
+    )
 }
 
 pub(crate) fn aborted() -> Failure {
@@ -91,6 +95,17 @@ pub(crate) fn unreadable_result() -> CellResult {
 /// Builds the failure of a suspended cell that no process can resume.
 pub(crate) fn not_resumable(why: &str) -> Failure {
     failure(ErrorCode::SnapshotRestoreFailed, format!("the suspended cell cannot be resumed: {why}"))
+}
+
+/// Builds the failure of a suspended cell that the current configuration does not allow to be resumed. The run is kept.
+pub(crate) fn over_lowered_limit(code: ErrorCode, what: &str, key: &str) -> Failure {
+    failure(
+        code,
+        format!(
+            "{what}; the configuration was changed since the cell was suspended. Ask your user to raise \
+             `tools.codeMode.{key}` again, then call `wait`: the run is kept until it expires"
+        ),
+    )
 }
 
 /// Builds the failure of a suspended cell whose key this process does not have.

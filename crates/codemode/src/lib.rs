@@ -18,6 +18,7 @@ mod mode;
 pub mod pool;
 mod registry;
 pub mod replay;
+pub mod run_telemetry;
 mod stored_result;
 pub mod tool_search;
 

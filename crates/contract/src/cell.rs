@@ -83,6 +83,24 @@ impl CellResult {
             Self::Completed { output, .. } | Self::Waiting { output, .. } | Self::Failed { output, .. } => output,
         }
     }
+
+    pub fn telemetry(&self) -> &Telemetry {
+        match self {
+            Self::Completed { telemetry, .. } | Self::Waiting { telemetry, .. } | Self::Failed { telemetry, .. } => {
+                telemetry
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn with_telemetry(mut self, new: Telemetry) -> Self {
+        match &mut self {
+            Self::Completed { telemetry, .. } | Self::Waiting { telemetry, .. } | Self::Failed { telemetry, .. } => {
+                *telemetry = new;
+            }
+        }
+        self
+    }
 }
 
 /// Why a cell is suspended.
@@ -154,12 +172,38 @@ pub struct LimitFailures {
     pub output: u64,
 }
 
+/// What has happened to the snapshots of a run. A run has at most one at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshots {
     pub taken: u64,
     pub restored: u64,
+    /// Snapshots that a later one replaced, or that were deleted when the run ended.
+    pub deleted: u64,
+    /// 1 if the run expired with a snapshot.
+    pub expired: u64,
+    /// The size of the last one.
     pub bytes: u64,
+}
+
+impl Snapshots {
+    /// The last snapshot is kept, the others are replaced.
+    #[must_use]
+    pub fn of_live_run(self) -> Self {
+        Self { deleted: self.taken.saturating_sub(1), expired: 0, ..self }
+    }
+
+    /// None is kept.
+    #[must_use]
+    pub fn of_ended_run(self) -> Self {
+        Self { deleted: self.taken, expired: 0, ..self }
+    }
+
+    /// The last one has expired.
+    #[must_use]
+    pub fn of_expired_run(self) -> Self {
+        Self { deleted: self.taken.saturating_sub(1), expired: self.taken.min(1), ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,6 +19,10 @@ pub struct Scope {
     pub channel: Option<String>,
     /// Whether the agent's own tools run in a sandbox, for which policy has separate lists (`tools.sandbox`).
     pub sandboxed: bool,
+    /// The client program and the project that a run is started from, as a short key. Empty if the host does not tell
+    /// clients apart. Only the same client finds a run without its id; with the id, any client of the scope does.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub client: String,
 }
 
 impl Scope {
@@ -44,6 +48,7 @@ mod tests {
         };
         let own = scope("a", "s", "r");
         assert!(own.admits(&Scope { sender: Some("another sender".to_owned()), ..own.clone() }));
+        assert!(own.admits(&Scope { client: "another client".to_owned(), ..own.clone() }));
         for other in [scope("b", "s", "r"), scope("a", "t", "r"), scope("a", "s", "q"), Scope::default()] {
             assert!(!own.admits(&other), "{other:?}");
         }

@@ -56,6 +56,21 @@ impl Executor {
         self
     }
 
+    /// Sets the client that new runs belong to; see [`Scope::client`].
+    #[must_use]
+    pub fn with_client(mut self, client: &str) -> Self {
+        let scope = Scope { client: client.to_owned(), ..self.context.scope.as_ref().clone() };
+        self.context.scope = Arc::new(scope);
+        self
+    }
+
+    /// Sets the names of the tools that the model sees, which telemetry reports.
+    #[must_use]
+    pub fn with_visible_tools(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.context.visible_tools = names.into_iter().collect();
+        self
+    }
+
     /// Sets how long a hook may take. A hook that takes longer denies the call.
     #[must_use]
     pub fn with_hook_deadline(mut self, deadline: Duration) -> Self {
@@ -73,6 +88,11 @@ impl Executor {
     /// Returns the tools that the run may see.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.context.catalog
+    }
+
+    /// Returns the names of the tools that the model sees. Empty if the host did not set them.
+    pub fn visible_tools(&self) -> &[String] {
+        &self.context.visible_tools
     }
 
     /// Returns the scope that calls are made for.

@@ -128,6 +128,7 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     // 7 and 8. The visible tools of that surface, and nothing else.
     let visible = surface.visible_tools(&config, &catalog);
     let executor = Executor::new(catalog, routes, request.scope.clone())
+        .with_visible_tools(visible.iter().map(|tool| tool.name.clone()))
         .with_hooks(host.local.hooks.clone())
         .with_approval_patterns(host.ask.clone());
     Ok(PreparedRun { surface, visible, executor, config, refused_namespaces })

@@ -6,7 +6,7 @@ use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::locking::begin_with_locks;
 
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -145,6 +145,8 @@ ALTER TABLE approvals ADD COLUMN source_identity TEXT;
 ALTER TABLE rules ADD COLUMN source_identity TEXT;
 CREATE INDEX rules_by_agent ON rules (agent_id, revoked_at);
 ",
+    // Runs from before this step belong to no client, and are found by their ids only.
+    "ALTER TABLE runs ADD COLUMN client TEXT NOT NULL DEFAULT ''",
 ];
 
 /// The schema version that this program writes.

@@ -75,7 +75,8 @@ impl Store {
         read::run(&self.backend, run_id).await
     }
 
-    /// Returns the newest runs of a scope that are live or ended after `since`.
+    /// Returns the newest runs of a scope that are live or ended after `since`; only those of its client, if the scope
+    /// has one.
     pub async fn recent_runs(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
         read::recent_runs(&self.backend, scope, since, limit).await
     }
@@ -279,6 +280,11 @@ impl Store {
     /// Returns a session's transcript in order.
     pub async fn transcript(&self, session_id: &str) -> Result<Vec<Entry>, StoreError> {
         transcript::read(&self.backend, session_id).await
+    }
+
+    /// Returns the entries of one run in its session's transcript, in order.
+    pub async fn run_transcript(&self, session_id: &str, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+        transcript::read_run(&self.backend, session_id, run_id).await
     }
 
     /// Returns a session's transcript as JSON lines.

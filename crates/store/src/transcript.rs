@@ -3,6 +3,7 @@
 use contract::ids::RunId;
 use serde::Serialize;
 use serde_json::Value;
+use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use crate::Millis;
@@ -121,16 +122,24 @@ pub(crate) async fn read(backend: &Backend, session_id: &str) -> Result<Vec<Entr
         .bind(session_id.to_owned())
         .fetch_all(backend.reader())
         .await?;
-    rows.iter()
-        .map(|row| {
-            let entry: String = row.try_get(2)?;
-            Ok(Entry {
-                at: row.try_get(0)?,
-                kind: EntryKind::parse(&row.try_get::<String, _>(1)?)?,
-                entry: contract::json::read(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?,
-            })
-        })
-        .collect()
+    rows.iter().map(read_entry).collect()
+}
+
+/// Returns the entries of one run in its session's transcript, in order.
+pub(crate) async fn read_run(backend: &Backend, session_id: &str, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+    let sql = "SELECT at, kind, entry FROM transcript WHERE session_id = $1 AND run_id = $2 ORDER BY position";
+    let rows =
+        sqlx::query(sql).bind(session_id.to_owned()).bind(run_id.to_string()).fetch_all(backend.reader()).await?;
+    rows.iter().map(read_entry).collect()
+}
+
+fn read_entry(row: &AnyRow) -> Result<Entry, StoreError> {
+    let entry: String = row.try_get(2)?;
+    Ok(Entry {
+        at: row.try_get(0)?,
+        kind: EntryKind::parse(&row.try_get::<String, _>(1)?)?,
+        entry: contract::json::read(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?,
+    })
 }
 
 /// Returns a session's transcript as JSON, one entry per line.

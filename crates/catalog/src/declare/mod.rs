@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use contract::tool::ToolSpec;
 
-use crate::server::Server;
+use crate::server::{INDEX, Server};
 use crate::text::{clean, in_comment, quoted};
 use crate::unavailable::UnavailableServer;
 use server::{functions, namespace};
@@ -50,7 +50,7 @@ pub(crate) fn files(
         return Vec::new();
     }
     let mut files = vec![File {
-        path: "mcp/index.d.ts".to_owned(),
+        path: format!("mcp/{INDEX}.d.ts"),
         description: "All MCP servers of this run.".to_owned(),
         text: index(servers, unavailable),
     }];

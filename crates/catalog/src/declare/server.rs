@@ -56,7 +56,7 @@ pub(super) fn namespace(identifier: &str, functions: &[Function<'_>]) -> String 
     let operations: BTreeSet<Operation> = functions.iter().map(|function| function.operation).collect();
     let answers: String = operations.into_iter().map(answer::declaration).collect();
     let mut text = format!("{HEADER}{answers}declare namespace MCP.{identifier} {{\n");
-    text += "  /** This server's declarations, or one tool's, with the schemas if requested. */\n";
+    text += "  /** Return this TypeScript-style API header. */\n";
     text += "  function $api(toolName?: string, options?: { schema?: boolean }): Promise<McpApiHeader>;\n\n";
     text + &members(functions) + "}\n"
 }

@@ -47,6 +47,23 @@ fn names_that_collide_are_numbered_in_the_order_of_ids() {
 }
 
 #[test]
+fn a_server_called_index_does_not_take_the_place_of_the_list_of_servers() {
+    let tools = vec![tool("mcp:Index:build"), tool("mcp:index:build")];
+    assert_eq!(
+        shown(tools.clone()).into_iter().map(|(path, _)| path).collect::<Vec<_>>(),
+        ["index2.build", "index3.build"]
+    );
+    let servers = servers(&tools);
+    let names =
+        server_spellings(servers.iter().map(|(identifier, server)| (server.name.as_str(), identifier.as_str())));
+    assert_eq!(names.own.get("index").map(String::as_str), Some("index3"), "{names:?}");
+    let files = crate::declare::files(&tools, &servers, &Default::default());
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["mcp/index.d.ts", "mcp/index2.d.ts", "mcp/index3.d.ts"]);
+    assert!(files[0].text.contains("namespace index2 {}") && files[0].text.contains("namespace index3 {}"));
+}
+
+#[test]
 fn a_name_can_be_spelt_as_its_server_spells_it() {
     let ids =
         ["mcp:my-files:read_text", "mcp:my-files:delete", "mcp:my-files:then", "mcp:my-files:a-b", "mcp:my-files:aB"];

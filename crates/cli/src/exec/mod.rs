@@ -12,7 +12,9 @@ use std::time::Duration;
 use client_config::load;
 use codemode::pool::Pool;
 use codemode::{CodeMode, ExecInput};
+use contract::cell::{CellResult, Telemetry};
 use contract::config;
+use contract::error::ErrorCode;
 use contract::ids::RunId;
 use contract::limits::{Limits, MAX_CATALOG_BYTES};
 use contract::scope::Scope;
@@ -67,7 +69,29 @@ pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
         Some(catalog) => with_canned_tools(&arguments, catalog).await,
         None => with_servers(&arguments).await,
     };
-    done.unwrap_or_else(|error| render::fatal(&error.to_string()))
+    done.unwrap_or_else(|error| {
+        if error.is_invalid_config() && !is_readable(&arguments) {
+            // A program that reads the result finds the reason there, as a model would.
+            render::json(&error.invalid_config());
+        }
+        render::fatal(&error.to_string())
+    })
+}
+
+impl ExecError {
+    /// Whether the cell was not started because of the configuration.
+    fn is_invalid_config(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Settings(_))
+    }
+
+    fn invalid_config(&self) -> CellResult {
+        CellResult::Failed {
+            error: format!("the configuration is invalid, so the cell was not started: {self}"),
+            code: Some(ErrorCode::InvalidConfig),
+            output: Vec::new(),
+            telemetry: Telemetry::default(),
+        }
+    }
 }
 
 /// Runs the cell with the configured servers, policy, approvals and store.

@@ -31,6 +31,11 @@ pub(super) enum Action {
         /// Run id, or the start of one.
         run: String,
     },
+    /// Print the transcript of a run: its control calls and its tool calls with their results, one JSON object per line.
+    Export {
+        /// Run id, or the start of one.
+        run: String,
+    },
     /// End runs that have not ended. What they have done stays done.
     Cancel {
         /// Run ids, or the start of each.

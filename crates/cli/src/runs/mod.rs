@@ -1,4 +1,4 @@
-//! `cellmate runs`: lists, shows, cancels, deletes, replays and forks runs, in a store that a server may be using.
+//! `cellmate runs`: lists, shows, exports, cancels, deletes, replays and forks runs, in a store that a server may be using.
 
 mod arguments;
 mod find;
@@ -75,6 +75,15 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
         }
         Action::Show { run } => {
             print::whole(&record(&open_without_keys(&kept).await?, &run).await?, now_ms(), as_json);
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Export { run } => {
+            let store = open_without_keys(&kept).await?;
+            let run = find_run(&store, &run).await?;
+            let row = store.run(&run).await?.ok_or_else(|| FindError::None(name(&run)))?;
+            for entry in store.run_transcript(&row.scope.session_id, &run).await? {
+                render::print_json(&json!(entry));
+            }
             Ok(ExitCode::SUCCESS)
         }
         Action::Cancel { runs } => {

@@ -109,6 +109,8 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         exempt: served.pass,
         tool_prefix: arguments.tool_prefix.clone(),
         seal: key,
+        // The client over standard streams started this process in its project. HTTP clients do not say where they are.
+        project: arguments.http.is_none().then(project).flatten(),
     };
     let frontend = McpService::new(code_mode.clone(), settings, offered);
     let current = Current::start(servers, offer);
@@ -126,6 +128,11 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     current.stop().await;
     tracing::info!("cellmate mcp stopped");
     served
+}
+
+/// Returns the folder that this process was started in.
+fn project() -> Option<String> {
+    std::env::current_dir().ok().map(|folder| folder.to_string_lossy().into_owned())
 }
 
 /// Opens the log file and writes how the process was started.

@@ -76,6 +76,15 @@ impl Current {
         removed
     }
 
+    /// Records whether the configuration is invalid, and why.
+    fn set_invalid(&self, why: Option<Arc<str>>) {
+        self.offer.send_if_modified(|offered| {
+            let is_new = offered.invalid != why;
+            offered.invalid = why;
+            is_new
+        });
+    }
+
     /// Stops all servers.
     pub(super) async fn stop(&self) {
         let servers = self.inner.lock().servers.clone();
@@ -130,11 +139,17 @@ impl Reloader {
         let places = self.places.clone();
         // It fails only at shutdown.
         let Ok(loaded) = spawn_blocking(move || client_config::load(&places)).await else { return };
-        if let Err(error) = loaded.map_err(ReloadError::from).and_then(|loaded| self.apply(loaded)) {
-            tracing::warn!(
-                error = telemetry::chain(&error),
-                "the changed configuration is invalid, so the former one stays in force"
-            );
+        match loaded.map_err(ReloadError::from).and_then(|loaded| self.apply(loaded)) {
+            Ok(()) => self.current.set_invalid(None),
+            Err(error) => {
+                let why = telemetry::chain(&error);
+                tracing::warn!(
+                    error = why,
+                    "the changed configuration is invalid, so no cell is started; suspended ones continue with the \
+                     former configuration"
+                );
+                self.current.set_invalid(Some(why.into()));
+            }
         }
     }
 

@@ -239,6 +239,7 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("logs", &["-n", "0"]),
         one("runs list", &[]),
         one("runs show", &[&hostile.run]),
+        one("runs export", &[&hostile.run]),
         one("runs show", &["cm_\u{9b}\u{202e}"]),
         one("runs show", &["c"]),
         one("runs cancel", &["cm_\u{9b}\u{202e}"]),

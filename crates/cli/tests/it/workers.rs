@@ -266,7 +266,7 @@ async fn a_pool_whose_workers_cannot_start_reports_why() {
 /// A worker that sends a valid hello and answers the first frame with these bytes.
 fn liar(answer: fn(CellId) -> Vec<u8>) -> impl Fn(UnixStream) -> std::io::Result<()> {
     move |mut stream| {
-        let hello = Hello { image: ImageId([7; 32]), jail: Jail::None, slots: 4, page_scan: false };
+        let hello = Hello { image: ImageId([7; 32]), image_bytes: 0, jail: Jail::None, slots: 4, page_scan: false };
         stream.write_all(&FromWorker::Hello(hello).encode())?;
         let mut frame = vec![0; 64 << 10];
         // The catalog precedes the cell that needs it, in the same write.

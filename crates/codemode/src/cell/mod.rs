@@ -215,6 +215,8 @@ impl Cell {
                 let output = std::mem::take(&mut self.output);
                 self.end(Answer::Completed { value, output })
             }
+            // The worker knows only what was left of the budget.
+            LegEnd::Failed(failure) if failure.code == Some(ErrorCode::Timeout) => self.fail(self.budget_spent()),
             LegEnd::Failed(failure) => self.fail(failure),
             LegEnd::Suspended { calls, cleared } => {
                 let mut actions = Vec::new();
@@ -298,14 +300,7 @@ impl Cell {
 
     fn resume(&mut self, run_ms: u64, actions: &mut Vec<Action>) {
         if run_ms < LEAST_RUN_MS {
-            actions.extend(self.fail(Failure {
-                code: Some(ErrorCode::Timeout),
-                message: format!(
-                    "the cell ran for its whole budget of {} ms without finishing; do less work in one cell",
-                    self.limits.timeout_ms
-                ),
-                place: None,
-            }));
+            actions.extend(self.fail(self.budget_spent()));
             return;
         }
         if matches!(self.phase, Phase::Resting { live_since: None }) {
@@ -332,6 +327,17 @@ impl Cell {
         let reason =
             if only_yields && !pending.is_empty() { WaitingReason::Yield } else { WaitingReason::PendingTools };
         Action::Answer(Answer::Waiting { reason, pending, output: std::mem::take(&mut self.output) })
+    }
+
+    fn budget_spent(&self) -> Failure {
+        Failure {
+            code: Some(ErrorCode::Timeout),
+            message: format!(
+                "the cell ran for its whole budget of {} ms without finishing; do less work in one cell",
+                self.limits.timeout_ms
+            ),
+            place: None,
+        }
     }
 
     fn unfinished(&self) -> Failure {

@@ -84,6 +84,19 @@ fn a_settled_call_resumes_the_guest_at_once() {
 }
 
 #[test]
+fn a_timeout_names_the_whole_budget_although_the_worker_had_only_the_rest_of_it() {
+    let mut cell = Cell::started(limits(), 0);
+    cell.on(suspended(vec![call(1, Method::Call)]), 5);
+    assert_eq!(words(&cell.on(settled(1), 400)), ["deliver [1] for 600"]);
+    let message = "the cell ran for its whole budget of 600 ms".to_owned();
+    let actions = cell.on(leg(LegEnd::Failed(Failure { code: Some(ErrorCode::Timeout), message, place: None })), 1000);
+    let [Action::Answer(Answer::Failed { failure, .. }), Action::Close] = actions.as_slice() else {
+        panic!("{actions:?}")
+    };
+    assert!(failure.message.contains("whole budget of 1000 ms"), "{}", failure.message);
+}
+
+#[test]
 fn calls_beyond_the_cap_queue_in_order() {
     let calls = (1..=4).map(|id| call(id, Method::Call)).collect();
     check(vec![

@@ -20,6 +20,7 @@ use crate::failure::{failed, failed_with, failure, internal_message};
 use crate::input::{ExecInput, both_names, language, sync_names};
 use crate::mode::RunMode;
 use crate::registry::{RunRegistry, random_seed};
+use crate::run_telemetry::without_run;
 use crate::stored_result;
 
 /// A function that is called with the id of a run as soon as there is one.
@@ -98,7 +99,7 @@ pub(super) async fn exec(
     let given = both_names(json);
     let (rewritten, mut event) = match executor.before_cell(tool_call_id, given.clone(), language(&given)).await {
         Ok(judged) => judged,
-        Err(reason) => return failed(ErrorCode::InvalidInput, &reason),
+        Err(reason) => return failed(ErrorCode::InvalidInput, &reason).with_telemetry(without_run(executor)),
     };
     // Hooks that run afterwards see the source that was run.
     event.params = sync_names(&given, rewritten);
@@ -130,7 +131,7 @@ async fn first_turn(
                 Err(_) => wait(registry, executor, config, tool_call_id, &run_id).await,
             }
         }
-        Err(failure) => failed_with(&failure),
+        Err(failure) => failed_with(&failure).with_telemetry(without_run(executor)),
     }
 }
 
@@ -151,7 +152,10 @@ pub(super) async fn start(
     match registry.has_room_for(config.max_live_runs).await {
         Ok(true) => {}
         Ok(false) => {
-            let message = "too many cells are waiting; finish some with `wait` before starting more";
+            let message = format!(
+                "too many cells are waiting: at most {} at once; finish some with `wait` before starting more",
+                config.max_live_runs
+            );
             return Err(failure(ErrorCode::RuntimeUnavailable, message));
         }
         Err(error) => {

@@ -29,6 +29,7 @@ use crate::mode::RunMode;
 use crate::pool::Pool;
 use crate::registry::{DEFAULT_LEASE, RunRegistry};
 use crate::replay::ForkError;
+use crate::run_telemetry::without_run;
 
 pub use decisions::decide;
 pub use exec::ExecRequest;
@@ -104,6 +105,12 @@ impl CodeMode {
         wait::wait(&self.registry, executor, config, tool_call_id, run_id).await
     }
 
+    /// Returns the `waiting` result of a run of this scope as the store has it, without resuming it. `None` if there is
+    /// no such run, or if it has ended.
+    pub async fn waiting(&self, executor: &Executor, run_id: &RunId) -> Option<CellResult> {
+        wait::waiting(&self.registry, executor, run_id).await
+    }
+
     /// Runs `wait` with the JSON input of a model, `{ runId }`.
     pub async fn wait_json(
         &self,
@@ -114,7 +121,7 @@ impl CodeMode {
     ) -> CellResult {
         match wait_input(input) {
             Ok(run_id) => self.wait(executor, config, tool_call_id, &run_id).await,
-            Err(failure) => failed_with(&failure),
+            Err(failure) => failed_with(&failure).with_telemetry(without_run(executor)),
         }
     }
 

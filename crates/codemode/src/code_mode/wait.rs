@@ -21,6 +21,7 @@ use crate::failure::{
 };
 use crate::mode::RunMode;
 use crate::registry::{RunRegistry, WakeError, wait_for_change};
+use crate::run_telemetry::{of_stored_run, without_run};
 use crate::stored_result;
 
 /// How long `wait` pauses before it looks again for a run that is just being released here.
@@ -46,13 +47,17 @@ pub(super) async fn wait(
             Ok(row) => row
                 .filter(|row| row.scope.admits(executor.scope()))
                 .filter(|row| row.run_id.starts_with(RunMode::CodeMode.run_prefix())),
-            Err(error) => return failed_with(&store_unavailable("load a run", &error)),
+            Err(error) => {
+                return failed_with(&store_unavailable("load a run", &error)).with_telemetry(without_run(executor));
+            }
         };
-        let Some(row) = row else { return no_such_run() };
+        let Some(row) = row else { return no_such_run().with_telemetry(without_run(executor)) };
         match ended(registry, &row).await {
             Ok(None) => {}
             Ok(Some(result)) => return result,
-            Err(error) => return failed_with(&store_unavailable("expire a run", &error)),
+            Err(error) => {
+                return failed_with(&store_unavailable("expire a run", &error)).with_telemetry(of_stored_run(&row));
+            }
         }
         if late {
             return held_elsewhere(registry, executor, &row).await;
@@ -68,11 +73,22 @@ pub(super) async fn wait(
                 tokio::time::sleep(RELEASE_PAUSE).await;
             }
             Err(WakeError::HeldElsewhere) => wait_for_change(&mut news, run_id, POLL_INTERVAL).await,
-            Err(WakeError::Locked(failure)) => return failed_with(&failure),
+            Err(WakeError::Kept(failure)) => return kept(&row, &failure),
             Err(WakeError::Failed(failure)) => return wake_failed(registry, &row, &failure).await,
         }
         late = Instant::now() >= deadline;
     }
+}
+
+/// Returns the result for a run that cannot be resumed now, and stays as it is.
+fn kept(row: &RunRow, failure: &Failure) -> CellResult {
+    let mut telemetry = of_stored_run(row);
+    match failure.code {
+        Some(ErrorCode::MemoryLimitExceeded) => telemetry.limit_failures.memory += 1,
+        Some(ErrorCode::SnapshotLimitExceeded) => telemetry.limit_failures.snapshot += 1,
+        _ => {}
+    }
+    failed_with(failure).with_telemetry(telemetry)
 }
 
 /// Returns the result of a run that is over. `None` if it can continue.
@@ -81,19 +97,21 @@ async fn ended(registry: &RunRegistry, row: &RunRow) -> Result<Option<CellResult
     if !row.state.is_over() && row.expires_at <= now {
         // If the run has a driver, the driver ends it. Otherwise this expires it.
         registry.store.expire(now).await?;
-        let state = registry.store.run(&row.run_id).await?.map(|row| row.state);
-        if state != Some(RunState::Expired) {
+        let Some(row) = registry.store.run(&row.run_id).await?.filter(|row| row.state == RunState::Expired) else {
             return Ok(None);
-        }
+        };
         tracing::info!(run = row.run_id.as_str(), "run expired");
-        return Ok(Some(snapshot_expired()));
+        return Ok(Some(snapshot_expired().with_telemetry(of_stored_run(&row))));
     }
+    let telemetry = || of_stored_run(row);
     let recorded = || row.result.as_deref().and_then(stored_result::from_json);
     Ok(match row.state {
         RunState::Running | RunState::Waiting => None,
-        RunState::Expired => Some(snapshot_expired()),
-        RunState::Aborted => Some(recorded().unwrap_or_else(|| failed_with(&aborted()))),
-        RunState::Completed | RunState::Failed => Some(recorded().unwrap_or_else(unreadable_result)),
+        RunState::Expired => Some(snapshot_expired().with_telemetry(telemetry())),
+        RunState::Aborted => Some(recorded().unwrap_or_else(|| failed_with(&aborted()).with_telemetry(telemetry()))),
+        RunState::Completed | RunState::Failed => {
+            Some(recorded().unwrap_or_else(|| unreadable_result().with_telemetry(telemetry())))
+        }
     })
 }
 
@@ -115,8 +133,18 @@ async fn held_elsewhere(registry: &RunRegistry, executor: &Executor, row: &RunRo
         reason: WaitingReason::PendingTools,
         pending_tool_calls: calls.iter().filter_map(pending).collect(),
         output: Vec::new(),
-        telemetry: serde_json::from_str(&row.progress).unwrap_or_default(),
+        telemetry: of_stored_run(row),
     }
+}
+
+/// Returns the `waiting` result of a run as the store has it. `None` if this scope has no such run, or if it has ended.
+pub(super) async fn waiting(registry: &RunRegistry, executor: &Executor, run_id: &RunId) -> Option<CellResult> {
+    let row = registry.store.run(run_id).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, run = run_id.as_str(), "cannot load a run that is still in progress");
+        None
+    });
+    let row = row.filter(|row| row.scope.admits(executor.scope()) && !row.state.is_over())?;
+    Some(held_elsewhere(registry, executor, &row).await)
 }
 
 /// Returns the result for a run that could not be resumed. A snapshot that cannot be restored ends the run; after a
@@ -133,10 +161,10 @@ async fn wake_failed(registry: &RunRegistry, row: &RunRow, failure: &Failure) ->
             Err(error) => {
                 let what = "the suspended cell can be neither resumed nor ended";
                 let message = commit_message("end a run", &error, what, "call `wait` to try again");
-                failed(ErrorCode::InternalError, &message)
+                failed(ErrorCode::InternalError, &message).with_telemetry(of_stored_run(row))
             }
         }
     } else {
-        failed_with(failure)
+        kept(row, failure)
     }
 }

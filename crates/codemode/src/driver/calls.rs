@@ -74,6 +74,7 @@ impl Driver {
     pub(super) fn on_task_done(&mut self, done: TaskDone) -> Event {
         let TaskDone { call, what, elapsed } = done;
         self.tool_time += elapsed;
+        self.under_way.remove(&call);
         match what {
             TaskResult::TimerFired => {
                 self.timers.remove(&call);
@@ -312,8 +313,9 @@ impl Driver {
     {
         let (executor, journal) = (self.run.executor.clone(), Arc::clone(&self.run.journal));
         let (call, tool, data) = (request.call, request.id.clone(), self.run.data.clone());
+        let began = Instant::now();
+        self.under_way.insert(call, began);
         self.spawn(async move {
-            let began = Instant::now();
             let what = match how(executor, journal, request).await.into() {
                 Some(CallEnd::Settled(outcome)) => {
                     let reply = bridge::reply(outcome, &tool);

@@ -114,7 +114,10 @@ async fn read_snapshot(journal: &Journal) -> Result<Vec<u8>, Failure> {
             }
             Err(error) => {
                 let incident = Incident::log("read a snapshot", &error);
-                let message = format!("the state of the cell could not be read (incident {incident}); run it again");
+                let message = format!(
+                    "the state of the cell could not be read (incident {incident}), so it cannot continue; check whether \
+                     its calls took effect before you run it again"
+                );
                 return Err(failure(ErrorCode::InternalError, message));
             }
         }

@@ -36,6 +36,7 @@ use crate::failure::failure;
 use crate::mode::RunMode;
 use crate::pool::Pool;
 use crate::replay::ended_of;
+use crate::run_telemetry;
 use calls::TaskDone;
 use location::{CellLocation, Work};
 
@@ -72,6 +73,8 @@ pub(crate) struct Run {
     pub(crate) journal: Arc<Journal>,
     /// The run's share of the host's memory for unfinished calls.
     pub(crate) data: RunDataBudget,
+    /// The heap that the current configuration allows. It may be less than the run was started with.
+    pub(crate) max_heap_bytes: u64,
     /// The catalog tables that the cell reads. They stay the same until the run ends, even if the tools change.
     pub(crate) tables: CatalogTables,
 }
@@ -116,7 +119,10 @@ pub(crate) struct Driver {
     /// Whether the store is being polled for outcomes and decisions.
     polling: bool,
     telemetry: Telemetry,
+    /// The time of tool calls that have ended since the last result.
     tool_time: Duration,
+    /// Tool calls in progress, and when they began.
+    under_way: HashMap<CallId, Instant>,
     /// Calls in progress whose tools wait for a person's answer.
     asking: HashSet<CallId>,
     /// Calls that do not fit in the journal or in memory, with their rejections.
@@ -155,14 +161,7 @@ type Flow = ControlFlow<DriverExit>;
 impl Driver {
     /// Creates the driver of a new run and starts its first leg. `listener` is the caller of `exec`.
     pub(crate) fn new(run: Run, tool_call_id: String, listener: oneshot::Sender<CellResult>) -> Self {
-        let catalog = run.executor.catalog();
-        let telemetry = Telemetry {
-            catalog_size: catalog.len(),
-            sources: catalog.sources(),
-            visible_tools: run.mode.tools().iter().map(|name| (*name).to_owned()).collect(),
-            exec_count: 1,
-            ..Telemetry::default()
-        };
+        let telemetry = Telemetry { exec_count: 1, ..run_telemetry::of_catalog(&run.executor, &run.mode) };
         let cell = match run.mode {
             RunMode::CodeMode => Cell::started(run.definition.limits, 0),
             RunMode::ToolSearch(_) => Cell::started_for_one_turn(run.definition.limits, 0),
@@ -210,6 +209,7 @@ impl Driver {
             polling: false,
             telemetry,
             tool_time: Duration::ZERO,
+            under_way: HashMap::new(),
             asking: HashSet::new(),
             refused: HashMap::new(),
             reserved: HashMap::new(),
@@ -480,7 +480,7 @@ impl Driver {
     }
 
     fn budget(&self, run_ms: u64, output_bytes: u64) -> Budget {
-        let memory_bytes = self.run.definition.limits.memory_bytes;
+        let memory_bytes = self.run.definition.limits.memory_bytes.min(self.run.max_heap_bytes);
         Budget { run_ms, memory_bytes, output_bytes, clock_us: now_us() }
     }
 

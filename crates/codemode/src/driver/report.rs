@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use contract::cell::{CellResult, PendingToolCall};
+use contract::cell::{CellResult, PendingToolCall, Telemetry};
 use contract::error::ErrorCode;
 use contract::ids::CallId;
 use executor::clock::now_ms;
@@ -118,7 +118,8 @@ impl Driver {
             | CellResult::Completed { output, .. }
             | CellResult::Failed { output, .. } => output,
         };
-        let telemetry = self.telemetry.clone();
+        let mut telemetry = self.telemetry.clone();
+        telemetry.snapshots = telemetry.snapshots.of_ended_run();
         let end = CellResult::Failed { error: exceeded.to_string(), code: Some(code), output, telemetry };
         let shown = self.run.mode.answer(self.run.executor.catalog(), &end);
         self.enter_result(&shown);
@@ -190,7 +191,9 @@ impl Driver {
             Ok(()) => {
                 self.cancel();
                 tracing::info!("run expired");
-                DriverExit::Over(Box::new(snapshot_expired()))
+                let snapshots = self.telemetry.snapshots.of_expired_run();
+                let telemetry = Telemetry { snapshots, ..self.telemetry.clone() };
+                DriverExit::Over(Box::new(snapshot_expired().with_telemetry(telemetry)))
             }
             Err(error) => exit_after(&error),
         }
@@ -239,7 +242,7 @@ impl Driver {
 
     fn result(&mut self, answer: Answer) -> (RunState, CellResult) {
         self.update_telemetry(&answer);
-        let telemetry = self.telemetry.clone();
+        let telemetry = self.reported_telemetry();
         match answer {
             Answer::Completed { value, output } => {
                 (RunState::Completed, CellResult::Completed { value, output, telemetry })
@@ -270,6 +273,15 @@ impl Driver {
         pending.into_iter().map(named).collect()
     }
 
+    /// Returns the telemetry of a result. Calls in progress count with the time that they have taken so far; when they
+    /// end, the whole time is added to what is stored.
+    fn reported_telemetry(&self) -> Telemetry {
+        let mut telemetry = self.telemetry.clone();
+        let so_far: Duration = self.under_way.values().map(Instant::elapsed).sum();
+        telemetry.duration_ms.tools += u64::try_from(so_far.as_millis()).unwrap_or(0);
+        telemetry
+    }
+
     fn update_telemetry(&mut self, answer: &Answer) {
         if let Answer::Failed { failure, .. } = answer {
             let counts = &mut self.telemetry.limit_failures;
@@ -281,7 +293,10 @@ impl Driver {
                 _ => {}
             }
         }
-        self.telemetry.snapshots = self.cell.snapshots();
+        self.telemetry.snapshots = match answer {
+            Answer::Waiting { .. } => self.cell.snapshots().of_live_run(),
+            Answer::Completed { .. } | Answer::Failed { .. } => self.cell.snapshots().of_ended_run(),
+        };
         self.telemetry.duration_ms.guest = self.cell.guest_ms();
         self.telemetry.duration_ms.tools += u64::try_from(std::mem::take(&mut self.tool_time).as_millis()).unwrap_or(0);
         self.telemetry.duration_ms.total = self.now();
@@ -304,18 +319,18 @@ async fn write_failure(
         None
     });
     if row.is_some_and(|row| row.state == RunState::Aborted) {
-        return Some(failed_with(&aborted()));
+        return Some(failed_with(&aborted()).with_telemetry(unwritten.telemetry().clone()));
     }
     match (unwritten, error) {
         _ if ownership == Ownership::TakenOver => None,
         (CellResult::Failed { error, code: Some(ErrorCode::InternalError), .. }, _) => {
-            Some(failed(ErrorCode::InternalError, error))
+            Some(failed(ErrorCode::InternalError, error).with_telemetry(unwritten.telemetry().clone()))
         }
         (_, CommitError::Fenced) => None,
         _ => {
             let what = "the run's state could not be written, so the run cannot continue";
             let message = commit_message("write the state of a run", error, what, "call `wait` to try again");
-            Some(failed(ErrorCode::InternalError, &message))
+            Some(failed(ErrorCode::InternalError, &message).with_telemetry(unwritten.telemetry().clone()))
         }
     }
 }

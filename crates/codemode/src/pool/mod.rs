@@ -118,6 +118,8 @@ pub struct Pool {
     inner: Arc<Inner>,
     /// The guest image of all workers: they are of one build.
     image: ImageId,
+    /// The size of that image in a cell's memory.
+    image_bytes: u64,
     principal: Principal,
 }
 
@@ -136,8 +138,8 @@ impl Pool {
         let seats: Vec<Seat> =
             (0..options.workers.max(1)).map(|_| Seat::fill(Arc::clone(&options), Arc::clone(&gate))).collect();
         let inner = Arc::new(Inner { seats, next_cell: AtomicU64::new(1), gate });
-        let image = inner.first_worker().await?.image;
-        Ok(Self { inner, image, principal: Principal::default() })
+        let Hello { image, image_bytes, .. } = inner.first_worker().await?;
+        Ok(Self { inner, image, image_bytes, principal: Principal::default() })
     }
 
     /// Returns a handle to these workers for cells of this principal. Workers are shared fairly between principals.
@@ -153,6 +155,13 @@ impl Pool {
     /// Returns whether a worker can thaw this snapshot. It cannot if an upgrade has changed the guest image since.
     pub fn can_thaw(&self, snapshot: &[u8]) -> bool {
         contract::snapshot::image_of(snapshot) == Some(self.image)
+    }
+
+    /// Returns the heap of a frozen cell: the memory that it takes when it is thawed, beyond the image. `None` if no
+    /// worker can thaw it.
+    pub fn heap_of(&self, snapshot: &[u8]) -> Option<u64> {
+        let memory = contract::snapshot::memory_of(snapshot).filter(|_| self.can_thaw(snapshot))?;
+        Some(memory.saturating_sub(self.image_bytes))
     }
 
     /// Runs a cell's first leg.

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::cell::CellResult;
+use contract::cell::{CellResult, Telemetry};
 use contract::config::{self, SearchLimits};
 use contract::error::ErrorCode;
 use contract::frame::Failure;
@@ -36,6 +36,7 @@ use crate::driver::{Command, Driver, DriverExit, Run};
 use crate::failure::failed_with;
 use crate::mode::RunMode;
 use crate::pool::Pool;
+use crate::run_telemetry::of_stored_run;
 use crate::stored_result;
 
 pub(crate) use background::DEFAULT_LEASE;
@@ -125,6 +126,7 @@ impl RunRegistry {
             executor: executor.clone(),
             journal: Arc::new(journal),
             data: self.data.for_run(),
+            max_heap_bytes: u64::MAX,
             tables,
         }
     }
@@ -307,7 +309,9 @@ impl RunRegistry {
     /// Ends a run that has no driver in this process, and stores why. If another process holds the run, it can write no
     /// more and stops.
     pub(crate) async fn finalize_stored_run(&self, row: &RunRow, failure: &Failure) -> Result<CellResult, CommitError> {
-        let result = failed_with(failure);
+        let telemetry = of_stored_run(row);
+        let telemetry = Telemetry { snapshots: telemetry.snapshots.of_ended_run(), ..telemetry };
+        let result = failed_with(failure).with_telemetry(telemetry);
         let aborted = failure.code == Some(ErrorCode::Aborted);
         let now = now_ms();
         let entry = json!({"note": "ended", "runId": row.run_id, "result": result});

@@ -14,15 +14,16 @@ use telemetry::LogIgnored;
 
 use super::RunRegistry;
 use crate::definition::Definition;
-use crate::driver::{Command, Driver, resumed};
-use crate::failure::{key_missing, not_resumable, store_unavailable};
+use crate::driver::{Command, Driver, Run, resumed};
+use crate::failure::{key_missing, not_resumable, over_lowered_limit, store_unavailable};
 
 /// Why a stored run cannot be resumed.
 pub(crate) enum WakeError {
     /// Another process holds the run.
     HeldElsewhere,
-    /// The key of its snapshot is not here. A process that has the key can resume the run.
-    Locked(Failure),
+    /// This process cannot resume it now, and the run stays as it is: the key of its snapshot is not here, or the
+    /// configuration was changed so that it does not allow what the run needs.
+    Kept(Failure),
     Failed(Failure),
 }
 
@@ -59,7 +60,7 @@ pub(super) async fn wake(
             Ok(())
         }
         Err(error) => {
-            if let WakeError::Locked(failure) | WakeError::Failed(failure) = &error {
+            if let WakeError::Kept(failure) | WakeError::Failed(failure) = &error {
                 let code = failure.code.map_or("none", ErrorCode::as_str);
                 tracing::warn!(run = row.run_id.as_str(), code, "run could not be resumed");
             }
@@ -82,9 +83,10 @@ async fn driver(
     let definition =
         Definition::from_json(&row.definition).ok_or_else(|| not_resumable("its definition is unreadable"))?;
     let snapshot = registry.store.open_snapshot(&held, &row).map_err(|error| match error {
-        SealError::UnknownKey { id } => WakeError::Locked(key_missing(id)),
+        SealError::UnknownKey { id } => WakeError::Kept(key_missing(id)),
         SealError::Damaged | SealError::NoRandomness => not_resumable(&error.to_string()).into(),
     })?;
+    within_limits(registry, config, &definition, snapshot.as_deref()).map_err(WakeError::Kept)?;
     let (tables, legs, totals, approvals) = tokio::try_join!(
         registry.store.tables(&row.catalog, MAX_CATALOG_BYTES),
         registry.store.legs(run_id),
@@ -102,7 +104,36 @@ async fn driver(
     };
     let journal = Journal::resumed(registry.store.clone(), held, &calls, totals).with_lease(registry.lease.clone());
     let run = registry.run(run_id.clone(), definition, config.search, executor, tables, journal);
+    let run = Run { max_heap_bytes: config.limits.clamped().memory_bytes, ..run };
     let driver = resumed(run, &row, snapshot, &legs, calls, &approvals).await?;
     fault::point("wait.after_restore").map_err(StoreError::from)?;
     Ok(driver)
+}
+
+/// Checks that restoring the cell does not exceed the current configuration, which may be stricter than the one that the
+/// run was started with.
+fn within_limits(
+    registry: &RunRegistry,
+    config: &config::CodeMode,
+    definition: &Definition,
+    snapshot: Option<&[u8]>,
+) -> Result<(), Failure> {
+    let limits = config.limits.clamped();
+    if !config.languages.allow(definition.language) {
+        let what = format!("the suspended cell is written in {}, which is not allowed", definition.language.as_str());
+        return Err(over_lowered_limit(ErrorCode::UnsupportedLanguage, &what, "languages"));
+    }
+    let Some(snapshot) = snapshot else { return Ok(()) };
+    let bytes = snapshot.len() as u64;
+    if bytes > limits.snapshot_bytes {
+        let what = format!("the suspended cell takes {bytes} bytes, the limit is {}", limits.snapshot_bytes);
+        return Err(over_lowered_limit(ErrorCode::SnapshotLimitExceeded, &what, "maxSnapshotBytes"));
+    }
+    match registry.pool.heap_of(snapshot) {
+        Some(heap) if heap > limits.memory_bytes => {
+            let what = format!("the suspended cell needs {heap} bytes of memory, the limit is {}", limits.memory_bytes);
+            Err(over_lowered_limit(ErrorCode::MemoryLimitExceeded, &what, "memoryLimitBytes"))
+        }
+        _ => Ok(()),
+    }
 }

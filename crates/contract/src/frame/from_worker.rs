@@ -28,6 +28,8 @@ pub enum FromWorker {
 pub struct Hello {
     /// The guest image that the worker has loaded.
     pub image: ImageId,
+    /// The size of that image in a cell's memory. `memoryLimitBytes` counts what is beyond it.
+    pub image_bytes: u64,
     pub jail: Jail,
     /// How many cells the worker can hold at a time.
     pub slots: u32,
@@ -155,6 +157,7 @@ impl FromWorker {
             Self::Hello(hello) => {
                 out = Writer::new(HELLO, 0);
                 out.array(&hello.image.0);
+                out.u64(hello.image_bytes);
                 out.u8(hello.jail as u8);
                 out.u32(hello.slots);
                 out.u8(u8::from(hello.page_scan));
@@ -188,6 +191,7 @@ impl FromWorker {
             HELLO | UNFIT if cell.0 != 0 => return Err(BadFrame::Unknown("cell")),
             HELLO => Self::Hello(Hello {
                 image: ImageId(from.array()?),
+                image_bytes: from.u64()?,
                 jail: match from.u8()? {
                     0 => Jail::None,
                     1 => Jail::Seccomp,

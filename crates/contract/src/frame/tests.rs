@@ -109,7 +109,8 @@ proptest! {
 
 #[test]
 fn other_frames_from_a_worker_round_trip() {
-    let hello = Hello { image: ImageId([3; 32]), jail: Jail::Seccomp, slots: 64, page_scan: true };
+    let hello =
+        Hello { image: ImageId([3; 32]), image_bytes: 1 << 20, jail: Jail::Seccomp, slots: 64, page_scan: true };
     let cell = CellId(5);
     let failure = Failure { code: Some(ErrorCode::SnapshotLimitExceeded), message: "x".to_owned(), place: None };
     for frame in [

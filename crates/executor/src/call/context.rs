@@ -38,6 +38,8 @@ pub(crate) struct CallContext {
     /// Receives progress updates of the run's tools.
     pub(crate) progress: Sink<ToolUpdate>,
     pub(crate) scope: Arc<Scope>,
+    /// The names of the tools that the model sees, for telemetry. Empty if the host did not say.
+    pub(crate) visible_tools: Arc<[String]>,
     pub(crate) approval_ms: i64,
     pub(crate) hook_deadline: Duration,
 }
@@ -51,6 +53,7 @@ impl CallContext {
             ask: Arc::default(),
             progress: Sink::default(),
             scope: Arc::new(scope),
+            visible_tools: Arc::default(),
             approval_ms: APPROVAL_MS,
             hook_deadline: HOOK_DEADLINE,
         }

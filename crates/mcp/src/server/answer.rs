@@ -8,6 +8,8 @@
 //! failed: some clients cut the text of an error, some count it against a retry budget, some end the agent's run with
 //! it. How a cell ended is in `status`, which every model sees.
 
+use std::time::Duration;
+
 use contract::cell::{CellResult, PendingToolCall, Telemetry, WaitingReason};
 use contract::error::ErrorCode;
 use contract::frame::Method;
@@ -16,7 +18,7 @@ use contract::json;
 use serde_json::{Value, json};
 use store::Approval;
 
-use super::elicitation;
+use super::{elicitation, plain};
 
 /// The maximum number of approvals that one answer lists. The message gives the total number.
 const MAX_NAMED_APPROVALS: usize = 16;
@@ -24,12 +26,15 @@ const MAX_NAMED_APPROVALS: usize = 16;
 /// The maximum number of pending calls that one answer lists. A cell may have a thousand.
 const MAX_NAMED_CALLS: usize = 32;
 
+/// The maximum length of the reason why the configuration is invalid.
+const MAX_WHY_CHARS: usize = 500;
+
 /// The response to a control call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) value: Value,
-    /// What the run did and cost. `None` if no run was started or resumed.
-    pub(crate) telemetry: Option<Value>,
+    /// What the run did and cost; without a run, the catalog and the tools that the model sees.
+    pub(crate) telemetry: Value,
     pub(crate) is_error: bool,
 }
 
@@ -40,9 +45,9 @@ impl Answer {
             json!({"status": "failed", "error": format!("the result cannot be shown: {error}"), "code": "internal_error"})
         });
         let is_error = was_not_run(result);
-        let mut telemetry = None;
+        let telemetry = json!(result.telemetry());
         if let Some(fields) = value.as_object_mut() {
-            telemetry = fields.shift_remove("telemetry").filter(|_| has_telemetry(result));
+            fields.shift_remove("telemetry");
             if let CellResult::Waiting { pending_tool_calls, .. } = result {
                 fields.insert("pendingToolCalls".to_owned(), pending(pending_tool_calls));
                 if let Some(reason) = pending_tool_calls.iter().find_map(|call| call.reason.as_ref()) {
@@ -68,7 +73,12 @@ impl Answer {
 
     /// An answer that lists runs, because the call did not say which one it means.
     pub(crate) fn listed(value: Value) -> Self {
-        Self { value, telemetry: None, is_error: false }
+        Self { value, telemetry: json!(Telemetry::default()), is_error: false }
+    }
+
+    #[must_use]
+    pub(crate) fn with_telemetry(self, telemetry: &Telemetry) -> Self {
+        Self { telemetry: json!(telemetry), ..self }
     }
 
     /// Adds the caller's live runs to the answer to a call for an unknown run.
@@ -84,14 +94,6 @@ impl Answer {
 fn pending(calls: &[PendingToolCall]) -> Value {
     let calls = calls.iter().filter(|call| call.method != Method::Yield.as_str()).take(MAX_NAMED_CALLS);
     json!(calls.collect::<Vec<_>>())
-}
-
-/// Whether the result has telemetry of its run; that of a started run counts at least the `exec` that started it.
-fn has_telemetry(result: &CellResult) -> bool {
-    let (CellResult::Completed { telemetry, .. }
-    | CellResult::Waiting { telemetry, .. }
-    | CellResult::Failed { telemetry, .. }) = result;
-    telemetry.exec_count > 0
 }
 
 /// Returns the note for a cell that gave the model nothing to read, often because it lacks a `return`.
@@ -143,8 +145,8 @@ fn named(asked: &[Approval]) -> Value {
     Value::from(asked.iter().take(MAX_NAMED_APPROVALS).map(one).collect::<Vec<_>>())
 }
 
-/// Returns the result of a call that ends before its run's turn does.
-pub(crate) fn still_waiting(run_id: &RunId) -> CellResult {
+/// Returns the result of a call that ends before its run's first turn is written.
+pub(crate) fn unwritten(run_id: &RunId) -> CellResult {
     CellResult::Waiting {
         run_id: run_id.clone(),
         reason: WaitingReason::PendingTools,
@@ -152,6 +154,25 @@ pub(crate) fn still_waiting(run_id: &RunId) -> CellResult {
         output: Vec::new(),
         telemetry: Telemetry::default(),
     }
+}
+
+/// Adds the time since a result was made to the ages of its pending calls.
+pub(crate) fn age(result: &mut CellResult, passed: Duration) {
+    let CellResult::Waiting { pending_tool_calls, .. } = result else { return };
+    let passed = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
+    for call in pending_tool_calls {
+        call.since_ms = call.since_ms.saturating_add(passed);
+    }
+}
+
+/// Returns the result of an `exec` while the configuration is invalid.
+pub(crate) fn invalid_config(why: &str) -> CellResult {
+    let why = plain(why, MAX_WHY_CHARS);
+    let message = format!(
+        "the configuration was changed and is invalid, so no cell is started: {why}. Ask your user to correct it \
+         (`cellmate config check` checks it), then try again"
+    );
+    failure(ErrorCode::InvalidConfig, &message)
 }
 
 /// Returns the result of a call that this program failed to carry out.
@@ -180,7 +201,30 @@ mod tests {
     use serde_json::json;
     use serde_json::value::RawValue;
 
-    use super::{Answer, MAX_NAMED_CALLS};
+    use std::time::Duration;
+
+    use super::{Answer, MAX_NAMED_CALLS, age};
+
+    #[test]
+    fn a_pending_call_is_as_old_as_it_is_when_the_answer_is_sent() {
+        let pending = PendingToolCall {
+            id: "bridge:call:1".to_owned(),
+            method: "call".to_owned(),
+            tool_id: None,
+            state: PendingState::Approval,
+            since_ms: 17,
+            reason: None,
+        };
+        let mut result = CellResult::Waiting {
+            run_id: "cm_1".into(),
+            reason: WaitingReason::PendingTools,
+            pending_tool_calls: vec![pending],
+            output: Vec::new(),
+            telemetry: Telemetry::default(),
+        };
+        age(&mut result, Duration::from_secs(44));
+        assert_eq!(Answer::of(&result, &[]).value["pendingToolCalls"][0]["sinceMs"], 44_017);
+    }
 
     #[test]
     fn status_comes_first_and_only_a_cell_that_did_not_run_is_an_error() {
@@ -196,13 +240,13 @@ mod tests {
         let answer = Answer::of(&completed, &[]);
         assert_eq!(answer.value.to_string(), "{\"status\":\"completed\",\"value\":{\"b\":1,\"a\":[2]}}");
         assert!(!answer.is_error);
-        assert_eq!(answer.telemetry, Some(json!(ran)));
+        assert_eq!(answer.telemetry, json!(ran));
         assert_eq!(answer.value.get("note"), None);
         assert!(!Answer::of(&failed(&ran), &[]).is_error);
         let refused = Answer::of(&failed(&Telemetry::default()), &[]);
         assert!(refused.is_error);
         assert_eq!(refused.value["code"], json!("invalid_input"));
-        assert_eq!(refused.telemetry, None);
+        assert_eq!(refused.telemetry, json!(Telemetry::default()));
     }
 
     #[test]

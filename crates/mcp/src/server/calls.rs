@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use store::Millis;
 use tokio::time::Instant;
 
+use super::client_key::ClientKey;
 use super::principal::Principal;
 use super::progress::Progress;
 
@@ -21,6 +22,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) principal: Principal,
+    pub(crate) client: ClientKey,
     pub(crate) arguments: Map<String, Value>,
     pub(crate) progress: Progress,
     pub(crate) handle: Arc<CallHandle>,
@@ -80,6 +82,7 @@ impl CallHandle {
 pub(crate) struct InFlightRun {
     pub(crate) run_id: RunId,
     pub(crate) principal: Principal,
+    pub(crate) client: ClientKey,
     pub(crate) source: String,
     pub(crate) started_at: Millis,
 }
@@ -92,34 +95,35 @@ pub(crate) struct InFlight(Arc<Mutex<State>>);
 struct State {
     runs: HashMap<RunId, InFlightRun>,
     /// The number of `exec` calls that have no run yet.
-    starting: HashMap<Principal, usize>,
+    starting: HashMap<(Principal, ClientKey), usize>,
 }
 
 /// An `exec` call that has no run yet. It is dropped when the call has a run or has failed.
 #[derive(Debug)]
 pub(crate) struct Starting {
     in_flight: InFlight,
-    principal: Principal,
+    caller: (Principal, ClientKey),
 }
 
 impl Drop for Starting {
     fn drop(&mut self) {
         let mut known = self.in_flight.lock();
-        match known.starting.get_mut(&self.principal) {
+        match known.starting.get_mut(&self.caller) {
             Some(more) if *more > 1 => *more -= 1,
-            Some(_) | None => drop(known.starting.remove(&self.principal)),
+            Some(_) | None => drop(known.starting.remove(&self.caller)),
         }
     }
 }
 
 impl InFlight {
-    pub(crate) fn starting(&self, principal: &Principal) -> Starting {
-        *self.lock().starting.entry(principal.clone()).or_default() += 1;
-        Starting { in_flight: self.clone(), principal: principal.clone() }
+    pub(crate) fn starting(&self, principal: &Principal, client: &ClientKey) -> Starting {
+        let caller = (principal.clone(), client.clone());
+        *self.lock().starting.entry(caller.clone()).or_default() += 1;
+        Starting { in_flight: self.clone(), caller }
     }
 
-    pub(crate) fn is_starting(&self, principal: &Principal) -> bool {
-        self.lock().starting.contains_key(principal)
+    pub(crate) fn is_starting(&self, principal: &Principal, client: &ClientKey) -> bool {
+        self.lock().starting.contains_key(&(principal.clone(), client.clone()))
     }
 
     pub(crate) fn add(&self, run: InFlightRun) {
@@ -134,8 +138,10 @@ impl InFlight {
         self.lock().runs.get(run_id).is_some_and(|run| run.principal == *principal)
     }
 
-    pub(crate) fn of(&self, principal: &Principal) -> Vec<InFlightRun> {
-        self.lock().runs.values().filter(|run| run.principal == *principal).cloned().collect()
+    /// Returns the runs that a client of the principal has started.
+    pub(crate) fn of(&self, principal: &Principal, client: &ClientKey) -> Vec<InFlightRun> {
+        let is_own = |run: &&InFlightRun| run.principal == *principal && run.client == *client;
+        self.lock().runs.values().filter(is_own).cloned().collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -152,6 +158,7 @@ impl InFlight {
 mod tests {
     use super::{CallHandle, InFlight, InFlightRun};
     use crate::server::Principal;
+    use crate::server::client_key::ClientKey;
 
     #[test]
     fn a_call_can_be_cancelled_before_and_after_it_has_a_run() {
@@ -168,19 +175,22 @@ mod tests {
     }
 
     #[test]
-    fn a_run_in_flight_is_visible_to_its_principal_only() {
+    fn a_run_in_flight_is_visible_to_its_principal_only_and_listed_for_its_client_only() {
         let in_flight = InFlight::default();
         let (ada, local) = (Principal::named("ada").unwrap(), Principal::local());
-        let run_id = "cm_1".into();
-        in_flight.add(InFlightRun { run_id, principal: ada.clone(), source: String::new(), started_at: 0 });
+        let (one, two) = (ClientKey::new("one", None), ClientKey::new("two", None));
+        let (run_id, client) = ("cm_1".into(), one.clone());
+        in_flight.add(InFlightRun { run_id, principal: ada.clone(), client, source: String::new(), started_at: 0 });
         assert!(in_flight.has(&"cm_1".into(), &ada) && !in_flight.has(&"cm_1".into(), &local));
-        assert_eq!((in_flight.of(&ada).len(), in_flight.of(&local).len()), (1, 0));
+        assert_eq!((in_flight.of(&ada, &one).len(), in_flight.of(&local, &one).len()), (1, 0));
+        assert!(in_flight.of(&ada, &two).is_empty());
         in_flight.remove(&"cm_1".into());
         assert!(in_flight.is_empty());
-        let (one, two) = (in_flight.starting(&ada), in_flight.starting(&ada));
-        drop(one);
-        assert!(in_flight.is_starting(&ada) && !in_flight.is_starting(&local));
-        drop(two);
+        let (first, second) = (in_flight.starting(&ada, &one), in_flight.starting(&ada, &one));
+        drop(first);
+        assert!(in_flight.is_starting(&ada, &one) && !in_flight.is_starting(&local, &one));
+        assert!(!in_flight.is_starting(&ada, &two));
+        drop(second);
         assert!(in_flight.is_empty());
     }
 }

@@ -10,6 +10,7 @@
 mod answer;
 mod approvals;
 mod calls;
+mod client_key;
 mod elicitation;
 mod http;
 mod prepared;
@@ -33,9 +34,12 @@ pub use summary::{Summary, summarize_arguments, summarize_in_line, whole_argumen
 pub use tools::{BadPrefix, ToolPrefix};
 pub use wire::{ServeError, serve_streams};
 
-/// The longest time that a call is held open: clients give up on a silent call after a minute, some on any call.
+/// The longest time that a call is held open: clients give up on a silent call after a minute, some on any call. Only an
+/// `exec` with a longer configured `timeoutMs` takes longer.
 pub const CALL_AT_MOST: Duration = Duration::from_secs(45);
 
-/// How long a turn waits for pending calls at most, also if `timeoutMs` or `maxWaitMs` is longer. It ends before its
-/// call must, so that there is time to suspend the cell.
+/// How long a turn waits for pending calls at most, also if `maxWaitMs` is longer, but not if `timeoutMs` is configured.
 const TURN_AT_MOST_MS: u64 = 44_000;
+
+/// A turn ends this long before its call must be answered, so that there is time to suspend the cell.
+const SUSPEND_TIME: Duration = Duration::from_secs(1);

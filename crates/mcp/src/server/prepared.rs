@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Catalog;
+use codemode::run_telemetry;
+use contract::cell::Telemetry;
 use contract::config::pattern::Pattern;
 use contract::config::{self, AgentsConfig};
 use executor::run::{Host, LocalTools, PrepareError, RunRequest, prepare};
@@ -19,8 +21,8 @@ use tokio::time::Instant;
 use super::approvals::{ApprovalHook, ApprovalPolicy};
 use super::principal::Principal;
 use super::progress::Progress;
-use super::tools::{self, ToolPrefix};
-use super::{CALL_AT_MOST, TURN_AT_MOST_MS};
+use super::tools::{self, Tool, ToolPrefix};
+use super::{CALL_AT_MOST, SUSPEND_TIME, TURN_AT_MOST_MS};
 
 /// The settings that the server is started with. [`OfferedSources`] may replace its policy later.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct Settings {
     pub tool_prefix: ToolPrefix,
     /// The key that seals state carried by clients: the same in every process that shares the store.
     pub seal: [u8; 32],
+    /// The folder that the client works in, if there is one client and it started this process.
+    pub project: Option<String>,
 }
 
 /// The part of the settings that may change while the server runs.
@@ -57,6 +61,9 @@ pub struct OfferedSources {
     pub local: LocalTools,
     /// The policy for new turns of runs, if it has changed since the server was started.
     pub policy: Option<Arc<CallPolicy>>,
+    /// Why the configuration cannot be used, if it has become invalid since the server was started. No cell is started
+    /// then; suspended ones continue with the former policy.
+    pub invalid: Option<Arc<str>>,
     /// Whether every source that is started with the server is ready or has failed.
     pub settled: bool,
 }
@@ -87,7 +94,6 @@ impl Prepared {
         let mut run = prepare(&host, &RunRequest { scope: principal.scope(), former, ..RunRequest::default() })?;
         let config = &mut run.config.code_mode;
         config.enabled = true;
-        config.limits.timeout_ms = config.limits.timeout_ms.min(TURN_AT_MOST_MS);
         config.limits.max_wait_ms = config.limits.max_wait_ms.min(TURN_AT_MOST_MS);
         let exec_hold_ms = if config.has_own_timeout { config.limits.timeout_ms } else { TURN_AT_MOST_MS };
         // Always list both tools, even while no upstream server offers any: the client's tool list must stay stable.
@@ -99,7 +105,9 @@ impl Prepared {
             listed: Arc::new(listed),
             exec_hold_ms,
             config: run.config.code_mode,
-            executor: run.executor,
+            executor: run
+                .executor
+                .with_visible_tools([Tool::Exec, Tool::Wait].map(|tool| settings.tool_prefix.name(tool))),
             hooks,
             asked_about,
         })
@@ -116,6 +124,11 @@ impl Prepared {
         Some(until.saturating_duration_since(Instant::now()).saturating_sub(rest))
     }
 
+    /// Returns the telemetry of a call that starts no run.
+    pub(crate) fn telemetry(&self) -> Telemetry {
+        run_telemetry::without_run(&self.executor)
+    }
+
     /// Returns the executor for one control call, which reports progress of its tool calls to the client.
     pub(crate) fn executor(&self, progress: &Progress) -> Executor {
         // Plugins' hooks may change the input, so they run before a person is asked about it.
@@ -123,6 +136,15 @@ impl Prepared {
         hooks.extend::<[Arc<dyn Hook>; 2]>([Arc::new(self.asked_about.clone()), Arc::new(progress.clone())]);
         let progress = progress.clone();
         self.executor.clone().with_hooks(hooks).with_progress_sink(move |update| progress.send_update(&update))
+    }
+}
+
+/// Returns how long an `exec` may take: a configured `timeoutMs` keeps its meaning, also above [`CALL_AT_MOST`].
+pub(crate) fn exec_at_most(config: &config::CodeMode) -> Duration {
+    if config.has_own_timeout {
+        CALL_AT_MOST.max(Duration::from_millis(config.limits.timeout_ms) + SUSPEND_TIME)
+    } else {
+        CALL_AT_MOST
     }
 }
 
@@ -172,5 +194,26 @@ impl Cache {
         state.former = Some(Arc::clone(prepared.executor.catalog()));
         state.prepared.insert(principal.clone(), Arc::clone(&prepared));
         Ok(prepared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use contract::config::AgentsConfig;
+    use serde_json::{Value, json};
+
+    use super::{CALL_AT_MOST, exec_at_most};
+
+    #[test]
+    fn a_configured_timeout_may_exceed_the_longest_call() {
+        let at_most = |tools: Value| {
+            let config = AgentsConfig::resolve(&tools, &Value::Null).unwrap();
+            exec_at_most(&config.tools("local").code_mode)
+        };
+        assert_eq!(at_most(json!({})), CALL_AT_MOST);
+        assert_eq!(at_most(json!({"codeMode": {"timeoutMs": 1_000}})), CALL_AT_MOST);
+        assert_eq!(at_most(json!({"codeMode": {"timeoutMs": 60_000}})), Duration::from_secs(61));
     }
 }

@@ -1,6 +1,6 @@
 //! Recovery of answers that did not reach the client.
 //!
-//! `wait` without a `runId` means the only live run. If there is none, it finds runs that have just ended, whose answers
+//! `wait` without a `runId` means the only live run of the same client. If there is none, it finds runs that have just ended, whose answers
 //! may have been lost. Output of a turn that reached no client is added to the run's next answer: a result contains only
 //! the output since the previous result, so output would be lost if the server resumes the run itself, sends a question
 //! instead of the result, or finds the client disconnected.
@@ -52,7 +52,7 @@ pub(crate) async fn wait_target(code_mode: &CodeMode, in_flight: &InFlight, call
         Some(_) => return WaitTarget::Nothing(Answer::of(&refused("`runId` must be a string"), &[])),
     }
     // A run that is just starting may be the one that the client means, and is known in a moment.
-    while in_flight.is_starting(&call.principal) && Instant::now() < call.until {
+    while in_flight.is_starting(&call.principal, &call.client) && Instant::now() < call.until {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     unnamed(code_mode, in_flight, call)
@@ -94,7 +94,7 @@ async fn unnamed(code_mode: &CodeMode, in_flight: &InFlight, call: &Call) -> Res
     let now = now_ms();
     let (candidates, message) = match live.as_slice() {
         [] => {
-            let scope = call.principal.scope();
+            let scope = call.client.scope(&call.principal);
             let ended = code_mode.recent(&scope, now.saturating_sub(JUST_OVER_MS), MAX_LISTED).await?;
             (
                 ended,
@@ -114,10 +114,10 @@ async fn unnamed(code_mode: &CodeMode, in_flight: &InFlight, call: &Call) -> Res
     })
 }
 
-/// Returns the caller's live runs, newest first.
+/// Returns the live runs that the caller has started, newest first.
 async fn live(code_mode: &CodeMode, in_flight: &InFlight, call: &Call) -> Result<Vec<Recent>, StoreError> {
-    let in_flight = in_flight.of(&call.principal);
-    Ok(merged(code_mode.live(&call.principal.scope(), MAX_LISTED).await?, in_flight))
+    let in_flight = in_flight.of(&call.principal, &call.client);
+    Ok(merged(code_mode.live(&call.client.scope(&call.principal), MAX_LISTED).await?, in_flight))
 }
 
 /// Merges the runs in the store with those in flight, which may not be in the store yet.
@@ -210,6 +210,7 @@ mod tests {
 
     use super::{InFlightRun, MAX_LISTED, UndeliveredOutput, merged, shown};
     use crate::server::Principal;
+    use crate::server::client_key::ClientKey;
 
     fn recent(run_id: &str, started_at: i64) -> Recent {
         let source = format!(" return \"{run_id}\"\n");
@@ -222,6 +223,7 @@ mod tests {
         let in_flight = |run_id: &str| InFlightRun {
             run_id: run_id.into(),
             principal: Principal::local(),
+            client: ClientKey::new("test", None),
             source: "f()".to_owned(),
             started_at: 7_000,
         };

@@ -4,24 +4,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codemode::{CodeMode, ExecRequest};
-use contract::cell::CellResult;
+use codemode::{CodeMode, ExecRequest, run_telemetry};
+use contract::cell::{CellResult, Telemetry};
 use contract::ids::{ApprovalId, RunId};
 use executor::clock::now_ms;
-use executor::random_name;
 use executor::run::PrepareError;
+use executor::{Executor, random_name};
 use serde_json::Value;
 use store::{Approval, Decision};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{failed, still_waiting};
+use super::CALL_AT_MOST;
+use super::answer::{failed, invalid_config, unwritten};
 use super::approvals;
 use super::calls::{Call, InFlight, InFlightRun, POLL_INTERVAL};
-use super::prepared::{Cache, OfferedSources, Prepared, Settings};
+use super::prepared::{Cache, OfferedSources, Prepared, Settings, exec_at_most};
 use super::principal::Principal;
 use super::recovery::{self, UndeliveredOutput, WaitTarget};
+use super::tools::Tool;
 
 /// How long after the start calls wait for the upstream servers to be ready.
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(10);
@@ -139,16 +141,23 @@ impl McpService {
 
     /// Runs a cell. The run continues if the client stops waiting for the response.
     pub(crate) async fn exec(&self, call: &Call) -> CellResult {
-        let starting = self.inner.in_flight.starting(&call.principal);
+        let starting = self.inner.in_flight.starting(&call.principal, &call.client);
         let prepared = match self.prepared(&call.principal).await {
             Ok(prepared) => prepared,
             Err(error) => return failed(&error.to_string()),
         };
-        let Ok(tool_call_id) = random_name() else { return failed("cannot read system randomness") };
+        if let Some(why) = self.inner.offered.borrow().invalid.clone() {
+            return invalid_config(&why).with_telemetry(prepared.telemetry());
+        }
+        let Ok(tool_call_id) = random_name() else {
+            return failed("cannot read system randomness").with_telemetry(prepared.telemetry());
+        };
         let input = Value::Object(call.arguments.clone());
         let (code_mode, in_flight) = (self.inner.code_mode.clone(), self.inner.in_flight.clone());
-        let (executor, until) = (prepared.executor(&call.progress), call.until);
-        let (handle, principal) = (Arc::clone(&call.handle), call.principal.clone());
+        let executor = prepared.executor(&call.progress).with_client(call.client.as_str());
+        let (handle, until) = (Arc::clone(&call.handle), call.until);
+        let (principal, client) = (call.principal.clone(), call.client.clone());
+        let (waiting_executor, telemetry) = (executor.clone(), prepared.telemetry());
         let running = async move {
             let mut run = None;
             let source = ["code", "command"].iter().find_map(|name| input.get(name)?.as_str()).unwrap_or_default();
@@ -156,7 +165,8 @@ impl McpService {
                 run = Some(run_id.clone());
                 let (run_id, source) = (run_id.clone(), source.to_owned());
                 let cancelled = handle.attach_run(&run_id);
-                in_flight.add(InFlightRun { run_id: run_id.clone(), principal, source, started_at: now_ms() });
+                let started_at = now_ms();
+                in_flight.add(InFlightRun { run_id: run_id.clone(), principal, client, source, started_at });
                 drop(starting);
                 if cancelled {
                     let code_mode = code_mode.clone();
@@ -176,10 +186,30 @@ impl McpService {
         match self.run_until_deadline(call, running).await {
             Some(result) => result,
             None => match call.handle.run_id() {
-                Some(run_id) => still_waiting(&run_id),
-                None => failed("no sandbox worker was free in time; try again"),
+                Some(run_id) => self.still_waiting(&waiting_executor, &run_id).await,
+                None => failed("no sandbox worker was free in time; try again").with_telemetry(telemetry),
             },
         }
+    }
+
+    /// Returns the result of a call that ends before its run's turn does.
+    async fn still_waiting(&self, executor: &Executor, run_id: &RunId) -> CellResult {
+        let stored = self.inner.code_mode.waiting(executor, run_id).await;
+        // A run in its first turn may not be written yet.
+        stored.unwrap_or_else(|| {
+            let telemetry = Telemetry { exec_count: 1, ..run_telemetry::without_run(executor) };
+            unwritten(run_id).with_telemetry(telemetry)
+        })
+    }
+
+    /// Returns how long a call may take.
+    pub(crate) fn call_at_most(&self, principal: &Principal, tool: Tool) -> Duration {
+        if tool == Tool::Wait {
+            return CALL_AT_MOST;
+        }
+        let offered = self.inner.offered.borrow();
+        let config = offered.policy.as_ref().map_or(&self.inner.settings.config, |policy| &policy.config);
+        exec_at_most(&config.tools(principal.name()).code_mode)
     }
 
     /// Resumes a run, or waits for its current turn.
@@ -188,9 +218,12 @@ impl McpService {
             Ok(prepared) => prepared,
             Err(error) => return failed(&error.to_string()),
         };
-        let Ok(tool_call_id) = random_name() else { return failed("cannot read system randomness") };
+        let Ok(tool_call_id) = random_name() else {
+            return failed("cannot read system randomness").with_telemetry(prepared.telemetry());
+        };
         call.handle.attach_run(run_id);
         let (executor, run, principal) = (prepared.executor(&call.progress), run_id.clone(), call.principal.clone());
+        let waiting_executor = executor.clone();
         let (code_mode, in_flight) = (self.inner.code_mode.clone(), self.inner.in_flight.clone());
         let waiting = async move {
             // The run is in the store once its first turn is over.
@@ -199,7 +232,10 @@ impl McpService {
             }
             code_mode.wait(&executor, &prepared.config, &tool_call_id, &run).await
         };
-        self.run_until_deadline(call, waiting).await.unwrap_or_else(|| still_waiting(run_id))
+        match self.run_until_deadline(call, waiting).await {
+            Some(result) => result,
+            None => self.still_waiting(&waiting_executor, run_id).await,
+        }
     }
 
     /// Cancels a call at its client's request: aborts the run's turn and the tool calls that it has dispatched.
@@ -223,7 +259,13 @@ impl McpService {
 
     /// Finds the run that a `wait` call refers to.
     pub(crate) async fn wait_target(&self, call: &Call) -> WaitTarget {
-        recovery::wait_target(&self.inner.code_mode, &self.inner.in_flight, call).await
+        let target = recovery::wait_target(&self.inner.code_mode, &self.inner.in_flight, call).await;
+        match (target, self.prepared(&call.principal).await) {
+            (WaitTarget::Nothing(answer), Ok(prepared)) => {
+                WaitTarget::Nothing(answer.with_telemetry(&prepared.telemetry()))
+            }
+            (target, _) => target,
+        }
     }
 
     /// Returns the open approvals of a waiting run.

@@ -123,6 +123,7 @@ async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<OfferedSourc
         exempt: Vec::new(),
         tool_prefix: ToolPrefix::default(),
         seal: [1; 32],
+        project: None,
     };
     let service = McpService::new(code_mode, settings, offered);
     let (ours, theirs) = tokio::io::duplex(pipe_bytes);

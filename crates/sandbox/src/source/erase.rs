@@ -6,6 +6,7 @@
 mod blanks;
 mod enums;
 mod members;
+mod namespaces;
 mod properties;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,8 @@ pub(super) fn erase(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(Str
         erased: Span::new(0, 0),
         enums: Vec::new(),
         function_body: false,
+        namespace: None,
+        exporting: None,
     };
     eraser.visit_program(program);
     match eraser.refusal {
@@ -54,6 +57,10 @@ pub(super) struct Eraser<'t> {
     enums: Vec<enums::Scope<'t>>,
     /// Whether the next list of statements is the body of a function.
     function_body: bool,
+    /// The innermost namespace around here.
+    namespace: Option<&'t str>,
+    /// The namespace that exports the declaration that is transformed next.
+    exporting: Option<&'t str>,
 }
 
 impl<'t> Eraser<'t> {
@@ -71,10 +78,27 @@ impl<'t> Eraser<'t> {
         let text = text.into();
         self.inserted += text.len();
         if self.inserted > MAX_INSERTED_BYTES {
-            self.refuse("the enums of this cell are too large, use objects instead", Span::empty(offset));
+            self.refuse(
+                "the enums and namespaces of this cell are too large, use objects instead",
+                Span::empty(offset),
+            );
         } else {
             self.edits.insert(offset, text);
         }
+    }
+
+    /// Records a function or a class, which a namespace of the same name extends.
+    fn declare(&mut self, id: Option<&BindingIdentifier<'_>>) {
+        if let (Some(id), Some(scope)) = (id, self.enums.last_mut()) {
+            scope.declare(self.source.slice(id.span.start, id.span.end));
+        }
+    }
+
+    /// Visits statements that become the body of a function.
+    fn visit_function_statements<'a>(&mut self, statements: &oxc_allocator::Vec<'a, Statement<'a>>) {
+        self.function_body = true;
+        self.visit_statements(statements);
+        self.function_body = false;
     }
 }
 
@@ -118,9 +142,8 @@ impl<'a> Visit<'a> for Eraser<'_> {
             Statement::TSNamespaceDeclaration(namespace) if members::is_type_only(namespace) => {
                 self.blank_statement(span);
             }
-            Statement::TSNamespaceDeclaration(_) => {
-                self.refuse("a namespace with values is not supported, use an object or functions instead", span)
-            }
+            Statement::TSNamespaceDeclaration(namespace) => namespaces::transform(self, namespace),
+            Statement::ExportDeclaration(export) => namespaces::export(self, export),
             Statement::TSImportEqualsDeclaration(_) => {
                 self.refuse("`import … =` is not supported, use `const … =` with a value", span);
             }
@@ -128,6 +151,11 @@ impl<'a> Visit<'a> for Eraser<'_> {
                 self.refuse("a cell has no exports, `return` the value", span);
             }
             _ => {
+                match it {
+                    Statement::FunctionDeclaration(function) => self.declare(function.id.as_ref()),
+                    Statement::ClassDeclaration(class) => self.declare(class.id.as_ref()),
+                    _ => {}
+                }
                 walk::walk_statement(self, it);
                 self.close(span);
             }

@@ -91,6 +91,9 @@ fn read(source: &str, language: Language) -> Result<Prepared, Rejection> {
     let allocator = Allocator::default();
     let wrapped = parse::WrappedCell::new(source);
     let program = parse::parse(&allocator, &wrapped, language)?;
+    if shell::is_commands(&program, wrapped.text()) {
+        return Err(Rejection::Shell);
+    }
     let (script, shifts) = match language {
         Language::JavaScript => (wrapped.text().to_owned(), Vec::new()),
         Language::TypeScript => erase::erase(&program, &wrapped)?,

@@ -3,7 +3,8 @@
 use oxc_ast::ast::{
     CallExpression, ExportAllDeclaration, ExportDeclaration, ExportDefaultDeclaration, ExportFromDeclaration,
     ExportNamedDeclaration, Expression, ImportDeclaration, ImportExpression, ImportMeta, Program,
-    TSExternalModuleDeclaration, TSGlobalDeclaration, TSNamespaceDeclaration,
+    TSExternalModuleDeclaration, TSGlobalDeclaration, TSImportEqualsDeclaration, TSModuleReference,
+    TSNamespaceDeclaration,
 };
 use oxc_ast_visit::{VisitJs, walk_js};
 use oxc_span::Span;
@@ -14,13 +15,15 @@ use super::rejection::ModuleForm;
 ///
 /// These words in strings, comments and property names are not module access.
 pub(super) fn first_access(program: &Program<'_>) -> Option<(ModuleForm, u32)> {
-    let mut search = Search { found: None };
+    let mut search = Search { found: None, namespaces: 0 };
     search.visit_program(program);
     search.found
 }
 
 struct Search {
     found: Option<(ModuleForm, u32)>,
+    /// How many namespaces are around here. Their exports stay in the cell.
+    namespaces: usize,
 }
 
 impl Search {
@@ -46,7 +49,11 @@ impl<'a> VisitJs<'a> for Search {
     }
 
     fn visit_export_declaration(&mut self, it: &ExportDeclaration<'a>) {
-        self.found(ModuleForm::Export, it.span);
+        if self.namespaces == 0 {
+            self.found(ModuleForm::Export, it.span);
+        } else {
+            walk_js::walk_export_declaration(self, it);
+        }
     }
 
     fn visit_export_named_declaration(&mut self, it: &ExportNamedDeclaration<'a>) {
@@ -72,8 +79,21 @@ impl<'a> VisitJs<'a> for Search {
         walk_js::walk_call_expression(self, it);
     }
 
-    // The exports of a namespace stay in the cell; `erase` decides about namespaces.
-    fn visit_ts_namespace_declaration(&mut self, _: &TSNamespaceDeclaration<'a>) {}
+    fn visit_ts_import_equals_declaration(&mut self, it: &TSImportEqualsDeclaration<'a>) {
+        if matches!(it.module_reference, TSModuleReference::ExternalModuleReference(_)) {
+            self.found(ModuleForm::Import, it.span);
+        }
+    }
+
+    fn visit_ts_namespace_declaration(&mut self, it: &TSNamespaceDeclaration<'a>) {
+        // What is only declared does not exist at run time.
+        if !it.declare {
+            self.namespaces += 1;
+            walk_js::walk_ts_namespace_declaration(self, it);
+            self.namespaces -= 1;
+        }
+    }
+
     fn visit_ts_external_module_declaration(&mut self, _: &TSExternalModuleDeclaration<'a>) {}
     fn visit_ts_global_declaration(&mut self, _: &TSGlobalDeclaration<'a>) {}
 }

@@ -24,7 +24,7 @@ const KEYWORDS: &str = "as satisfies keyof typeof infer extends implements reado
 const SPACES: [&str; 8] = ["\n", "\r\n", " ", "\t", "\u{2028}", "\u{a0}", "// c\n", "/* c */"];
 
 /// Pieces of TypeScript that are valid next to each other in any order.
-const STATEMENTS: [&str; 40] = [
+const STATEMENTS: [&str; 41] = [
     "let a: T = b as U;",
     "type A<T> = { [K in keyof T]?: T[K] }\n",
     "interface B extends C { d: E }\n",
@@ -51,6 +51,7 @@ const STATEMENTS: [&str; 40] = [
     "return <T>\n  x\n",
     "const q = () => <T>{ a: 1 }\n",
     "namespace R { export type S = 1 }\n",
+    "namespace T { export const u = 1; export function v() { return u } export namespace W.X { let y = 2 } }\n",
     "label: while (a as B) { continue label }\n",
     "new Map<string, Array<T>>([[a, b]])\n",
     "const { a: s, ...t }: U = v\n",
@@ -147,19 +148,14 @@ fn shell_commands_are_rejected_only_if_they_are_not_javascript() {
         assert_eq!(prepare(source, Language::JavaScript), Err(Rejection::Shell), "{source}");
         assert_eq!(prepare(source, Language::TypeScript), Err(Rejection::Shell), "{source}");
     }
-    assert!(prepare("ls -la", Language::JavaScript).is_ok());
 }
 
 #[test]
 fn typescript_that_cannot_be_erased_is_rejected() {
     let cases = [
-        ("namespace A { const x = 1 }", 1, 1, "namespace"),
-        ("namespace A.B { export function f() {} }", 1, 1, "namespace"),
-        ("module A { let x }", 1, 1, "namespace"),
         ("@d class A {}", 1, 1, "decorators"),
         ("class A {\n  @d() m() {} }", 2, 3, "decorators"),
         ("class A { m(@d x) {} }", 1, 13, "decorators"),
-        ("import a = require('b')", 1, 1, "import"),
         ("import a = b.c", 1, 1, "import"),
         ("export = a", 1, 1, "return"),
     ];

@@ -51,9 +51,9 @@ fn abort_on_panic() {
 pub fn serve_attached(stream: UnixStream, slots: u32, threads: usize) -> std::io::Result<()> {
     let spare = u32::try_from(threads).unwrap_or(0);
     let sandbox = Sandbox::new(slots + spare).map_err(std::io::Error::other)?;
-    let page_scan = sandbox.asks_the_kernel_for_pages();
+    let (page_scan, image_bytes) = (sandbox.asks_the_kernel_for_pages(), sandbox.image_bytes() as u64);
     let crew = Crew::assemble(Arc::new(sandbox), File::from(OwnedFd::from(stream)), threads)?;
-    crew.send(&FromWorker::Hello(Hello { image: IMAGE_ID, jail: Jail::None, slots, page_scan }))?;
+    crew.send(&FromWorker::Hello(Hello { image: IMAGE_ID, image_bytes, jail: Jail::None, slots, page_scan }))?;
     crew.go();
     Ok(())
 }
@@ -101,12 +101,12 @@ fn start(
     let room = data_limit(&arguments, slots, sandbox.image_bytes());
     let data_use = DataUse::open();
     let files = jail::close_files(arguments.jail)?;
-    let page_scan = sandbox.asks_the_kernel_for_pages();
+    let (page_scan, image_bytes) = (sandbox.asks_the_kernel_for_pages(), sandbox.image_bytes() as u64);
     // Threads must exist before system calls are filtered: creating one takes calls that no cell needs.
     let crew = Crew::assemble(Arc::new(sandbox), stream.try_clone()?, arguments.threads)?;
     jail::limit_data(arguments.jail, data_use, arguments.threads, room)?;
     let jail = jail::filter_system_calls(arguments.jail, files)?;
-    crew.send(&FromWorker::Hello(Hello { image: IMAGE_ID, jail, slots: arguments.slots, page_scan }))?;
+    crew.send(&FromWorker::Hello(Hello { image: IMAGE_ID, image_bytes, jail, slots: arguments.slots, page_scan }))?;
     crew.go();
     Ok(crew)
 }

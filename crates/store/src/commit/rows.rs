@@ -81,8 +81,8 @@ async fn insert(
     sqlx::query(
         "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, fence, holder, \
          lease_until, created_at, updated_at, expires_at, catalog, definition, progress, snapshot_leg, snapshot, \
-         result, journal_bytes) \
-         VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+         result, journal_bytes, client) \
+         VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
     )
     .bind(run.run_id.to_string())
     .bind(run.scope.agent_id.clone())
@@ -101,6 +101,7 @@ async fn insert(
     .bind(snapshot.filter(|_| !over))
     .bind(change.result.clone())
     .bind(change.journal_bytes)
+    .bind(run.scope.client.clone())
     .execute(&mut *connection)
     .await?;
     store_catalog(connection, run, now).await

@@ -50,7 +50,7 @@ pub(crate) async fn take(
     .execute(&mut *transaction)
     .await?;
     let row = sqlx::query(
-        "SELECT sequence, fence, definition, agent_id, session_id, agent_run_id, lease_until, state FROM runs \
+        "SELECT sequence, fence, definition, agent_id, session_id, agent_run_id, lease_until, state, client FROM runs \
          WHERE run_id = $1",
     )
     .bind(run_id.to_string())
@@ -70,6 +70,7 @@ pub(crate) async fn take(
             agent_id: row.try_get(3)?,
             session_id: row.try_get(4)?,
             agent_run_id: row.try_get(5)?,
+            client: row.try_get(8)?,
             ..Scope::default()
         },
         sequence: row.try_get(0)?,

@@ -16,7 +16,7 @@ use crate::rows::{
 use crate::seal::SealError;
 use crate::sql::placeholders;
 
-const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id, state, created_at, expires_at, catalog, \
+const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, client, tool_call_id, state, created_at, expires_at, catalog, \
                        definition, progress, snapshot_leg, snapshot, result";
 
 const CALL_COLUMNS: &str = "call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, attempt, \
@@ -112,18 +112,22 @@ pub(crate) async fn recent_runs(
     since: Millis,
     limit: u32,
 ) -> Result<Vec<RunSummary>, StoreError> {
-    let rows = sqlx::query(
+    let of_client = if scope.client.is_empty() { "" } else { " AND client = $6" };
+    let sql = format!(
         "SELECT run_id, state, created_at, updated_at, definition FROM runs WHERE session_id = $1 AND agent_id = $2 \
-         AND agent_run_id = $3 AND (state IN ('running', 'waiting') OR updated_at > $4) \
-         ORDER BY created_at DESC, run_id LIMIT $5",
-    )
-    .bind(scope.session_id.clone())
-    .bind(scope.agent_id.clone())
-    .bind(scope.agent_run_id.clone())
-    .bind(since)
-    .bind(i64::from(limit))
-    .fetch_all(backend.reader())
-    .await?;
+         AND agent_run_id = $3 AND (state IN ('running', 'waiting') OR updated_at > $4){of_client} \
+         ORDER BY created_at DESC, run_id LIMIT $5"
+    );
+    let mut query = sqlx::query(&sql)
+        .bind(scope.session_id.clone())
+        .bind(scope.agent_id.clone())
+        .bind(scope.agent_run_id.clone())
+        .bind(since)
+        .bind(i64::from(limit));
+    if !scope.client.is_empty() {
+        query = query.bind(scope.client.clone());
+    }
+    let rows = query.fetch_all(backend.reader()).await?;
     rows.iter()
         .map(|row| {
             Ok(RunSummary {
@@ -153,7 +157,7 @@ pub(crate) async fn runs(backend: &Backend, filter: &RunFilter, limit: u32) -> R
         conditions.push(format!("({})", any.join(" OR ")));
     }
     let sql = format!(
-        "SELECT run_id, agent_id, session_id, agent_run_id, state, created_at, updated_at, expires_at, \
+        "SELECT run_id, agent_id, session_id, agent_run_id, client, state, created_at, updated_at, expires_at, \
          (SELECT COUNT(*) FROM calls WHERE calls.run_id = runs.run_id AND calls.state NOT IN \
          ('delivered', 'cleared')), SUBSTR(definition, 1, {HEAD_CHARS}), \
          (SELECT target FROM calls WHERE calls.run_id = runs.run_id ORDER BY call LIMIT 1) \
@@ -174,13 +178,13 @@ fn listed(row: &AnyRow) -> Result<RunListEntry, StoreError> {
     Ok(RunListEntry {
         run_id: row.try_get::<String, _>(0)?.into(),
         scope: scope(row)?,
-        state: RunState::parse(&row.try_get::<String, _>(4)?)?,
-        created_at: row.try_get(5)?,
-        updated_at: row.try_get(6)?,
-        expires_at: row.try_get(7)?,
-        open_calls: u64::try_from(row.try_get::<i64, _>(8)?).unwrap_or(0),
-        definition_head: row.try_get(9)?,
-        first_target: row.try_get(10)?,
+        state: RunState::parse(&row.try_get::<String, _>(5)?)?,
+        created_at: row.try_get(6)?,
+        updated_at: row.try_get(7)?,
+        expires_at: row.try_get(8)?,
+        open_calls: u64::try_from(row.try_get::<i64, _>(9)?).unwrap_or(0),
+        definition_head: row.try_get(10)?,
+        first_target: row.try_get(11)?,
     })
 }
 
@@ -200,12 +204,13 @@ pub(crate) async fn runs_of_session(backend: &Backend, session_id: &str) -> Resu
     rows.iter().map(|row| Ok(row.try_get::<String, _>(0)?.into())).collect()
 }
 
-/// Reads the scope from the three columns after the run id.
+/// Reads the scope from the four columns after the run id.
 fn scope(row: &AnyRow) -> Result<Scope, StoreError> {
     Ok(Scope {
         agent_id: row.try_get(1)?,
         session_id: row.try_get(2)?,
         agent_run_id: row.try_get(3)?,
+        client: row.try_get(4)?,
         ..Scope::default()
     })
 }
@@ -214,16 +219,16 @@ fn read_run(row: &AnyRow) -> Result<RunRow, StoreError> {
     Ok(RunRow {
         run_id: row.try_get::<String, _>(0)?.into(),
         scope: scope(row)?,
-        tool_call_id: row.try_get(4)?,
-        state: RunState::parse(&row.try_get::<String, _>(5)?)?,
-        created_at: row.try_get(6)?,
-        expires_at: row.try_get(7)?,
-        catalog: row.try_get(8)?,
-        definition: row.try_get(9)?,
-        progress: row.try_get(10)?,
-        snapshot_leg: row.try_get(11)?,
-        snapshot: row.try_get(12)?,
-        result: row.try_get(13)?,
+        tool_call_id: row.try_get(5)?,
+        state: RunState::parse(&row.try_get::<String, _>(6)?)?,
+        created_at: row.try_get(7)?,
+        expires_at: row.try_get(8)?,
+        catalog: row.try_get(9)?,
+        definition: row.try_get(10)?,
+        progress: row.try_get(11)?,
+        snapshot_leg: row.try_get(12)?,
+        snapshot: row.try_get(13)?,
+        result: row.try_get(14)?,
     })
 }
 

@@ -98,6 +98,7 @@ async fn an_older_process_keeps_working_while_newer_ones_upgrade_the_store() {
             let run_id = format!("old_{number}").into();
             let mut held = stores[0].take(&run_id, "new", NOW, NOW + 1000).await.unwrap();
             assert_eq!(stores[1].calls(&run_id).await.unwrap().len(), 1);
+            assert_eq!(held.scope.client, "", "a run of the older version belongs to no client");
             let end = Change { state: Some(RunState::Completed), ..Change::default() };
             stores[0].commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
         }

@@ -12,6 +12,7 @@ mod fences;
 mod live_migration;
 mod model;
 mod opening;
+mod owners;
 mod quotas;
 mod retention;
 mod sealing;

@@ -32,9 +32,12 @@ const CELLS: &[(ErrorCode, &str, &str)] = &[
     (ErrorCode::NestedToolFailed, "{}", "return await tools.fails({})"),
 ];
 
-/// The tests of this binary that produce the other codes, as `file::test`.
+/// The tests that produce the other codes, as `file::test`. Files are relative to the folder of this one.
 const ELSEWHERE: &[(ErrorCode, &str)] = &[
-    (ErrorCode::InvalidConfig, "codes::an_invalid_configuration_is_rejected_with_invalid_config"),
+    (
+        ErrorCode::InvalidConfig,
+        "../../../cli/tests/it/mcp/reload::while_the_configuration_is_invalid_no_cell_starts_and_suspended_ones_continue",
+    ),
     (ErrorCode::RuntimeUnavailable, "codes::a_run_over_the_live_run_limit_is_rejected"),
     (ErrorCode::SnapshotRestoreFailed, "codes::a_snapshot_that_cannot_be_opened_fails_its_run"),
     (ErrorCode::InternalError, "codes::a_wait_on_a_closed_store_fails_with_internal_error"),

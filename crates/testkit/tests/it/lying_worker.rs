@@ -43,7 +43,7 @@ fn lie(number: usize) -> LegEnd {
 
 fn serve<const LIE: usize>(mut stream: UnixStream, slots: u32, _threads: usize) -> std::io::Result<()> {
     STARTED[LIE].fetch_add(1, Ordering::SeqCst);
-    let hello = Hello { image: ImageId([7; 32]), jail: Jail::None, slots, page_scan: false };
+    let hello = Hello { image: ImageId([7; 32]), image_bytes: 0, jail: Jail::None, slots, page_scan: false };
     stream.write_all(&FromWorker::Hello(hello).encode())?;
     let (mut buffer, mut chunk) = (FrameBuffer::default(), vec![0; 64 << 10]);
     loop {

@@ -58,7 +58,7 @@ type McpApiHeader = {
 };
 
 declare namespace MCP.gitHub {
-  /** This server's declarations, or one tool's, with the schemas if requested. */
+  /** Return this TypeScript-style API header. */
   function $api(toolName?: string, options?: { schema?: boolean }): Promise<McpApiHeader>;
 
   /** Does it. */

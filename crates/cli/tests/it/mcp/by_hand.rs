@@ -88,6 +88,24 @@ fn exec_calls_the_tools_of_configured_servers_and_records_its_run() {
 }
 
 #[test]
+fn exec_with_an_invalid_configuration_prints_a_result_with_its_code() {
+    let place = place();
+    let invalid = [json!({"tools": {"codeMode": {"timeoutMs": "soon"}}}).to_string(), "{ tools: {".to_owned()];
+    for text in invalid {
+        std::fs::write(place.path("config.json"), &text).unwrap();
+        let output = place.typed(&["exec", "-e", "return 1"]).output().unwrap();
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (&result["status"], &result["code"]),
+            (&json!("failed"), &json!("invalid_config")),
+            "{text}: {result}"
+        );
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.starts_with("cellmate: "), "{text}: {error}");
+    }
+}
+
+#[test]
 fn without_a_terminal_a_cell_that_needs_approval_waits_and_another_process_continues_it() {
     let place = place();
     let output = place.typed(&["exec", "-e", PUSH]).output().unwrap();

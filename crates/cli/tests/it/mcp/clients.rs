@@ -48,9 +48,31 @@ impl Era {
     }
 }
 
+/// The name that a client gives itself, and the folder that it works in.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    name: String,
+    folder: Option<String>,
+}
+
+impl Identity {
+    pub(super) fn new(name: &str, folder: &str) -> Self {
+        Self { name: name.to_owned(), folder: Some(folder.to_owned()) }
+    }
+}
+
+/// Puts the client's name into the `_meta` of a request of the newest revision.
+fn with_name(mut meta: Value, name: &str) -> Value {
+    if let Some(client) = meta.get_mut("io.modelcontextprotocol/clientInfo") {
+        client["name"] = json!(name);
+    }
+    meta
+}
+
 /// A client on standard streams.
 pub(super) struct Streams {
     era: Era,
+    name: String,
     capabilities: Value,
     pub child: Child,
     stdin: Option<ChildStdin>,
@@ -69,7 +91,19 @@ impl Drop for Streams {
 
 impl Streams {
     pub(super) fn start(place: &Place, era: Era, capabilities: Value, more: &[&str]) -> Self {
-        let mut child = place.server(more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Self::start_as(place, era, capabilities, more, Identity { name: "test".to_owned(), folder: None })
+    }
+
+    pub(super) fn identified(place: &Place, era: Era, identity: &Identity) -> Self {
+        Self::start_as(place, era, json!({}), &[], identity.clone())
+    }
+
+    fn start_as(place: &Place, era: Era, capabilities: Value, more: &[&str], identity: Identity) -> Self {
+        let mut server = place.server(more);
+        if let Some(folder) = &identity.folder {
+            server.current_dir(folder);
+        }
+        let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
         std::thread::spawn(move || {
@@ -81,14 +115,15 @@ impl Streams {
             }
         });
         let stdin = child.stdin.take();
-        let mut client = Self { era, capabilities, child, stdin, lines, unmatched: VecDeque::new(), next_id: 0 };
+        let name = identity.name;
+        let mut client = Self { era, name, capabilities, child, stdin, lines, unmatched: VecDeque::new(), next_id: 0 };
         if !era.is_modern() {
             let begun = client.ask(
                 "initialize",
                 json!({
                     "protocolVersion": era.version(),
                     "capabilities": client.capabilities,
-                    "clientInfo": {"name": "test", "version": "1"},
+                    "clientInfo": {"name": client.name, "version": "1"},
                 }),
             );
             assert_eq!(begun["result"]["protocolVersion"], era.version(), "{begun}");
@@ -103,7 +138,7 @@ impl Streams {
 
     pub(super) fn send(&mut self, method: &str, mut params: Value) -> i64 {
         self.next_id += 1;
-        let mut meta = self.era.meta(&self.capabilities);
+        let mut meta = with_name(self.era.meta(&self.capabilities), &self.name);
         for (key, value) in params["_meta"].as_object().cloned().unwrap_or_default() {
             meta[key] = value;
         }
@@ -270,13 +305,21 @@ impl Served {
     }
 
     pub(super) fn client(&self, era: Era, token: &str, capabilities: Value) -> HttpClient<'_> {
-        let mut client =
-            HttpClient { served: self, era, token: token.to_owned(), capabilities, session: None, next_id: 0 };
+        self.client_as(era, token, capabilities, "test")
+    }
+
+    pub(super) fn client_named(&self, era: Era, token: &str, name: &str) -> HttpClient<'_> {
+        self.client_as(era, token, json!({}), name)
+    }
+
+    fn client_as(&self, era: Era, token: &str, capabilities: Value, name: &str) -> HttpClient<'_> {
+        let (token, name) = (token.to_owned(), name.to_owned());
+        let mut client = HttpClient { served: self, era, name, token, capabilities, session: None, next_id: 0 };
         if !era.is_modern() {
             let params = json!({
                 "protocolVersion": era.version(),
                 "capabilities": client.capabilities,
-                "clientInfo": {"name": "test", "version": "1"},
+                "clientInfo": {"name": client.name, "version": "1"},
             });
             let mut begun = client.send("initialize", params);
             client.session = Some(begun.header("mcp-session-id").unwrap());
@@ -291,6 +334,7 @@ impl Served {
 pub(super) struct HttpClient<'a> {
     served: &'a Served,
     era: Era,
+    name: String,
     token: String,
     capabilities: Value,
     session: Option<String>,
@@ -309,7 +353,7 @@ impl HttpClient<'_> {
 
     pub(super) fn send(&mut self, method: &str, mut params: Value) -> Response {
         self.next_id += 1;
-        let mut meta = self.era.meta(&self.capabilities);
+        let mut meta = with_name(self.era.meta(&self.capabilities), &self.name);
         for (key, value) in params["_meta"].as_object().cloned().unwrap_or_default() {
             meta[key] = value;
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::clients::{Era, PATIENCE, Streams};
+use super::clients::{Era, PATIENCE, Streams, structured};
 use super::place::{Place, reads};
 use crate::person::Person;
 
@@ -127,18 +127,27 @@ fn a_call_in_progress_on_a_removed_server_finishes_and_later_calls_of_the_cell_f
 }
 
 #[test]
-fn an_invalid_configuration_keeps_the_former_one_and_is_logged_once() {
+fn while_the_configuration_is_invalid_no_cell_starts_and_suspended_ones_continue() {
     let place = Place::new(json!([say("one")]));
     let server = scripted(&place);
     let mut client = Streams::plain(&place, Era::November2025);
     assert_eq!(client.exec(&CALL.replace("SERVER", "s"))["value"], "one");
+    let suspended = client.exec(&format!("await yield_control(); {}", CALL.replace("SERVER", "s")));
+    assert_eq!(suspended["status"], "waiting", "{suspended}");
     const INVALID: &str = "the changed configuration is invalid";
     std::fs::write(place.path("config.json"), "{ mcpServers: {").unwrap();
     wait_for_log(&place, INVALID);
     // Two more rounds of comparing the files.
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(log_text(&place).matches(INVALID).count(), 1);
-    assert_eq!(client.exec(&CALL.replace("SERVER", "s"))["value"], "one");
+    let answer = client.ask("tools/call", json!({"name": "exec", "arguments": {"code": "return 1"}}));
+    let (refused, telemetry) = (structured(&answer), &answer["result"]["_meta"]["cellmate/telemetry"]);
+    assert_eq!((&refused["status"], &refused["code"]), (&json!("failed"), &json!("invalid_config")), "{refused}");
+    let error = refused["error"].as_str().unwrap();
+    assert!(error.contains("config.json") && error.contains("cellmate config check"), "{error}");
+    assert_eq!((&telemetry["catalogSize"], &answer["result"]["isError"]), (&json!(1), &json!(true)), "{answer}");
+    // The former servers and policy are used for cells that were started before.
+    assert_eq!(client.call("wait", json!({"runId": suspended["runId"]}))["value"], "one");
 
     place.configure(&json!({"mcpServers": {"s": server}, "tools": {"deny": "not a list"}}));
     let deadline = Instant::now() + PATIENCE;
@@ -146,7 +155,16 @@ fn an_invalid_configuration_keeps_the_former_one_and_is_logged_once() {
         assert!(Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(client.exec(&CALL.replace("SERVER", "s"))["value"], "one");
+    let refused = client.exec("return 1");
+    assert_eq!(refused["code"], "invalid_config", "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("tools.deny"), "{refused}");
+
+    place.configure(&json!({"mcpServers": {"s": server}}));
+    let deadline = Instant::now() + PATIENCE;
+    while client.exec(&CALL.replace("SERVER", "s"))["value"] != "one" {
+        assert!(Instant::now() < deadline, "{}", log_text(&place));
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]

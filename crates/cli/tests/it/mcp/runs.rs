@@ -106,6 +106,26 @@ fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
 }
 
 #[test]
+fn an_export_has_the_nested_calls_of_one_run_under_their_control_calls() {
+    let place = place();
+    let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
+    client.exec("return 'another run'");
+    assert_eq!(client.exec(CELL)["status"], "completed");
+    let run = json_of(&place.runs(&["list", "--json"]))[0]["runId"].as_str().unwrap().to_owned();
+    let exported = text(&place.runs(&["export", &run]).stdout);
+    let entries: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
+    let calls = ["tool_call", "tool_result", "tool_call", "tool_result"];
+    assert_eq!(kinds, [&["control_call"], &calls[..], &["control_result"]].concat(), "{exported}");
+    let control = &entries[0]["toolCallId"];
+    assert!(entries[0]["arguments"]["code"] == CELL && control.is_string(), "{exported}");
+    for (entry, tool) in entries[1..5].iter().zip(["mcp:s:look", "mcp:s:look", "mcp:s:push", "mcp:s:push"]) {
+        assert_eq!((&entry["toolId"], &entry["parentToolCallId"]), (&json!(tool), control), "{entry}");
+    }
+    assert_eq!(entries[5]["result"]["value"], json!(["now", "push"]));
+}
+
+#[test]
 fn a_fork_continues_from_a_step_and_repeats_no_recorded_call() {
     let place = place();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::questions::{self, Channel, FormOutcome};
 use super::request_state::{self, Seal};
-use crate::server::answer::Answer;
+use crate::server::answer::{Answer, age};
 use crate::server::approvals::waits_for_people;
 use crate::server::calls::Call;
 use crate::server::elicitation::{self, Form, FormAnswer, Grouping};
@@ -71,10 +71,11 @@ impl ToolCall<'_> {
             },
         };
         let channel = Channel::of(context);
+        let mut made_at = Instant::now();
         loop {
             let open = service.open_approvals(&call.principal, &result).await;
             let Some(run_id) = waits_for_people(&result).cloned().filter(|_| !open.is_empty()) else {
-                return Ok(self.response(result, &open));
+                return Ok(self.response(result, made_at, &open));
             };
             let (known, fresh): (Vec<&Approval>, Vec<&Approval>) =
                 open.iter().partition(|one| asked.contains(&one.approval_id) || !questions::can_be_shown(one));
@@ -107,21 +108,24 @@ impl ToolCall<'_> {
                     call.progress.send(elicitation::waiting(&open));
                     service.wait_for_decision(&open, call.until).await
                 }
-                _ => return Ok(self.response(result, &open)),
+                _ => return Ok(self.response(result, made_at, &open)),
             };
             call.handle.stop_waiting_for_person();
             if decided {
                 service.undelivered().keep(&call.principal, &mut result);
                 result = service.wait(call, &run_id).await;
+                made_at = Instant::now();
             } else if call.until <= Instant::now() || service.is_shutting_down() {
                 let open = service.open_approvals(&call.principal, &result).await;
-                return Ok(self.response(result, &open));
+                return Ok(self.response(result, made_at, &open));
             }
         }
     }
 
-    /// Returns the response for a result, together with output of the run that reached no client before.
-    fn response(&self, mut result: CellResult, asked: &[Approval]) -> CallToolResponse {
+    /// Returns the response for a result, together with output of the run that reached no client before. The call may
+    /// have waited for a person since the result was made.
+    fn response(&self, mut result: CellResult, made_at: Instant, asked: &[Approval]) -> CallToolResponse {
+        age(&mut result, made_at.elapsed());
         if let Some(run_id) = self.call.handle.run_id() {
             self.service.undelivered().prepend_to(&self.call.principal, &run_id, &mut result);
         }
@@ -169,10 +173,8 @@ pub(super) fn completed(answer: &Answer) -> CallToolResult {
     let text = vec![ContentBlock::text(answer.value.to_string())];
     let mut result = if answer.is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
     result.structured_content = Some(answer.value.clone());
-    if let Some(telemetry) = &answer.telemetry {
-        let mut meta = MetaObject::new();
-        meta.insert(TELEMETRY.to_owned(), telemetry.clone());
-        result.meta = Some(meta);
-    }
+    let mut meta = MetaObject::new();
+    meta.insert(TELEMETRY.to_owned(), answer.telemetry.clone());
+    result.meta = Some(meta);
     result
 }

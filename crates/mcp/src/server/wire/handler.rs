@@ -24,9 +24,9 @@ use super::progress::ProgressPump;
 use super::questions;
 use super::request_state::Seal;
 use super::sessions::RequestInProgress;
-use crate::server::CALL_AT_MOST;
 use crate::server::answer::{Answer, refused};
 use crate::server::calls::{Call, CallHandle};
+use crate::server::client_key::ClientKey;
 use crate::server::principal::Principal;
 use crate::server::service::McpService;
 
@@ -104,12 +104,14 @@ impl ServerHandler for Handler {
             return Err(ErrorData::invalid_params(format!("unknown tool: {}", request.name), None));
         };
         let (progress, pump) = ProgressPump::new(context.meta.get_progress_token(), &context.peer);
+        let client_name = context.client_info().map(|client| client.name).unwrap_or_default();
         let call = Call {
             principal: self.principal.clone(),
+            client: ClientKey::new(&client_name, self.service.settings().project.as_deref()),
             arguments: request.arguments.clone().unwrap_or_default(),
             progress,
             handle: Arc::new(CallHandle::default()),
-            until: Instant::now() + CALL_AT_MOST,
+            until: Instant::now() + self.service.call_at_most(&self.principal, tool),
         };
         let tool_call = ToolCall {
             service: &self.service,
@@ -177,7 +179,10 @@ impl ServerHandler for Handler {
         let name = request.params.as_ref().and_then(|params| params.get("name")).and_then(Value::as_str);
         let called = name.and_then(|name| self.service.settings().tool_prefix.tool(name));
         if request.method == "tools/call" && called.is_some() {
-            let answer = Answer::of(&refused("`arguments` must be an object"), &[]);
+            let mut answer = Answer::of(&refused("`arguments` must be an object"), &[]);
+            if let Ok(prepared) = self.service.prepared_for_list(&self.principal).await {
+                answer = answer.with_telemetry(&prepared.telemetry());
+            }
             let result = serde_json::to_value(completed(&answer)).unwrap_or_default();
             return Ok(CustomResult::new(result));
         }

@@ -13,16 +13,21 @@ use oxc_span::{GetSpan, Span};
 
 use super::Eraser;
 
-/// The enums that a list of statements declared.
+/// The enums, namespaces, functions and classes that a list of statements declared so far.
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
     function_body: bool,
     names: HashSet<&'t str>,
 }
 
-impl Scope<'_> {
+impl<'t> Scope<'t> {
     pub(super) fn new(function_body: bool) -> Self {
         Self { function_body, names: HashSet::new() }
+    }
+
+    /// Records a function or a class.
+    pub(super) fn declare(&mut self, name: &'t str) {
+        self.names.insert(name);
     }
 }
 
@@ -60,7 +65,8 @@ pub(super) fn transform(eraser: &mut Eraser<'_>, declaration: &TSEnumDeclaration
 }
 
 /// Returns how the statement starts, and the argument that the function is called with.
-fn open<'t>(eraser: &mut Eraser<'t>, name: &'t str) -> (String, String) {
+pub(super) fn open<'t>(eraser: &mut Eraser<'t>, name: &'t str) -> (String, String) {
+    let exporting = eraser.exporting.take();
     let Some(scope) = eraser.enums.last_mut() else {
         return (format!("var {name}="), "{}".to_owned());
     };
@@ -68,7 +74,9 @@ fn open<'t>(eraser: &mut Eraser<'t>, name: &'t str) -> (String, String) {
         return ("void".to_owned(), name.to_owned());
     }
     let keyword = if scope.function_body { "var" } else { "let" };
-    (format!("{keyword} {name}="), "{}".to_owned())
+    // An earlier namespace of the same name may have exported it.
+    let argument = exporting.map_or_else(|| "{}".to_owned(), |namespace| format!("{namespace}.{name}||{{}}"));
+    (format!("{keyword} {name}="), argument)
 }
 
 fn transform_member(eraser: &mut Eraser<'_>, name: &str, member: &TSEnumMember<'_>, value: &str) {

@@ -24,7 +24,7 @@ pub(super) fn serve(stream: UnixStream, slots: u32, _threads: usize) -> std::io:
     };
     std::thread::Builder::new().name("cells".into()).stack_size(STACK_BYTES).spawn(move || {
         let mut worker = Worker { sandbox, cells: BTreeSet::new(), catalogs: Vec::new() };
-        let hello = Hello { image: IMAGE_ID, jail: Jail::None, slots, page_scan: true };
+        let hello = Hello { image: IMAGE_ID, image_bytes: 0, jail: Jail::None, slots, page_scan: true };
         // The connection closes when the node exits.
         drop(worker.work(stream, hello));
         SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(worker.emptied());
