@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use catalog::policy::{Decision, Policy, RunScope, layers};
+use catalog::policy::{Decision, Policy, Provider, RunScope, layers};
 use catalog::{
-    Catalog, CatalogError, NamespaceError, Registry, RunContext, Surface, SurfaceError, UnavailableServer, VisibleTool,
+    Catalog, CatalogError, ChosenBy, ChosenSurface, Circumstances, NamespaceError, Registry, RunContext, Surface, SurfaceError,
+    SurfaceOptions, UnavailableServer, VisibleTool,
 };
 use contract::config::pattern::Pattern;
 use contract::config::policy::Lists;
@@ -33,6 +34,8 @@ pub struct Host {
     pub namespace_config: Value,
     /// Whether this process can run cells.
     pub runtime_available: bool,
+    /// How tools are shown to models. The default follows the contract.
+    pub surface: SurfaceOptions,
 }
 
 impl Host {
@@ -46,6 +49,7 @@ impl Host {
             namespaces: Registry::default(),
             namespace_config: Value::Null,
             runtime_available: true,
+            surface: SurfaceOptions::default(),
         }
     }
 }
@@ -54,8 +58,8 @@ impl Host {
 #[derive(Clone, Debug, Default)]
 pub struct RunRequest {
     pub scope: Scope,
-    pub provider: Option<String>,
-    pub model: Option<String>,
+    /// Whose rules in `tools.byProvider` apply. If it is not known, those of all providers apply together.
+    pub provider: Provider,
     pub wants: ToolsWanted,
     /// Tools that the client sent with the request.
     pub client_tools: Vec<Arc<dyn ToolSource>>,
@@ -77,6 +81,7 @@ pub enum ToolsWanted {
 #[derive(Clone, Debug)]
 pub struct PreparedRun {
     pub surface: Surface,
+    pub chosen_by: ChosenBy,
     /// The tools that the model sees.
     pub visible: Vec<VisibleTool>,
     /// Makes the run's tool calls.
@@ -108,7 +113,12 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
         ToolsWanted::All | ToolsWanted::Lists(_) => policy.effective(all),
     };
     // 5. The surface: none, direct tools, Tool Search or code mode.
-    let surface = Surface::choose(&config, effective.clone(), host.runtime_available)?;
+    let circumstances = Circumstances {
+        options: &host.surface,
+        runtime_available: host.runtime_available,
+        allows_nothing: matches!(request.wants, ToolsWanted::None) || policy.allows_nothing(),
+    };
+    let ChosenSurface { surface, by: chosen_by } = Surface::choose(&config, effective.clone(), &circumstances)?;
     // 6. The run's own catalog, and the namespaces whose tools are all in it.
     let unavailable = match request.wants {
         ToolsWanted::None => Vec::new(),
@@ -129,7 +139,7 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     let executor = Executor::new(catalog, routes, request.scope.clone())
         .with_hooks(host.hooks.clone())
         .with_approval_patterns(host.ask.clone());
-    Ok(PreparedRun { surface, visible, executor, config, refused_namespaces })
+    Ok(PreparedRun { surface, chosen_by, visible, executor, config, refused_namespaces })
 }
 
 /// Returns the servers that cannot be called now, as far as the policy allows all of a server's tools: which tools they
@@ -145,8 +155,7 @@ fn unavailable(sources: &[Arc<dyn ToolSource>], policy: &Policy) -> Vec<Unavaila
 fn policy(config: &ToolsConfig, request: &RunRequest) -> Policy {
     let open = Lists::default();
     let run = RunScope {
-        provider: request.provider.as_deref(),
-        model: request.model.as_deref(),
+        provider: &request.provider,
         sandboxed: request.scope.sandboxed,
         lists: match &request.wants {
             ToolsWanted::Lists(lists) => lists,
