@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::SurfaceOptions;
 use client_config::{Loaded, TOOL_LISTS};
 use codemode::CodeMode;
 use codemode::pool::Pool;
@@ -90,8 +91,20 @@ pub(crate) fn prepare_run(
     sources: Vec<Arc<dyn ToolSource>>,
     scope: Scope,
 ) -> Result<(PreparedRun, ApprovalHook), PrepareError> {
-    let host = Host::new(policy.config.clone(), sources);
-    let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() })?;
+    prepare_run_for(policy, sources, scope, SurfaceOptions::default())
+}
+
+/// Prepares a run whose tools are shown with these options.
+pub(crate) fn prepare_run_for(
+    policy: &CallPolicy,
+    sources: Vec<Arc<dyn ToolSource>>,
+    scope: Scope,
+    surface: SurfaceOptions,
+) -> Result<(PreparedRun, ApprovalHook), PrepareError> {
+    let host = Host { surface, ..Host::new(policy.config.clone(), sources) };
+    let scope = Scope { sandboxed: scope.sandboxed || policy.sandboxed, ..scope };
+    let provider = policy.provider.clone();
+    let run = prepare(&host, &RunRequest { scope, provider, ..RunRequest::default() })?;
     let asked = policy.asking.hook_for(&policy.pass, run.executor.catalog().tools());
     let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(asked.clone())];
     let executor = run.executor.with_hooks(hooks);

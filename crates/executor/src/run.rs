@@ -156,11 +156,17 @@ fn policy(config: &ToolsConfig, request: &RunRequest) -> Policy {
     let open = Lists::default();
     let run = RunScope {
         provider: &request.provider,
-        sandboxed: request.scope.sandboxed,
+        sandboxed: is_sandboxed(request),
         lists: match &request.wants {
             ToolsWanted::Lists(lists) => lists,
             ToolsWanted::All | ToolsWanted::None => &open,
         },
     };
     Policy::from(layers(&config.policy, &run))
+}
+
+/// Whether the agent's own tools run in a sandbox, so that `tools.sandbox.tools` applies. Every entry point asks this
+/// function, so an agent's own setting belongs here, too.
+fn is_sandboxed(request: &RunRequest) -> bool {
+    request.scope.sandboxed
 }

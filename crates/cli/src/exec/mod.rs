@@ -81,7 +81,10 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     let places = arguments.store.places();
     let loaded = load(&places)?;
     loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
-    let policy = policy::read(&loaded.settings)?;
+    let policy = policy::read(&loaded.settings)?.with(&arguments.policy);
+    if let Some(note) = policy.provider_note(&arguments.agent) {
+        render::note(&format!("cellmate: {note}"));
+    }
     let kept = arguments.store.arguments().choose(&loaded.settings, &places)?;
     let config = arguments.limits.apply_to(code_mode_config(&policy, &arguments.agent));
     let pool = arguments.jail.pool(config.limits.memory_bytes);

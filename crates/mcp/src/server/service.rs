@@ -1,9 +1,10 @@
-//! The server independent of its transport: `exec` and `wait` for principals, runs that outlive their calls, approvals.
+//! The server independent of its transport: tools for principals, runs that outlive their calls, approvals.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::{Surface, SurfaceChoice};
 use codemode::{CodeMode, ExecRequest};
 use contract::cell::CellResult;
 use contract::ids::{ApprovalId, RunId};
@@ -12,16 +13,19 @@ use executor::random_name;
 use executor::run::PrepareError;
 use serde_json::Value;
 use store::{Approval, Decision};
+use telemetry::LogIgnored;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{failed, still_waiting};
 use super::approvals;
-use super::calls::{Call, InFlight, InFlightRun, POLL_INTERVAL};
+use super::calls::{Call, InFlight, InFlightRun, OwnWork, POLL_INTERVAL};
+use super::direct::{Claim, DirectCalls, MidCallQuestions, RunningCall};
 use super::prepared::{Cache, OfferedSources, Prepared, Settings};
 use super::principal::Principal;
 use super::recovery::{self, UndeliveredOutput, WaitTarget};
+use super::tools::Tool;
 
 /// How long after the start calls wait for the upstream servers to be ready.
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(10);
@@ -29,6 +33,10 @@ const MAX_SETTLE_TIME: Duration = Duration::from_secs(10);
 /// How long `tools/list` waits for upstream servers whose tools are not known yet. Clients send their first request to a
 /// model without the tools of a server that takes a second; they are notified when the list changes.
 const MAX_LIST_WAIT: Duration = Duration::from_millis(300);
+
+/// How long `tools/list` waits for upstream servers if their tools are shown directly: tools that are missing in the
+/// first list are lost for clients that ignore notifications.
+const MAX_DIRECT_LIST_WAIT: Duration = Duration::from_secs(5);
 
 /// The MCP server that agents call. A handle: clones refer to the same server.
 #[derive(Clone, Debug)]
@@ -46,6 +54,7 @@ struct Inner {
     prepared: Cache,
     in_flight: InFlight,
     undelivered: UndeliveredOutput,
+    direct_calls: DirectCalls,
     shutdown: CancellationToken,
 }
 
@@ -60,6 +69,7 @@ impl McpService {
             prepared,
             in_flight: InFlight::default(),
             undelivered: UndeliveredOutput::default(),
+            direct_calls: DirectCalls::default(),
             shutdown: CancellationToken::new(),
         };
         Self { inner: Arc::new(inner) }
@@ -72,7 +82,9 @@ impl McpService {
 
     /// Returns true if no run is in progress in this process.
     pub fn is_idle(&self) -> bool {
-        self.inner.in_flight.is_empty() && self.inner.code_mode.live_runs() == 0
+        self.inner.in_flight.is_empty()
+            && self.inner.direct_calls.is_empty()
+            && self.inner.code_mode.live_runs() == 0
     }
 
     /// Returns true if the server can answer calls.
@@ -114,7 +126,35 @@ impl McpService {
 
     /// Returns the tools for a list of tools, which must not take long.
     pub(crate) async fn prepared_for_list(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
-        self.prepared_by(principal, Instant::now() + MAX_LIST_WAIT).await
+        let wait = match self.known(principal).map(|known| matches!(known.surface, Surface::Direct(_) | Surface::None)) {
+            Ok(true) => MAX_DIRECT_LIST_WAIT,
+            _ if self.inner.settings.surface == Some(SurfaceChoice::Auto) => MAX_DIRECT_LIST_WAIT,
+            Ok(false) | Err(_) => MAX_LIST_WAIT,
+        };
+        self.prepared_by(principal, Instant::now() + wait).await
+    }
+
+    /// Returns the tools as far as they are known now.
+    pub(crate) fn known(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
+        self.inner.prepared.get(&self.inner.settings, principal)
+    }
+
+    /// Returns the tool that a client calls by this name. Waits for upstream servers that are starting only if the name
+    /// is not known.
+    pub(crate) async fn called_tool(
+        &self,
+        principal: &Principal,
+        name: &str,
+    ) -> Result<Option<(Arc<Prepared>, Tool)>, PrepareError> {
+        let known = self.known(principal)?;
+        if let Some(tool) = known.tool(name) {
+            return Ok(Some((known, tool)));
+        }
+        if self.is_settled() {
+            return Ok(None);
+        }
+        let prepared = self.prepared(principal).await?;
+        Ok(prepared.tool(name).map(|tool| (prepared, tool)))
     }
 
     /// Returns the tools for a run. Waits for upstream servers that are starting.
@@ -202,8 +242,53 @@ impl McpService {
         self.run_until_deadline(call, waiting).await.unwrap_or_else(|| still_waiting(run_id))
     }
 
+    /// Starts a tool call without a cell, or continues the same call that was parked before. `Err` is a message.
+    pub(crate) async fn call_directly(
+        &self,
+        call: &Call,
+        (id, arguments): (&str, Value),
+        questions: MidCallQuestions,
+    ) -> Result<RunningCall, String> {
+        let prepared = self.prepared(&call.principal).await.map_err(|error| error.to_string())?;
+        let executor = prepared.executor(&call.progress);
+        let store = self.inner.code_mode.store();
+        self.inner.direct_calls.start(executor, store, (id, arguments), questions).await
+    }
+
+    /// Continues a parked tool call. `Err` is a message.
+    pub(crate) async fn resume_directly(
+        &self,
+        call: &Call,
+        claim: Claim,
+        questions: MidCallQuestions,
+    ) -> Result<RunningCall, String> {
+        let prepared = self.prepared(&call.principal).await.map_err(|error| error.to_string())?;
+        let executor = prepared.executor(&call.progress);
+        Ok(self.inner.direct_calls.resume(executor, self.inner.code_mode.store(), claim, questions))
+    }
+
+    /// Claims the parked tool call of a run, if no other request is working on it.
+    pub(crate) fn claim(&self, run_id: &RunId) -> Option<Claim> {
+        self.inner.direct_calls.claim(run_id)
+    }
+
+    /// Cancels what only a cancelled call worked on, and voids its approvals.
+    async fn cancel_own_work(&self, own: OwnWork) {
+        match own {
+            OwnWork::Running(stop) => stop.cancel(),
+            OwnWork::Run(run_id) => {
+                self.inner.code_mode.abort(&run_id).await;
+                self.inner.code_mode.store().expire(now_ms()).await.log_ignored("void the approvals of a cancelled call");
+            }
+        }
+    }
+
     /// Cancels a call at its client's request: aborts the run's turn and the tool calls that it has dispatched.
     pub(crate) async fn cancel(&self, call: &Call) {
+        if let Some(own) = call.handle.take_own_work() {
+            self.cancel_own_work(own).await;
+            return;
+        }
         let Some(run_id) = call.handle.cancel() else { return };
         let mine = match self.inner.code_mode.store().run(&run_id).await {
             Ok(Some(row)) => row.scope.admits(&call.principal.scope()),
@@ -229,6 +314,11 @@ impl McpService {
     /// Returns the open approvals of a waiting run.
     pub(crate) async fn open_approvals(&self, principal: &Principal, result: &CellResult) -> Vec<Approval> {
         approvals::open_approvals(&self.inner.code_mode, principal, result).await
+    }
+
+    /// Returns the open approvals of a run.
+    pub(crate) async fn open_approvals_of(&self, principal: &Principal, run_id: &RunId) -> Vec<Approval> {
+        approvals::open_approvals_of(&self.inner.code_mode, principal, run_id).await
     }
 
     /// Waits until one of these approvals is decided or expires. Returns false if that does not happen before `until`.

@@ -22,4 +22,5 @@ mod sessions;
 mod starting;
 mod stores;
 mod strangers;
+mod surfaces;
 mod totals;
