@@ -38,8 +38,7 @@ impl CallPolicy {
         if self.provider != Provider::Unknown || keys.is_empty() {
             return None;
         }
-        let mut named: Vec<String> =
-            keys.iter().take(MAX_NAMED_PROVIDERS).map(|key| display::plain(key)).collect();
+        let mut named: Vec<String> = keys.iter().take(MAX_NAMED_PROVIDERS).map(|key| display::plain(key)).collect();
         if keys.len() > MAX_NAMED_PROVIDERS {
             named.push(format!("{} more", keys.len() - MAX_NAMED_PROVIDERS));
         }

@@ -36,6 +36,10 @@ pub(crate) struct PolicyArguments {
 }
 
 impl PolicyArguments {
+    pub(crate) fn is_given(&self) -> bool {
+        self.provider.is_some() || self.sandboxed
+    }
+
     pub(crate) fn provider(&self) -> Provider {
         self.provider.clone().unwrap_or_default()
     }

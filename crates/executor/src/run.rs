@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use catalog::policy::{Decision, Policy, Provider, RunScope, layers};
 use catalog::{
-    Catalog, CatalogError, ChosenBy, ChosenSurface, Circumstances, NamespaceError, Registry, RunContext, Surface, SurfaceError,
-    SurfaceOptions, UnavailableServer, VisibleTool,
+    Catalog, CatalogError, ChosenBy, ChosenSurface, Circumstances, NamespaceError, Registry, RunContext, Surface,
+    SurfaceError, SurfaceOptions, UnavailableServer, VisibleTool,
 };
 use contract::config::pattern::Pattern;
 use contract::config::policy::Lists;

@@ -32,8 +32,7 @@ fn direct() -> Surface {
 
 /// Chooses the surface of a run that follows the contract.
 fn by_contract(config: &ToolsConfig, tools: Vec<ToolSpec>, runtime_available: bool) -> Result<Surface, SurfaceError> {
-    let circumstances =
-        Circumstances { options: &SurfaceOptions::default(), runtime_available, allows_nothing: false };
+    let circumstances = Circumstances { options: &SurfaceOptions::default(), runtime_available, allows_nothing: false };
     Surface::choose(config, tools, &circumstances).map(|chosen| chosen.surface)
 }
 

@@ -43,6 +43,11 @@ enum ExecError {
     Source(#[from] source::SourceError),
     #[error("`{path}`: {reason}")]
     Catalog { path: String, reason: String },
+    #[error(
+        "--catalog runs the cell without the configured policy, so --provider and --sandboxed would have no effect; leave \
+         them out"
+    )]
+    NoPolicy,
     #[error(transparent)]
     Config(#[from] client_config::ConfigError),
     #[error(transparent)]
@@ -101,6 +106,9 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
 
 /// Runs the cell with canned tools. Its run is kept in memory, unless the user named a store.
 async fn with_canned_tools(arguments: &ExecArguments, catalog: &Path) -> Result<ExitCode, ExecError> {
+    if arguments.policy.is_given() {
+        return Err(ExecError::NoPolicy);
+    }
     let cell = source::cell(arguments)?;
     let executor = canned_tools(catalog)?;
     let config = arguments.limits.apply_to(config::CodeMode::enabled(Limits::DEFAULT));

@@ -96,8 +96,7 @@ impl RunArguments {
         let mut sources: Vec<Arc<dyn ToolSource>> = remembered.iter().map(RememberedServer::source).collect();
         sources.extend(results.iter().filter_map(filtered));
         let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
-        let (run, asked) =
-            prepare_run_for(&policy, sources, scope, surface).map_err(|error| error.to_string())?;
+        let (run, asked) = prepare_run_for(&policy, sources, scope, surface).map_err(|error| error.to_string())?;
         Ok(Ready { run, results, remembered, asked, provider_note })
     }
 }

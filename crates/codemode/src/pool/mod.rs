@@ -146,8 +146,7 @@ impl Pool {
     /// started in it fail with `runtime_unavailable`.
     pub fn without_workers(why: &PoolError) -> Self {
         let gate = Gate::new(Capacity { workers: 1, slots: 1, turns: 1, heap_bytes: WORKER_HEAP_BYTES });
-        let inner =
-            Inner { seats: Vec::new(), next_cell: AtomicU64::new(1), gate, unavailable: Some(why.to_string()) };
+        let inner = Inner { seats: Vec::new(), next_cell: AtomicU64::new(1), gate, unavailable: Some(why.to_string()) };
         Self { inner: Arc::new(inner), image: ImageId([0; 32]), principal: Principal::default() }
     }
 

@@ -86,7 +86,7 @@ impl ToolSearch {
         tool_call_id: &str,
         input: &Value,
     ) -> Value {
-        let make = |id: String, arguments: Value| async move {
+        let make = move |id: String, arguments: Value| async move {
             let hold = Duration::from_millis(config.code_timeout_ms);
             let store = self.code_mode.store();
             let made = executor

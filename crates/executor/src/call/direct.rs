@@ -81,11 +81,7 @@ pub struct DirectRun {
 
 impl DirectRun {
     /// Starts a run for one call. Nothing is written yet.
-    pub(crate) fn open(
-        context: &CallContext,
-        store: &Store,
-        request: DirectRequest,
-    ) -> Result<Self, getrandom::Error> {
+    pub(crate) fn open(context: &CallContext, store: &Store, request: DirectRequest) -> Result<Self, getrandom::Error> {
         let DirectRequest { tool_call_id: parent, id, input, updates, states, name } = request;
         let run_id = RunId::new(format!("tc_{}", random_name()?));
         let journal = Journal::new(store.clone(), new_run(context, &run_id, &parent, name.as_deref()));
@@ -116,11 +112,7 @@ impl DirectRun {
 }
 
 /// Returns the waiting runs of parked direct calls that were made under this name, oldest first.
-pub(crate) async fn parked_calls(
-    context: &CallContext,
-    store: &Store,
-    name: &str,
-) -> Result<Vec<RunId>, StoreError> {
+pub(crate) async fn parked_calls(context: &CallContext, store: &Store, name: &str) -> Result<Vec<RunId>, StoreError> {
     store.waiting_runs(&context.scope, &definition(Some(name)), now_ms()).await
 }
 

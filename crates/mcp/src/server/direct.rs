@@ -95,7 +95,8 @@ impl DirectCalls {
     ) -> Result<RunningCall, String> {
         let name = call_name(id, &arguments);
         let parked = executor.parked_direct_calls(store, &name).await;
-        let parked = parked.map_err(|error| format!("the store cannot be read, so the tool was not called: {error}"))?;
+        let parked =
+            parked.map_err(|error| format!("the store cannot be read, so the tool was not called: {error}"))?;
         for run_id in &parked {
             if let Some(claim) = self.claim(run_id) {
                 return Ok(self.resume(executor, store, claim, questions));

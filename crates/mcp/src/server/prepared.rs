@@ -14,7 +14,6 @@ use contract::scope::Scope;
 use executor::run::{Host, PrepareError, PreparedRun, RunRequest, prepare};
 use executor::{Executor, Hook, ToolSource};
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -202,7 +201,15 @@ fn log_surface(principal: &Principal, prepared: &Prepared) {
         prepared.report;
     let (principal, chosen_by) = (principal.name(), chosen_by.as_str());
     tracing::info!(
-        principal, surface, chosen_by, tools, visible_tools, visible_bytes, direct_bytes, code_bytes, "surface chosen"
+        principal,
+        surface,
+        chosen_by,
+        tools,
+        visible_tools,
+        visible_bytes,
+        direct_bytes,
+        code_bytes,
+        "surface chosen"
     );
     if let Some(note) = prepared.surface.note() {
         tracing::warn!(principal, "{note}");

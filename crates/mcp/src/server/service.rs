@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Surface, SurfaceChoice};
+use catalog::{ChosenBy, Surface, SurfaceChoice};
 use codemode::{CodeMode, ExecRequest};
 use contract::cell::CellResult;
 use contract::ids::{ApprovalId, RunId};
 use executor::clock::now_ms;
 use executor::random_name;
 use executor::run::PrepareError;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use store::{Approval, Decision};
 use telemetry::LogIgnored;
 use tokio::sync::{oneshot, watch};
@@ -82,9 +82,7 @@ impl McpService {
 
     /// Returns true if no run is in progress in this process.
     pub fn is_idle(&self) -> bool {
-        self.inner.in_flight.is_empty()
-            && self.inner.direct_calls.is_empty()
-            && self.inner.code_mode.live_runs() == 0
+        self.inner.in_flight.is_empty() && self.inner.direct_calls.is_empty() && self.inner.code_mode.live_runs() == 0
     }
 
     /// Returns true if the server can answer calls.
@@ -126,11 +124,15 @@ impl McpService {
 
     /// Returns the tools for a list of tools, which must not take long.
     pub(crate) async fn prepared_for_list(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
-        let wait = match self.known(principal).map(|known| matches!(known.surface, Surface::Direct(_) | Surface::None)) {
-            Ok(true) => MAX_DIRECT_LIST_WAIT,
-            _ if self.inner.settings.surface == Some(SurfaceChoice::Auto) => MAX_DIRECT_LIST_WAIT,
-            Ok(false) | Err(_) => MAX_LIST_WAIT,
+        let may_be_direct = match self.known(principal) {
+            Ok(known) => {
+                matches!(known.surface, Surface::Direct(_))
+                    || known.report.chosen_by == ChosenBy::NoTools
+                    || self.inner.settings.surface == Some(SurfaceChoice::Auto)
+            }
+            Err(_) => false,
         };
+        let wait = if may_be_direct { MAX_DIRECT_LIST_WAIT } else { MAX_LIST_WAIT };
         self.prepared_by(principal, Instant::now() + wait).await
     }
 
@@ -145,16 +147,40 @@ impl McpService {
         &self,
         principal: &Principal,
         name: &str,
+        arguments: Option<&Map<String, Value>>,
     ) -> Result<Option<(Arc<Prepared>, Tool)>, PrepareError> {
         let known = self.known(principal)?;
         if let Some(tool) = known.tool(name) {
             return Ok(Some((known, tool)));
         }
+        if self.continues_run(principal, &known, name, arguments).await {
+            return Ok(Some((known, Tool::Wait)));
+        }
         if self.is_settled() {
             return Ok(None);
         }
         let prepared = self.prepared(principal).await?;
-        Ok(prepared.tool(name).map(|tool| (prepared, tool)))
+        let tool = prepared.tool(name);
+        Ok(tool.map(|tool| (prepared, tool)))
+    }
+
+    /// Whether a call is a `wait` for a run of this principal, although `wait` is not listed: a cell that was started
+    /// before the surface changed can still be resumed.
+    async fn continues_run(
+        &self,
+        principal: &Principal,
+        known: &Prepared,
+        name: &str,
+        arguments: Option<&Map<String, Value>>,
+    ) -> bool {
+        let run_id = arguments.and_then(|given| given.get("runId")).and_then(Value::as_str);
+        match (known.prefix().strip(name), run_id) {
+            (Some("wait"), Some(run_id)) => {
+                let found = self.inner.code_mode.has_run(&principal.scope(), &run_id.trim().into()).await;
+                found.unwrap_or(false)
+            }
+            _ => false,
+        }
     }
 
     /// Returns the tools for a run. Waits for upstream servers that are starting.
@@ -278,7 +304,12 @@ impl McpService {
             OwnWork::Running(stop) => stop.cancel(),
             OwnWork::Run(run_id) => {
                 self.inner.code_mode.abort(&run_id).await;
-                self.inner.code_mode.store().expire(now_ms()).await.log_ignored("void the approvals of a cancelled call");
+                self.inner
+                    .code_mode
+                    .store()
+                    .expire(now_ms())
+                    .await
+                    .log_ignored("void the approvals of a cancelled call");
             }
         }
     }

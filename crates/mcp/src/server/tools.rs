@@ -6,9 +6,7 @@ use std::ops::Range;
 use catalog::prompt::McpChannel;
 use catalog::{Catalog, DirectTools, Surface, SurfaceError, VisibleTool};
 use contract::config::{CodeMode, ToolSearchMode, ToolsConfig};
-use contract::limits::{
-    MAX_CONTROL_ANSWER_BYTES, MAX_DIRECT_BYTES, MAX_DIRECT_TOOLS, MAX_PAGE_BYTES, MAX_PAGE_TOOLS,
-};
+use contract::limits::{MAX_CONTROL_ANSWER_BYTES, MAX_DIRECT_BYTES, MAX_DIRECT_TOOLS, MAX_PAGE_BYTES, MAX_PAGE_TOOLS};
 use contract::tool::{Repeat, ToolSpec};
 use serde_json::{Value, json};
 

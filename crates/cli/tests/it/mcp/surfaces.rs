@@ -23,8 +23,7 @@ fn place() -> Place {
 }
 
 fn settings(place: &Place, tools: Value) {
-    let mut config: Value =
-        serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
     config["tools"] = tools;
     place.configure(&config);
 }
@@ -164,7 +163,10 @@ fn direct_tools_have_their_own_definitions_and_results_pass_whole() {
 #[test]
 fn a_tools_own_error_passes_through_a_direct_call_and_a_crash_is_reported() {
     let failing = json!({"content": [{"type": "text", "text": "no such city"}], "isError": true});
-    let place = Place::new(json!([reads("fail", json!([{"result": failing}])), reads("odd", json!([{"error": {"code": -1, "message": "odd"}}]))]));
+    let place = Place::new(json!([
+        reads("fail", json!([{"result": failing}])),
+        reads("odd", json!([{"error": {"code": -1, "message": "odd"}}]))
+    ]));
     let mut client = start(&place, Era::November2025, &["--surface", "direct"]);
     let failed = call(&mut client, "s__fail", json!({}));
     assert_eq!((&failed["isError"], &failed["content"][0]["text"]), (&json!(true), &json!("no such city")));
@@ -407,7 +409,10 @@ fn tool_search_with_tools_searches_describes_and_calls() {
         assert_eq!(described["parameters"]["properties"], json!({"loud": {"type": "boolean"}}));
         let called = call(&mut client, "cm_tool_call", json!({"id": "mcp:s:say", "args": {"loud": true}}));
         let value = answer(&called);
-        assert_eq!((&value["tool"]["id"], &value["result"]["structuredContent"]), (&json!("mcp:s:say"), &json!({"said": "hello"})));
+        assert_eq!(
+            (&value["tool"]["id"], &value["result"]["structuredContent"]),
+            (&json!("mcp:s:say"), &json!({"said": "hello"}))
+        );
         assert_eq!(telemetry(&called)["selectedTools"], json!([{"id": "mcp:s:say", "source": "mcp"}]));
         for (tool, arguments, message) in [
             ("cm_tool_search", json!({}), "`query` is missing"),
@@ -466,7 +471,8 @@ fn a_long_answer_of_tool_call_is_cut_and_a_direct_result_is_not() {
 
 #[test]
 fn many_direct_tools_are_listed_in_pages_and_too_many_are_refused() {
-    let tools = |count: usize| Value::from((0..count).map(|at| reads(&format!("t{at:04}"), json!([]))).collect::<Vec<_>>());
+    let tools =
+        |count: usize| Value::from((0..count).map(|at| reads(&format!("t{at:04}"), json!([]))).collect::<Vec<_>>());
     let place = Place::new(tools(600));
     let mut client = start(&place, Era::November2025, &["--surface", "direct"]);
     let mut names = std::collections::BTreeSet::new();
@@ -518,12 +524,24 @@ fn clients_are_notified_when_the_settings_or_the_catalog_change_the_surface() {
 }
 
 #[test]
+fn a_cell_that_was_started_before_the_surface_changed_can_be_resumed() {
+    let place = place();
+    let mut client = start(&place, Era::November2025, &[]);
+    let waiting = client.exec("await yield_control('phase'); return 7");
+    settings(&place, json!({"codeMode": false}));
+    client.next("notification of changed tools", |message| message["method"] == CHANGED);
+    assert_eq!(names(&mut client), ["s__push", "s__say"]);
+    assert_eq!(client.call("wait", json!({"runId": waiting["runId"]}))["value"], 7);
+    for arguments in [json!({}), json!({"runId": "cm_0"})] {
+        let refused = client.ask("tools/call", json!({"name": "wait", "arguments": arguments}));
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+}
+
+#[test]
 fn rules_for_providers_and_sandboxes_apply_to_every_surface_and_are_announced() {
     let place = place();
-    settings(
-        &place,
-        json!({"byProvider": {"openai": {"deny": ["push"]}}, "sandbox": {"tools": {"deny": ["say"]}}}),
-    );
+    settings(&place, json!({"byProvider": {"openai": {"deny": ["push"]}}, "sandbox": {"tools": {"deny": ["say"]}}}));
     let listed = |more: &[&str]| {
         let arguments: Vec<&str> = ["--surface", "direct"].iter().chain(more).copied().collect();
         names(&mut start(&place, Era::November2025, &arguments))
@@ -536,7 +554,8 @@ fn rules_for_providers_and_sandboxes_apply_to_every_surface_and_are_announced() 
     assert!(log_text(&place).contains("--provider NAME[/MODEL]"), "{}", log_text(&place));
 
     let exec = |more: &[&str]| {
-        let arguments: Vec<&str> = ["exec", "-e", "return Object.keys(MCP.s)", "--json"].iter().chain(more).copied().collect();
+        let arguments: Vec<&str> =
+            ["exec", "-e", "return Object.keys(MCP.s)", "--json"].iter().chain(more).copied().collect();
         let done = place.command(&arguments);
         let value: Value = serde_json::from_slice(&done.stdout).unwrap();
         (value["value"].to_string(), String::from_utf8_lossy(&done.stderr).into_owned())
@@ -581,8 +600,7 @@ fn direct_tools_and_tool_search_work_over_http_for_named_principals() {
     let place = place();
     std::fs::write(place.path("tokens"), "ada 0123456789abcdef\n").unwrap();
     std::process::Command::new("chmod").args(["600", &place.path("tokens")]).status().unwrap();
-    let mut config: Value =
-        serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
     config["tools"] = json!({"codeMode": false});
     config["agents"] = json!({"ada": {"tools": {"toolSearch": {"mode": "tools"}, "deny": ["push"]}}});
     place.configure(&config);

@@ -118,8 +118,10 @@ impl ToolCall<'_> {
                 true = asks(&mut states), if channel == Channel::Request => {}
             }
             let open = service.open_approvals_of(&call.principal, claim.run_id()).await;
-            let fresh: Vec<&Approval> =
-                open.iter().filter(|one| !asked.ids.contains(&one.approval_id) && questions::can_be_shown(one)).collect();
+            let fresh: Vec<&Approval> = open
+                .iter()
+                .filter(|one| !asked.ids.contains(&one.approval_id) && questions::can_be_shown(one))
+                .collect();
             let forms = elicitation::forms(&fresh, Grouping::OneByOne);
             let Some(form) = forms.first() else {
                 // It is answered elsewhere, or not at all.
@@ -268,7 +270,9 @@ pub(super) fn response(end: DirectEnd, telemetry: Value) -> Result<rmcp::model::
 /// Returns a tool's result in the protocol's form. That of an MCP tool already has it and is passed on whole.
 fn native(returned: Returned) -> CallToolResult {
     let Returned { content, details, .. } = returned;
-    let is_result = |details: &Value| details.get("content").is_some_and(Value::is_array);
+    let is_result = |details: &Value| {
+        details.get("content").is_some_and(Value::is_array) || details.get("structuredContent").is_some()
+    };
     let Some(details) = details else { return blocks(content, None) };
     if !is_result(&details) {
         return blocks(content, Some(details));
@@ -282,6 +286,8 @@ fn native(returned: Returned) -> CallToolResult {
             return if is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
         }
     };
+    // Servers of older revisions do not send it, and clients of the newest need it.
+    passed.result_type = CallToolResult::default().result_type;
     passed.meta = passed.meta.take().map(foreign_meta).filter(|meta| !meta.is_empty());
     passed
 }
@@ -291,7 +297,8 @@ fn foreign_meta(meta: MetaObject) -> MetaObject {
     let mut kept = MetaObject::new();
     for (key, value) in meta.iter() {
         let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
-        let is_reserved = prefix == "cellmate" || prefix.split('.').any(|part| matches!(part, "modelcontextprotocol" | "mcp"));
+        let is_reserved =
+            prefix == "cellmate" || prefix.split('.').any(|part| matches!(part, "modelcontextprotocol" | "mcp"));
         if !is_reserved {
             kept.insert(key.clone(), value.clone());
         }

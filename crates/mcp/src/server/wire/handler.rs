@@ -21,14 +21,14 @@ use super::changes::{self, PendingListeners};
 use super::connection::Connection;
 use super::progress::ProgressPump;
 use super::questions;
-use super::{instructions, list};
 use super::request_state::Seal;
 use super::sessions::RequestInProgress;
-use crate::server::{CALL_AT_MOST, plain};
+use super::{instructions, list};
 use crate::server::answer::{Answer, failed, refused};
 use crate::server::calls::{Call, CallHandle};
 use crate::server::principal::Principal;
 use crate::server::service::McpService;
+use crate::server::{CALL_AT_MOST, plain};
 
 /// How long clients that do not subscribe to changes may cache the tool list.
 const LIST_GOOD_FOR_MS: u64 = 60_000;
@@ -61,7 +61,8 @@ impl Handler {
         context: &RequestContext<RoleServer>,
         call: &Call,
     ) -> Result<CallToolResponse, ErrorData> {
-        let (prepared, tool) = match self.service.called_tool(&self.principal, &request.name).await {
+        let called = self.service.called_tool(&self.principal, &request.name, request.arguments.as_ref()).await;
+        let (prepared, tool) = match called {
             Ok(Some(found)) => found,
             Ok(None) => {
                 let name = plain(&request.name, MAX_SHOWN_NAME_CHARS);
@@ -190,7 +191,7 @@ impl ServerHandler for Handler {
     ) -> Result<CustomResult, ErrorData> {
         let name = request.params.as_ref().and_then(|params| params.get("name")).and_then(Value::as_str);
         let called = match name {
-            Some(name) => self.service.called_tool(&self.principal, name).await.ok().flatten(),
+            Some(name) => self.service.called_tool(&self.principal, name, None).await.ok().flatten(),
             None => None,
         };
         if request.method == "tools/call" && called.is_some() {

@@ -16,7 +16,10 @@ pub(super) fn page(prepared: &Prepared, cursor: Option<&str>) -> Result<ListTool
     let Prepared { surface, listing, .. } = prepared;
     let number = match cursor {
         Some(cursor) => number_in(listing, cursor).ok_or_else(|| {
-            ErrorData::invalid_params("the cursor is invalid, or the tools have changed; list them from the start", None)
+            ErrorData::invalid_params(
+                "the cursor is invalid, or the tools have changed; list them from the start",
+                None,
+            )
         })?,
         None => 0,
     };
@@ -121,7 +124,8 @@ mod tests {
         ] {
             assert!(!sends(&Surface::CodeMode, whole, wrong), "{wrong:?}");
         }
-        let tools = ["mcp:s:a", "mcp:s:b", "mcp:s:c"].map(|id| ToolSpec::new(ToolId::parse(id).unwrap(), "", json!({})));
+        let tools =
+            ["mcp:s:a", "mcp:s:b", "mcp:s:c"].map(|id| ToolSpec::new(ToolId::parse(id).unwrap(), "", json!({})));
         let direct = Surface::Direct(DirectTools::new(tools.to_vec(), 2));
         let (first, last) = (Part { start: 0, is_last: false }, Part { start: 2, is_last: true });
         assert!(sends(&direct, first, &["p_s__a", "p_s__b"]));
