@@ -89,10 +89,11 @@ class Workspace:
         self.processes.append(process)
         return process
 
-    def config(self, servers, name="cellmate.json5", ask="never"):
+    def config(self, servers, name="cellmate.json5", ask="never", tools=None):
         """Writes a Cellmate configuration, by default without approvals, because no user is present."""
         path = self.folder / name
-        path.write_text(json.dumps({"mcpServers": servers, "approvals": {"ask": ask}}, indent=2))
+        settings = {"mcpServers": servers, "approvals": {"ask": ask}, **({"tools": tools} if tools else {})}
+        path.write_text(json.dumps(settings, indent=2))
         return path
 
     def stdio(self, config):

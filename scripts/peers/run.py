@@ -14,6 +14,7 @@ import upstream
 from clients import CLIENTS
 from pins import LOGS, PEERS, ROOT, Missing, environment, install, version
 from room import Failed, Workspace, expect
+from surfaces import SURFACES
 
 RUST_SECONDS = 3000
 
@@ -31,7 +32,7 @@ def rust(workspace):
 def checks():
     """Yields for each check: its name, the bundles that it needs, the version to print, the check function."""
     servers = {bundle for bundle, *_ in upstream.SERVERS.values()}
-    for name, (bundle, package, check) in CLIENTS.items():
+    for name, (bundle, package, check) in {**CLIENTS, **SURFACES}.items():
         yield f"client/{name}", ["npm", bundle], version(bundle, package), check
     for name, (bundle, package, *_) in upstream.SERVERS.items():
         yield f"server/{name}", [bundle], version(bundle, package), upstream.one(name)

@@ -9,6 +9,7 @@ const NUMBER_BYTES: usize = 8;
 
 /// Names that are given out once each, with a number appended if one is taken.
 pub(crate) struct FreeNames {
+    max_bytes: usize,
     is_reserved: fn(&str) -> bool,
     taken: BTreeSet<String>,
     /// The next number to try for a stem. Without it, many colliding names would take quadratic time.
@@ -17,18 +18,23 @@ pub(crate) struct FreeNames {
 
 impl FreeNames {
     pub(crate) fn new(is_reserved: fn(&str) -> bool) -> Self {
-        Self { is_reserved, taken: BTreeSet::new(), numbers: BTreeMap::new() }
+        Self { max_bytes: MAX_IDENTIFIER_BYTES, is_reserved, taken: BTreeSet::new(), numbers: BTreeMap::new() }
+    }
+
+    /// Names of at most this length, none of which is reserved. There is always room for a number.
+    pub(crate) fn up_to(max_bytes: usize) -> Self {
+        Self { max_bytes: max_bytes.max(2 * NUMBER_BYTES), ..Self::new(|_| false) }
     }
 
     /// Takes the name itself, if it is free and needs no change.
     pub(crate) fn take_unchanged(&mut self, wanted: &str) -> bool {
-        wanted.len() <= MAX_IDENTIFIER_BYTES && !(self.is_reserved)(wanted) && self.taken.insert(wanted.to_owned())
+        wanted.len() <= self.max_bytes && !(self.is_reserved)(wanted) && self.taken.insert(wanted.to_owned())
     }
 
     /// Returns the name, or the name with the first number that makes it unique, in a bounded length. ASCII only.
     pub(crate) fn take(&mut self, wanted: &str) -> String {
-        let mut name = cut(wanted, MAX_IDENTIFIER_BYTES).to_owned();
-        let stem = cut(wanted, MAX_IDENTIFIER_BYTES - NUMBER_BYTES);
+        let mut name = cut(wanted, self.max_bytes).to_owned();
+        let stem = cut(wanted, self.max_bytes - NUMBER_BYTES);
         while (self.is_reserved)(&name) || !self.taken.insert(name.clone()) {
             let number = self.numbers.entry(stem.to_owned()).or_insert(2);
             name = format!("{stem}{number}");

@@ -37,7 +37,10 @@ pub use names::{convenience_name, mcp_identifier};
 pub use namespace::{
     InputMapping, NamespaceError, Namespaces, Registration, Registry, RunContext, ScopeFailure, ScopeMaker, ScopeValue,
 };
-pub use surface::{Origin, Surface, SurfaceError, SurfaceViolation, VisibleTool, mcp_tools, tool_search_tools};
+pub use surface::{
+    ChosenBy, ChosenSurface, Circumstances, DirectTools, EntryPoint, Origin, Surface, SurfaceChoice, SurfaceError,
+    SurfaceOptions, SurfaceReport, SurfaceViolation, VisibleTool, mcp_tools, tool_search_tools,
+};
 pub use unavailable::UnavailableServer;
 pub use view::View;
 

@@ -183,7 +183,7 @@ fn direct_bytes_equal_the_size_of_the_direct_surface() {
     let tools: Vec<ToolSpec> = ["openclaw:core:read_file", "mcp:files:read_file"].map(tool).into();
     let config = contract::config::ToolsConfig::resolve(&json!({})).unwrap();
     let catalog = Catalog::new(tools.clone()).unwrap();
-    let visible = super::Surface::choose(&config, tools, true).unwrap().visible_tools(&config, &catalog);
+    let visible = super::Surface::Direct(super::DirectTools::new(tools, 0)).visible_tools(&config, &catalog);
     assert_eq!(visible.len(), 2);
     assert_eq!(catalog.direct_bytes(), visible.iter().map(super::VisibleTool::bytes).sum::<usize>());
 }

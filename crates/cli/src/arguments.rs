@@ -20,7 +20,7 @@ use crate::runs::RunsArguments;
 use crate::secrets::SecretsArguments;
 use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
-use crate::shared_arguments::JailArguments;
+use crate::shared_arguments::{JailArguments, PolicyArguments};
 use crate::state::ConfiguredStore;
 use crate::style::ColorArguments;
 use crate::tools::ToolsArguments;
@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Secrets(SecretsArguments),
     /// Check the sandbox, the store and the servers, and suggest fixes.
     Doctor(DoctorArguments),
-    /// Serve `exec` and `wait` to MCP clients over stdio or HTTP.
+    /// Serve the tools to MCP clients over stdio or HTTP, as `exec` and `wait` by default.
     Mcp(McpArguments),
     /// Review pending approvals and manage standing ones.
     Approvals(ApprovalsArguments),
@@ -94,6 +94,8 @@ pub(crate) struct ExecArguments {
     /// Use this agent's policy and standing approvals.
     #[arg(long, default_value_t = Principal::local().name().to_owned(), value_name = "ID")]
     pub(crate) agent: String,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArguments,
     /// Print the result as JSON, even on a terminal.
     #[arg(long)]
     pub(crate) json: bool,
@@ -116,6 +118,8 @@ pub(crate) struct WaitArguments {
     /// Print the result as JSON, even on a terminal.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArguments,
     /// The store that the run is in.
     #[command(flatten)]
     pub(crate) store: ConfiguredStore,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::SurfaceOptions;
 use client_config::{Loaded, TOOL_LISTS};
 use codemode::CodeMode;
 use codemode::pool::Pool;
@@ -95,10 +96,23 @@ pub(crate) fn prepare_run(
     sources: Vec<Arc<dyn ToolSource>>,
     scope: Scope,
 ) -> Result<(PreparedRun, ApprovalHook), PrepareError> {
+    prepare_run_for(policy, local, sources, scope, SurfaceOptions::default())
+}
+
+/// Prepares a run whose tools are shown with these options.
+pub(crate) fn prepare_run_for(
+    policy: &CallPolicy,
+    local: LocalTools,
+    sources: Vec<Arc<dyn ToolSource>>,
+    scope: Scope,
+    surface: SurfaceOptions,
+) -> Result<(PreparedRun, ApprovalHook), PrepareError> {
     // Plugins' hooks may change the input, so they run before a person is asked about it.
     let mut hooks = local.hooks.clone();
-    let host = Host { local, ..Host::new(policy.config.clone(), sources) };
-    let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() })?;
+    let host = Host { local, surface, ..Host::new(policy.config.clone(), sources) };
+    let scope = Scope { sandboxed: scope.sandboxed || policy.sandboxed, ..scope };
+    let provider = policy.provider.clone();
+    let run = prepare(&host, &RunRequest { scope, provider, ..RunRequest::default() })?;
     let asked = policy.asking.hook_for(&policy.pass, run.executor.catalog().tools());
     hooks.push(Arc::new(asked.clone()));
     // No model is shown the tools of this run.

@@ -1,9 +1,13 @@
 //! The settings that govern tool calls: tool policy and approvals.
 
+use catalog::policy::{Provider, provider_keys};
+use client_config::display;
 use contract::config::pattern::Pattern;
 use contract::config::{AgentsConfig, ConfigError, Path, StoreConfig, reader};
 use mcp::server::ApprovalPolicy;
 use serde_json::Value;
+
+use crate::shared_arguments::PolicyArguments;
 
 /// Tool policy and approval settings. Invalid settings are an error: a typo must not let calls run without approval.
 #[derive(Debug)]
@@ -12,6 +16,38 @@ pub(crate) struct CallPolicy {
     pub(crate) asking: ApprovalPolicy,
     /// Tools that never need approval.
     pub(crate) pass: Vec<Pattern>,
+    /// Whose rules in `tools.byProvider` apply.
+    pub(crate) provider: Provider,
+    /// Whether the rules in `tools.sandbox.tools` apply to every agent.
+    pub(crate) sandboxed: bool,
+}
+
+/// The most providers that a note names.
+const MAX_NAMED_PROVIDERS: usize = 8;
+
+impl CallPolicy {
+    /// Returns the policy for runs with these arguments.
+    pub(crate) fn with(self, arguments: &PolicyArguments) -> Self {
+        Self { provider: arguments.provider(), sandboxed: arguments.sandboxed, ..self }
+    }
+
+    /// Returns a note for the operator if the rules of several providers apply to an agent's runs, because it is not
+    /// known which one applies.
+    pub(crate) fn provider_note(&self, agent: &str) -> Option<String> {
+        let keys = provider_keys(&self.config.tools(agent).policy);
+        if self.provider != Provider::Unknown || keys.is_empty() {
+            return None;
+        }
+        let mut named: Vec<String> = keys.iter().take(MAX_NAMED_PROVIDERS).map(|key| display::plain(key)).collect();
+        if keys.len() > MAX_NAMED_PROVIDERS {
+            named.push(format!("{} more", keys.len() - MAX_NAMED_PROVIDERS));
+        }
+        Some(format!(
+            "the rules of all providers in `tools.byProvider` apply together ({}), because the provider is not known; \
+             name it with --provider NAME[/MODEL]",
+            named.join(", ")
+        ))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +62,7 @@ pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
         .ok();
     let (asking, pass) = approvals(section(settings, "approvals"), &mut errors);
     match config.filter(|_| errors.is_empty()) {
-        Some(config) => Ok(CallPolicy { config, asking, pass }),
+        Some(config) => Ok(CallPolicy { config, asking, pass, provider: Provider::Unknown, sandboxed: false }),
         None => Err(BadSettings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))),
     }
 }
@@ -80,10 +116,27 @@ fn asking(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<A
 
 #[cfg(test)]
 mod tests {
+    use catalog::policy::Provider;
     use mcp::server::ApprovalPolicy;
     use serde_json::{Value, json};
 
     use super::read;
+
+    #[test]
+    fn rules_of_several_providers_are_reported_until_the_provider_is_named() {
+        let rules = |count: usize| {
+            let rules = (0..count).map(|at| (format!("p{at:02}\u{202e}"), json!({"deny": ["x"]})));
+            json!({"tools": {"byProvider": rules.collect::<serde_json::Map<_, _>>()}})
+        };
+        let note = |settings: &Value, provider: Provider| {
+            super::CallPolicy { provider, ..read(settings).unwrap() }.provider_note("main")
+        };
+        assert_eq!(note(&json!({}), Provider::Unknown), None);
+        let several = note(&rules(20), Provider::Unknown).unwrap();
+        assert!(several.contains("--provider NAME[/MODEL]") && several.contains("12 more"), "{several}");
+        assert!(!several.contains('\u{202e}'), "{several}");
+        assert_eq!(note(&rules(2), Provider::parse("p00").unwrap()), None);
+    }
 
     #[test]
     fn approval_settings_are_read_and_a_typo_is_refused() {

@@ -1,8 +1,10 @@
-//! Arguments that several commands share: `--config`, `--scope` and `--jail`.
+//! Arguments that several commands share: `--config`, `--scope`, `--provider`, `--surface` and `--jail`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use catalog::SurfaceChoice;
+use catalog::policy::Provider;
 use clap::{Args, ValueEnum};
 use client_config::{Places, Scope};
 use codemode::pool::{JailPolicy, Launch, PoolOptions};
@@ -19,6 +21,51 @@ pub(crate) struct ConfigArguments {
 impl ConfigArguments {
     pub(crate) fn places(&self) -> Places {
         places_here(&self.files)
+    }
+}
+
+/// Which of the policy's rules apply to a run, besides its agent's.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PolicyArguments {
+    /// Apply the rules of `tools.byProvider` for this model; without it, the rules of all providers apply together.
+    #[arg(long, value_name = "NAME[/MODEL]", value_parser = Provider::parse)]
+    provider: Option<Provider>,
+    /// Apply the rules of `tools.sandbox.tools`, for an agent whose own tools run in a sandbox.
+    #[arg(long)]
+    pub(crate) sandboxed: bool,
+}
+
+impl PolicyArguments {
+    pub(crate) fn is_given(&self) -> bool {
+        self.provider.is_some() || self.sandboxed
+    }
+
+    pub(crate) fn provider(&self) -> Provider {
+        self.provider.clone().unwrap_or_default()
+    }
+}
+
+/// The value of `--surface`: how tools are shown to a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SurfaceArgument {
+    /// `exec` and `wait`: the model writes cells that call the tools.
+    Code,
+    /// The controls of Tool Search, in the mode of `tools.toolSearch`.
+    Search,
+    /// The tools themselves.
+    Direct,
+    /// The tools themselves if they are few and small, else code.
+    Auto,
+}
+
+impl From<SurfaceArgument> for SurfaceChoice {
+    fn from(argument: SurfaceArgument) -> Self {
+        match argument {
+            SurfaceArgument::Code => Self::Code,
+            SurfaceArgument::Search => Self::Search,
+            SurfaceArgument::Direct => Self::Direct,
+            SurfaceArgument::Auto => Self::Auto,
+        }
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) async fn run(arguments: WaitArguments) -> ExitCode {
 async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
     let places = arguments.store.places();
     let loaded = load(&places).map_err(text)?;
-    let policy = policy::read(&loaded.settings).map_err(text)?;
+    let policy = policy::read(&loaded.settings).map_err(text)?.with(&arguments.policy);
     let kept = arguments.store.arguments().choose(&loaded.settings, &places).map_err(text)?;
     let store = kept.open().await.map_err(text)?;
     let run_id = match &arguments.run {
@@ -52,6 +52,9 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
     let engine = Engine::new(pool, store, &loaded, local_tools(&policy), &kept.state, None).map_err(text)?;
     let done = async {
         let config = code_mode_config(&policy, &scope.agent_id);
+        if let Some(note) = policy.provider_note(&scope.agent_id) {
+            render::note(&format!("cellmate: {note}"));
+        }
         loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
         let executor = engine.executor(&policy, scope).await.map_err(text)?;
         let turns = engine.turns(&executor, &config, COMMAND);

@@ -25,4 +25,4 @@ pub mod tool_search;
 pub use code_mode::{CodeMode, ExecRequest, Recent, decide};
 pub use definition::first_source_line;
 pub use input::ExecInput;
-pub use tool_search::ToolSearch;
+pub use tool_search::{ToolSearch, ToolSearchAnswer};

@@ -144,7 +144,7 @@ pub struct Selected {
 impl Telemetry {
     /// Creates telemetry without any searches, descriptions or calls.
     pub(crate) fn new(mode: ToolSearchMode, config: &config::ToolSearch, catalog: &Catalog) -> Self {
-        let visible = tool_search_tools(mode, config, catalog);
+        let visible = tool_search_tools(mode, config, catalog, "");
         Self {
             mode: match mode {
                 ToolSearchMode::Code => "code",

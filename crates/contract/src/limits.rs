@@ -187,6 +187,23 @@ pub const MAX_COMPACT_DESCRIPTION_BYTES: usize = 1 << 10;
 /// Bytes of the description of a tool that the model sees directly.
 pub const MAX_TOOL_DESCRIPTION_BYTES: usize = 16 << 10;
 
+/// The largest catalog that `--surface auto` shows directly: its tools, and the bytes of their names, descriptions and
+/// schemas. That is about twice the size of `exec` and `wait`, and saves the model a cell for each call.
+pub const MAX_AUTO_DIRECT_TOOLS: usize = 12;
+pub const MAX_AUTO_DIRECT_BYTES: usize = 8 << 10;
+
+/// The most tools, and bytes of their definitions, that `cellmate mcp` shows directly. A larger catalog is refused.
+pub const MAX_DIRECT_TOOLS: usize = 1_000;
+pub const MAX_DIRECT_BYTES: usize = 4 << 20;
+
+/// Tools, and bytes of their definitions, in one answer to `tools/list`. The others are on further pages. A definition
+/// that is larger has a page of its own.
+pub const MAX_PAGE_TOOLS: usize = 250;
+pub const MAX_PAGE_BYTES: usize = 1 << 20;
+
+/// Bytes of the answer of a Tool Search tool over MCP. A longer one is cut and says so; a cell's own limit is lower.
+pub const MAX_CONTROL_ANSWER_BYTES: usize = 256 << 10;
+
 /// Bytes of messages from all MCP servers, as text and parsed, that one host process holds before their calls take them
 /// over. A message that does not fit waits.
 pub const MAX_SERVER_DATA_BYTES: usize = 104 << 20;

@@ -13,12 +13,12 @@ use store::{Approval, CallRow, Store, StoreError};
 use tracing::Instrument;
 
 use crate::call::context::{Call, CallContext};
-use crate::call::direct::{self, DirectCall, DirectRun};
+use crate::call::direct::{self, DirectCall, DirectRequest, DirectRun};
 use crate::call::hooks::{Hook, ToolEvent, judge_cell, notify};
 use crate::call::{CallEnd, CallRequest, approval, dispatch, parked, resume};
 use crate::journal::Journal;
 use crate::outcome::{Outcome, Returned};
-use crate::sink::{ProgressSink, Sink};
+use crate::sink::{ProgressSink, Sink, StateSink};
 use crate::source::{Routes, ToolUpdate};
 
 /// Makes the tool calls of one run.
@@ -171,8 +171,18 @@ impl Executor {
         input: Value,
         updates: ProgressSink,
     ) -> Result<DirectCall, getrandom::Error> {
-        let run = DirectRun::open(&self.context, store, tool_call_id, id, input, updates)?;
-        Ok(run.make(&self.context).await)
+        let run = self.open_direct_call(store, DirectRequest::new(tool_call_id, id, input, updates))?;
+        Ok(self.make_direct_call(run, std::future::pending()).await)
+    }
+
+    /// Prepares one call, so that its run is known before it is made. Nothing is written yet.
+    pub fn open_direct_call(&self, store: &Store, request: DirectRequest) -> Result<DirectRun, getrandom::Error> {
+        DirectRun::open(&self.context, store, request)
+    }
+
+    /// Makes a call that was prepared. If `cancelled` completes first, the call is cancelled and its run aborted.
+    pub async fn make_direct_call(&self, run: DirectRun, cancelled: impl Future<Output = ()>) -> DirectCall {
+        run.make(&self.context, cancelled).await
     }
 
     /// Makes one call for a caller that cannot ask for its outcome later: waits up to `hold` while the call is parked,
@@ -186,14 +196,30 @@ impl Executor {
         updates: ProgressSink,
         hold: Duration,
     ) -> Result<DirectCall, getrandom::Error> {
-        let run = DirectRun::open(&self.context, store, tool_call_id, id, input, updates)?;
+        let run = self.open_direct_call(store, DirectRequest::new(tool_call_id, id, input, updates))?;
         Ok(run.make_within(&self.context, hold).await)
+    }
+
+    /// Returns the runs of parked direct calls of this scope that were made under this name, oldest first.
+    pub async fn parked_direct_calls(&self, store: &Store, name: &str) -> Result<Vec<RunId>, StoreError> {
+        direct::parked_calls(&self.context, store, name).await
     }
 
     /// Resumes a parked direct call, possibly in another process, with a decision or an outcome that was stored since.
     /// If there is neither, the call stays parked.
     pub async fn resume_direct_call(&self, store: &Store, run_id: &RunId, updates: ProgressSink) -> DirectCall {
-        direct::resume(&self.context, store, run_id, updates).await
+        self.resume_direct_call_until(store, run_id, (updates, StateSink::default()), std::future::pending()).await
+    }
+
+    /// Resumes a parked direct call. If `cancelled` completes first, the call is cancelled and its run aborted.
+    pub async fn resume_direct_call_until(
+        &self,
+        store: &Store,
+        run_id: &RunId,
+        sinks: (ProgressSink, StateSink),
+        cancelled: impl Future<Output = ()>,
+    ) -> DirectCall {
+        direct::resume(&self.context, store, run_id, sinks, cancelled).await
     }
 }
 

@@ -18,7 +18,7 @@ mod sink;
 mod source;
 
 pub use call::approval::StandingApprovals;
-pub use call::direct::DirectCall;
+pub use call::direct::{DirectCall, DirectRequest, DirectRun};
 pub use call::hooks::{HOOK_DEADLINE, Hook, HookAnswer, HookFuture, ToolEvent, ToolKind};
 pub use call::transcript::for_transcript;
 pub use call::{CallEnd, CallRequest};

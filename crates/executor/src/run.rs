@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use catalog::policy::{Decision, Policy, RunScope, layers};
+use catalog::policy::{Decision, Policy, Provider, RunScope, layers};
 use catalog::{
-    Catalog, CatalogError, NamespaceError, Registry, RunContext, Surface, SurfaceError, UnavailableServer, VisibleTool,
+    Catalog, CatalogError, ChosenBy, ChosenSurface, Circumstances, NamespaceError, Registry, RunContext, Surface,
+    SurfaceError, SurfaceOptions, UnavailableServer, VisibleTool,
 };
 use contract::config::pattern::Pattern;
 use contract::config::policy::Lists;
@@ -31,12 +32,21 @@ pub struct Host {
     pub ask: Vec<Pattern>,
     /// Whether this process can run cells.
     pub runtime_available: bool,
+    /// How tools are shown to models. The default follows the contract.
+    pub surface: SurfaceOptions,
 }
 
 impl Host {
     /// Returns a host that can run cells, with these sources and neither core tools nor plugins.
     pub fn new(config: AgentsConfig, sources: Vec<Arc<dyn ToolSource>>) -> Self {
-        Self { config, local: LocalTools::default(), sources, ask: Vec::new(), runtime_available: true }
+        Self {
+            config,
+            local: LocalTools::default(),
+            sources,
+            ask: Vec::new(),
+            runtime_available: true,
+            surface: SurfaceOptions::default(),
+        }
     }
 }
 
@@ -54,8 +64,8 @@ pub struct LocalTools {
 #[derive(Clone, Debug, Default)]
 pub struct RunRequest {
     pub scope: Scope,
-    pub provider: Option<String>,
-    pub model: Option<String>,
+    /// Whose rules in `tools.byProvider` apply. If it is not known, those of all providers apply together.
+    pub provider: Provider,
     pub wants: ToolsWanted,
     /// Tools that the client sent with the request.
     pub client_tools: Vec<Arc<dyn ToolSource>>,
@@ -77,6 +87,7 @@ pub enum ToolsWanted {
 #[derive(Clone, Debug)]
 pub struct PreparedRun {
     pub surface: Surface,
+    pub chosen_by: ChosenBy,
     /// The tools that the model sees.
     pub visible: Vec<VisibleTool>,
     /// Makes the run's tool calls.
@@ -109,7 +120,12 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
         ToolsWanted::All | ToolsWanted::Lists(_) => policy.effective(all),
     };
     // 5. The surface: none, direct tools, Tool Search or code mode.
-    let surface = Surface::choose(&config, effective.clone(), host.runtime_available)?;
+    let circumstances = Circumstances {
+        options: &host.surface,
+        runtime_available: host.runtime_available,
+        allows_nothing: matches!(request.wants, ToolsWanted::None) || policy.allows_nothing(),
+    };
+    let ChosenSurface { surface, by: chosen_by } = Surface::choose(&config, effective.clone(), &circumstances)?;
     // 6. The run's own catalog, and the namespaces whose tools are all in it.
     let unavailable = match request.wants {
         ToolsWanted::None => Vec::new(),
@@ -131,7 +147,7 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
         .with_visible_tools(visible.iter().map(|tool| tool.name.clone()))
         .with_hooks(host.local.hooks.clone())
         .with_approval_patterns(host.ask.clone());
-    Ok(PreparedRun { surface, visible, executor, config, refused_namespaces })
+    Ok(PreparedRun { surface, chosen_by, visible, executor, config, refused_namespaces })
 }
 
 /// Returns the servers that cannot be called now, as far as the policy allows all of a server's tools: which tools they
@@ -147,13 +163,18 @@ fn unavailable(sources: &[Arc<dyn ToolSource>], policy: &Policy) -> Vec<Unavaila
 fn policy(config: &ToolsConfig, request: &RunRequest) -> Policy {
     let open = Lists::default();
     let run = RunScope {
-        provider: request.provider.as_deref(),
-        model: request.model.as_deref(),
-        sandboxed: request.scope.sandboxed,
+        provider: &request.provider,
+        sandboxed: is_sandboxed(request),
         lists: match &request.wants {
             ToolsWanted::Lists(lists) => lists,
             ToolsWanted::All | ToolsWanted::None => &open,
         },
     };
     Policy::from(layers(&config.policy, &run))
+}
+
+/// Whether the agent's own tools run in a sandbox, so that `tools.sandbox.tools` applies. Every entry point asks this
+/// function, so an agent's own setting belongs here, too.
+fn is_sandboxed(request: &RunRequest) -> bool {
+    request.scope.sandboxed
 }

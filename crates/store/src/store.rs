@@ -81,6 +81,11 @@ impl Store {
         read::recent_runs(&self.backend, scope, since, limit).await
     }
 
+    /// Returns waiting runs of a scope that have exactly this definition and are not expired, oldest first; at most 16.
+    pub async fn waiting_runs(&self, scope: &Scope, definition: &str, now: Millis) -> Result<Vec<RunId>, StoreError> {
+        read::waiting_runs(&self.backend, scope, definition, now).await
+    }
+
     /// Returns the newest runs of all principals that the filter admits, newest first.
     pub async fn runs(&self, filter: &RunFilter, limit: u32) -> Result<Vec<RunListEntry>, StoreError> {
         read::runs(&self.backend, filter, limit).await

@@ -1,16 +1,16 @@
 //! Builds the policy layers of one run from the configuration and the run's scope.
 
+use std::collections::BTreeSet;
+
 use contract::config::Path;
 use contract::config::policy::{Lists, PolicyConfig, Rules, Scope};
 
-use super::Layer;
+use super::{Layer, Provider};
 
 /// The properties of a run that its policy depends on.
 #[derive(Clone, Debug)]
 pub struct RunScope<'a> {
-    pub provider: Option<&'a str>,
-    /// Without the provider: `gpt-5`, not `openai/gpt-5`.
-    pub model: Option<&'a str>,
+    pub provider: &'a Provider,
     /// Whether the agent's own tools run in a sandbox; then the `sandbox` lists apply, too.
     pub sandboxed: bool,
     /// The run's own lists; `Lists::default()` restricts nothing.
@@ -23,16 +23,27 @@ pub struct RunScope<'a> {
 /// global one, a model's replaces its provider's. So does the `alsoAllow` that extends a profile. Then come the lists,
 /// each as a layer of its own: each scope's, followed by those for the provider and model; those for sandboxed runs;
 /// the run's.
+///
+/// If the provider is not known, the layers of every provider and model that has rules apply together, so that a tool
+/// is allowed only if it is allowed with each of them.
 pub fn layers(config: &PolicyConfig, run: &RunScope<'_>) -> Vec<Layer> {
     let scopes = config.scopes.iter();
     let own: Vec<(String, &Rules)> = scopes.clone().map(|scope| (scope.place.clone(), &scope.rules)).collect();
-    let provider: Vec<(String, &Rules)> = scopes.clone().flat_map(|scope| for_provider(scope, run)).collect();
-
-    let mut layers: Vec<Layer> = [profile(&own), profile(&provider)].into_iter().flatten().collect();
+    let providers = match run.provider {
+        Provider::Unknown => configured(config),
+        known @ Provider::Known { .. } => vec![known.clone()],
+    };
+    let mut layers: Vec<Layer> = profile(&own).into_iter().collect();
+    for provider in &providers {
+        let rules: Vec<(String, &Rules)> = scopes.clone().flat_map(|scope| for_provider(scope, provider)).collect();
+        add(&mut layers, profile(&rules));
+    }
     for scope in scopes.clone() {
         layers.push(Layer { place: scope.place.clone(), lists: scope.rules.lists.clone() });
-        let lists = for_provider(scope, run).into_iter();
-        layers.extend(lists.map(|(place, rules)| Layer { place, lists: rules.lists.clone() }));
+        for provider in &providers {
+            let lists = for_provider(scope, provider).into_iter();
+            add(&mut layers, lists.map(|(place, rules)| Layer { place, lists: rules.lists.clone() }));
+        }
     }
     if run.sandboxed {
         layers.extend(
@@ -43,16 +54,34 @@ pub fn layers(config: &PolicyConfig, run: &RunScope<'_>) -> Vec<Layer> {
     layers
 }
 
-/// Returns a scope's rules for the run's provider, then those for its provider and model.
-fn for_provider<'c>(scope: &'c Scope, run: &RunScope<'_>) -> Vec<(String, &'c Rules)> {
-    let Some(provider) = run.provider else { return Vec::new() };
+/// Returns the keys of `byProvider` in all scopes: the providers and models that have rules of their own.
+pub fn provider_keys(config: &PolicyConfig) -> BTreeSet<&str> {
+    config.scopes.iter().flat_map(|scope| scope.by_provider.keys().map(String::as_str)).collect()
+}
+
+fn configured(config: &PolicyConfig) -> Vec<Provider> {
+    provider_keys(config).into_iter().map(exactly).collect()
+}
+
+/// Returns the provider of a key, also of one that no run can have: its rules are then a layer like any other.
+fn exactly(key: &str) -> Provider {
+    Provider::parse(key).unwrap_or_else(|_| Provider::Known { name: key.to_owned(), model: None })
+}
+
+/// Adds layers that are not there yet: the rules of a provider apply to each of its models.
+fn add(layers: &mut Vec<Layer>, more: impl IntoIterator<Item = Layer>) {
+    for layer in more {
+        if !layers.contains(&layer) {
+            layers.push(layer);
+        }
+    }
+}
+
+/// Returns a scope's rules for the provider, then those for its model.
+fn for_provider<'c>(scope: &'c Scope, provider: &Provider) -> Vec<(String, &'c Rules)> {
     let place = Path::root(&scope.place).key("byProvider");
-    let model = run.model.map(|model| format!("{provider}/{model}"));
-    [Some(provider.to_owned()), model]
-        .into_iter()
-        .flatten()
-        .filter_map(|key| Some((place.key(&key).to_string(), scope.by_provider.get(&key)?)))
-        .collect()
+    let rules = |key: String| Some((place.key(&key).to_string(), scope.by_provider.get(&key)?));
+    provider.keys().into_iter().filter_map(rules).collect()
 }
 
 /// Returns the layer of a profile: the last profile in `rules`, extended by the last `alsoAllow` in `rules`.

@@ -5,6 +5,7 @@
 
 mod glob;
 mod layers;
+mod provider;
 
 use std::fmt;
 
@@ -12,7 +13,8 @@ use contract::config::pattern::Pattern;
 use contract::config::policy::Lists;
 use contract::tool::{ToolId, ToolSpec};
 
-pub use layers::{RunScope, layers};
+pub use layers::{RunScope, layers, provider_keys};
+pub use provider::{BadProvider, Provider};
 
 /// The lists of one place in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,13 @@ impl Policy {
     pub fn effective(&self, mut tools: Vec<ToolSpec>) -> Vec<ToolSpec> {
         tools.retain(|tool| self.explain(&tool.id) == Decision::Allowed);
         tools
+    }
+
+    /// Returns whether an allow list is explicitly empty, so that no tool can ever be allowed.
+    pub fn allows_nothing(&self) -> bool {
+        let is_empty = |list: &Option<Vec<Pattern>>| list.as_ref().is_some_and(Vec::is_empty);
+        let adds_none = |list: &Option<Vec<Pattern>>| list.as_ref().is_none_or(Vec::is_empty);
+        self.layers.iter().any(|layer| is_empty(&layer.lists.allow) && adds_none(&layer.lists.also_allow))
     }
 
     pub fn explain(&self, id: &ToolId) -> Decision<'_> {

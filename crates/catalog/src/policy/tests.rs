@@ -6,7 +6,7 @@ use contract::config::policy::Lists;
 use contract::tool::{ToolId, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{Decision, Layer, Policy, RunScope, layers};
+use super::{BadProvider, Decision, Layer, Policy, Provider, RunScope, layers};
 
 const TOOLS: [&str; 8] = [
     "openclaw:core:exec",
@@ -140,7 +140,8 @@ fn deny_wins_and_also_allow_adds() {
 fn run(tools: &Value, agent: &Value, sandboxed: bool, own: &Value) -> Vec<String> {
     let config = AgentsConfig::resolve(tools, &json!({"main": {"tools": agent}})).unwrap();
     let own = lists(own);
-    let scope = RunScope { provider: Some("openai"), model: Some("gpt-5"), sandboxed, lists: &own };
+    let provider = Provider::parse("openai/gpt-5").unwrap();
+    let scope = RunScope { provider: &provider, sandboxed, lists: &own };
     seen(&Policy::from(layers(&config.tools("main").policy, &scope)))
 }
 
@@ -249,7 +250,8 @@ fn a_refusal_names_the_layer_and_the_pattern() {
     )
     .unwrap();
     let own = lists(&json!({"allow": ["read", "create_issue", "pick"]}));
-    let scope = RunScope { provider: Some("openai"), model: None, sandboxed: true, lists: &own };
+    let provider = Provider::parse("openai").unwrap();
+    let scope = RunScope { provider: &provider, sandboxed: true, lists: &own };
     let policy = Policy::from(layers(&config.tools("main").policy, &scope));
     let cases = [
         ("openclaw:core:read", "allowed"),
@@ -268,4 +270,74 @@ fn a_refusal_names_the_layer_and_the_pattern() {
     let repo = ToolId::parse("mcp:github:delete_repo").unwrap();
     let Decision::Denied { place, pattern } = policy.explain(&repo) else { panic!("allowed") };
     assert_eq!((place, pattern.as_str()), ("tools", "*_repo"));
+}
+
+/// Returns what a run of the agent `main` sees if its provider is the given one, or not known.
+fn with_provider(tools: &Value, agent: &Value, provider: Option<&str>) -> Vec<String> {
+    let config = AgentsConfig::resolve(tools, &json!({"main": {"tools": agent}})).unwrap();
+    let provider = provider.map_or(Provider::Unknown, |name| Provider::parse(name).unwrap());
+    let scope = RunScope { provider: &provider, sandboxed: false, lists: &Lists::default() };
+    seen(&Policy::from(layers(&config.tools("main").policy, &scope)))
+}
+
+#[test]
+fn without_a_known_provider_the_rules_of_all_of_them_apply_together() {
+    let none = json!({});
+    let all: Vec<String> = TOOLS.iter().map(|id| (*id).to_owned()).collect();
+    let without = |denied: &[usize]| -> Vec<String> {
+        let kept = all.iter().enumerate().filter(|(at, _)| !denied.contains(at));
+        kept.map(|(_, id)| id.clone()).collect()
+    };
+    let lists = json!({"byProvider": {"openai": {"deny": ["exec"]}, "anthropic/opus": {"deny": ["pick"]}}});
+    assert_eq!(with_provider(&lists, &none, None), without(&[0, 7]));
+    assert_eq!(with_provider(&lists, &none, Some("openai")), without(&[0]));
+    assert_eq!(with_provider(&lists, &none, Some("anthropic")), all);
+    assert_eq!(with_provider(&lists, &none, Some("anthropic/opus")), without(&[7]));
+    assert_eq!(with_provider(&lists, &none, Some("other/model/with/slashes")), all);
+    // An agent's own rules count as well, allow lists intersect, and a profile is a list like any other.
+    let agent = json!({"byProvider": {"google": {"allow": ["read", "pick"]}}});
+    assert_eq!(with_provider(&lists, &agent, None), [TOOLS[1], TOOLS[6]]);
+    let disjoint = json!({"byProvider": {"a": {"allow": ["exec"]}, "b": {"allow": ["read"]}}});
+    assert_eq!(with_provider(&disjoint, &none, None), Vec::<String>::new());
+    let profiles = json!({"byProvider": {"a": {"profile": "minimal"}, "b": {"profile": "full"}}});
+    assert_eq!(with_provider(&profiles, &none, None), [TOOLS[2]]);
+    // A model's profile replaces its provider's, but the model is not known either.
+    let model = json!({"byProvider": {"a": {"profile": "minimal"}, "a/b": {"profile": "full"}}});
+    assert_eq!(with_provider(&model, &none, Some("a/b")), all);
+    assert_eq!(with_provider(&model, &none, None), [TOOLS[2]]);
+}
+
+#[test]
+fn a_provider_is_written_as_in_the_configuration() {
+    let known = |name: &str, model: Option<&str>| {
+        Ok(Provider::Known { name: name.to_owned(), model: model.map(str::to_owned) })
+    };
+    assert_eq!(Provider::parse("openai"), known("openai", None));
+    assert_eq!(Provider::parse("openrouter/meta/llama"), known("openrouter", Some("meta/llama")));
+    for wrong in ["", "/", "openai/", "/gpt-5"] {
+        assert_eq!(Provider::parse(wrong), Err(BadProvider), "{wrong}");
+    }
+}
+
+#[test]
+fn only_an_explicitly_empty_allow_list_allows_nothing() {
+    let allows_nothing = |tools: Value| {
+        let config = AgentsConfig::resolve(&tools, &Value::Null).unwrap();
+        let scope = RunScope { provider: &Provider::Unknown, sandboxed: false, lists: &Lists::default() };
+        Policy::from(layers(&config.global().policy, &scope)).allows_nothing()
+    };
+    for (tools, expected) in [
+        (json!({}), false),
+        (json!({"allow": []}), true),
+        (json!({"allow": [], "alsoAllow": []}), true),
+        (json!({"allow": [], "alsoAllow": ["exec"]}), false),
+        (json!({"allow": ["no-such-tool"]}), false),
+        (json!({"deny": ["*"]}), false),
+        (json!({"profile": "minimal"}), false),
+        (json!({"profiles": {"mine": []}, "profile": "mine"}), true),
+        (json!({"byProvider": {"openai": {"allow": []}}}), true),
+        (json!({"sandbox": {"tools": {"allow": []}}}), false),
+    ] {
+        assert_eq!(allows_nothing(tools.clone()), expected, "{tools}");
+    }
 }

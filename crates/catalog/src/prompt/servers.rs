@@ -37,6 +37,14 @@ pub(super) fn lists(catalog: &Catalog, room: usize) -> String {
     format!("{}{missing}", here(room.saturating_sub(units(&missing))))
 }
 
+/// Returns the servers that cannot be called, with the reasons, as a sentence that starts with a space. Empty if there are
+/// none.
+pub(super) fn unavailable(catalog: &Catalog) -> String {
+    let missing: Vec<String> = catalog.unavailable.values().filter(|server| !server.is_starting()).map(shown).collect();
+    let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+    if missing.is_empty() { String::new() } else { titled(" Unavailable: ", &missing, "", UNAVAILABLE_UNITS) }
+}
+
 /// Lists items after a title; if not all of them fit, `rest` follows.
 fn titled(title: &str, items: &[&str], rest: &str, room: usize) -> String {
     let room = room.saturating_sub(units(title) + ".".len());

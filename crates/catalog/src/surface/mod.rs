@@ -1,5 +1,6 @@
 //! The tools that the model is shown: decided once per run, and verified in the final payload.
 
+mod choice;
 mod direct;
 mod size;
 mod verify;
@@ -7,11 +8,16 @@ mod visible;
 
 use contract::config::{CodeMode, ToolSearch, ToolSearchMode, ToolsConfig};
 use contract::error::ErrorCode;
+use contract::limits::{MAX_DIRECT_BYTES, MAX_DIRECT_TOOLS};
 use contract::tool::ToolSpec;
 
 use crate::prompt::{Channel, McpChannel};
 use crate::{Catalog, is_control_tool};
 
+use choice::{CatalogSize, Kind, decide};
+pub use choice::{ChosenBy, EntryPoint, SurfaceChoice, SurfaceOptions};
+pub use direct::DirectTools;
+pub use size::SurfaceReport;
 pub(crate) use size::direct_bytes;
 pub use verify::SurfaceViolation;
 pub use visible::VisibleTool;
@@ -21,10 +27,17 @@ pub enum Surface {
     /// The run has no tools, so there is nothing to hide.
     None,
     /// Every tool directly.
-    Direct(Vec<ToolSpec>),
+    Direct(DirectTools),
     ToolSearchCode,
     ToolSearchTools(Origin),
     CodeMode,
+}
+
+/// A surface, and why it was chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChosenSurface {
+    pub surface: Surface,
+    pub by: ChosenBy,
 }
 
 /// The reason why Tool Search shows three tools instead of one.
@@ -35,17 +48,34 @@ pub enum Origin {
     NoRuntime,
 }
 
+/// What a choice depends on besides the configuration and the tools.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
+    pub options: &'a SurfaceOptions,
+    pub runtime_available: bool,
+    /// Whether the policy has an allow list that is explicitly empty, or the request wants no tools.
+    pub allows_nothing: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SurfaceError {
     /// Code mode promises never to show all tools instead.
     #[error("code mode is enabled but its runtime is not available; start a worker or disable `tools.codeMode`")]
     RuntimeUnavailable,
+    /// A client and its model could not use so many tools.
+    #[error(
+        "{tools} tools with {bytes} bytes of definitions are too many to show directly: the limits are \
+         {MAX_DIRECT_TOOLS} tools and {MAX_DIRECT_BYTES} bytes. Use code mode or Tool Search (`--surface code` or \
+         `--surface search`), or allow fewer tools"
+    )]
+    TooManyDirectTools { tools: usize, bytes: usize },
 }
 
 impl SurfaceError {
     pub fn code(self) -> ErrorCode {
         match self {
             Self::RuntimeUnavailable => ErrorCode::RuntimeUnavailable,
+            Self::TooManyDirectTools { .. } => ErrorCode::InvalidConfig,
         }
     }
 }
@@ -55,23 +85,42 @@ impl Surface {
     pub fn choose(
         config: &ToolsConfig,
         mut tools: Vec<ToolSpec>,
-        runtime_available: bool,
-    ) -> Result<Self, SurfaceError> {
+        circumstances: &Circumstances<'_>,
+    ) -> Result<ChosenSurface, SurfaceError> {
+        let Circumstances { options, runtime_available, allows_nothing } = *circumstances;
         tools.retain(|tool| !is_control_tool(tool));
-        if tools.is_empty() {
-            return Ok(Self::None);
+        let direct = DirectTools::new(tools, options.prefix_bytes);
+        // Only `auto` depends on the size of the definitions, which takes time to count.
+        let bytes = if options.wanted == Some(SurfaceChoice::Auto) { size::bytes_of(&direct) } else { 0 };
+        let size = CatalogSize { tools: direct.len(), bytes, is_closed: allows_nothing };
+        let (kind, by) = decide(config, options, size);
+        let surface = match (kind, config.tool_search.mode, runtime_available) {
+            (Kind::None, _, _) => Self::None,
+            (Kind::Direct, _, _) => Self::Direct(direct),
+            (Kind::Code, _, true) => Self::CodeMode,
+            (Kind::Code, _, false) => return Err(SurfaceError::RuntimeUnavailable),
+            (Kind::Search, ToolSearchMode::Code, true) => Self::ToolSearchCode,
+            (Kind::Search, ToolSearchMode::Code, false) => Self::ToolSearchTools(Origin::NoRuntime),
+            (Kind::Search, ToolSearchMode::Tools, _) => Self::ToolSearchTools(Origin::Configured),
+        };
+        Ok(ChosenSurface { surface, by })
+    }
+
+    /// Returns whether an entry point with these options may show code mode, so that it needs a runtime to start.
+    pub fn may_be_code_mode(config: &ToolsConfig, options: &SurfaceOptions) -> bool {
+        let some_tools = CatalogSize { tools: usize::MAX, bytes: usize::MAX, is_closed: false };
+        decide(config, options, some_tools).0 == Kind::Code
+    }
+
+    /// Returns the name of the surface, for logs and telemetry.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Direct(_) => "direct",
+            Self::ToolSearchCode => "search-code",
+            Self::ToolSearchTools(_) => "search-tools",
+            Self::CodeMode => "code",
         }
-        if config.code_mode.enabled {
-            return if runtime_available { Ok(Self::CodeMode) } else { Err(SurfaceError::RuntimeUnavailable) };
-        }
-        if !config.tool_search.enabled {
-            return Ok(Self::Direct(direct::sorted(tools)));
-        }
-        Ok(match (config.tool_search.mode, runtime_available) {
-            (ToolSearchMode::Code, true) => Self::ToolSearchCode,
-            (ToolSearchMode::Code, false) => Self::ToolSearchTools(Origin::NoRuntime),
-            (ToolSearchMode::Tools, _) => Self::ToolSearchTools(Origin::Configured),
-        })
     }
 
     /// Returns a note for the operator, if the surface differs from the configured one.
@@ -94,7 +143,7 @@ impl Surface {
         let fixed = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         match self {
             Self::None => Vec::new(),
-            Self::Direct(tools) => direct::names(tools),
+            Self::Direct(tools) => tools.iter().map(|(name, _)| name.to_owned()).collect(),
             Self::ToolSearchCode => fixed(&["tool_search_code"]),
             Self::ToolSearchTools(_) => fixed(&["tool_search", "tool_describe", "tool_call"]),
             Self::CodeMode => fixed(&["exec", "wait"]),
@@ -105,9 +154,9 @@ impl Surface {
     pub fn visible_tools(&self, config: &ToolsConfig, catalog: &Catalog) -> Vec<VisibleTool> {
         match self {
             Self::None => Vec::new(),
-            Self::Direct(tools) => visible::direct(tools, self.names()),
-            Self::ToolSearchCode => tool_search_tools(ToolSearchMode::Code, &config.tool_search, catalog),
-            Self::ToolSearchTools(_) => tool_search_tools(ToolSearchMode::Tools, &config.tool_search, catalog),
+            Self::Direct(tools) => visible::direct(tools),
+            Self::ToolSearchCode => tool_search_tools(ToolSearchMode::Code, &config.tool_search, catalog, ""),
+            Self::ToolSearchTools(_) => tool_search_tools(ToolSearchMode::Tools, &config.tool_search, catalog, ""),
             Self::CodeMode => code_mode_tools(&config.code_mode, catalog, Channel::Contract),
         }
     }
@@ -115,13 +164,19 @@ impl Surface {
     /// Returns the tool that the model called by this name, if tools are shown directly.
     pub fn direct_tool(&self, name: &str) -> Option<&ToolSpec> {
         let Self::Direct(tools) = self else { return None };
-        let position = direct::names(tools).iter().position(|shown| shown == name)?;
-        tools.get(position)
+        tools.get(name)
     }
 
     /// Verifies the payload that is about to be sent: it must contain exactly these tools, each once.
     pub fn verify(&self, names: &[&str]) -> Result<(), SurfaceViolation> {
         verify::verify(&self.names(), names)
+    }
+
+    /// Verifies one page of a payload that is sent in several: it must contain exactly the `expected` tools from `start`
+    /// on, each once.
+    pub fn verify_page(&self, start: usize, expected: usize, names: &[&str]) -> Result<(), SurfaceViolation> {
+        let page: Vec<String> = self.names().into_iter().skip(start).take(expected).collect();
+        verify::verify(&page, names)
     }
 }
 
@@ -134,11 +189,17 @@ fn code_mode_tools(config: &CodeMode, catalog: &Catalog, channel: Channel<'_>) -
     vec![visible::exec(config, catalog, channel), visible::wait(config, channel)]
 }
 
-/// Returns the tools of Tool Search in the given mode.
-pub fn tool_search_tools(mode: ToolSearchMode, config: &ToolSearch, catalog: &Catalog) -> Vec<VisibleTool> {
+/// Returns the tools of Tool Search in the given mode. Their names are those of the contract; the descriptions name them
+/// with this prefix.
+pub fn tool_search_tools(
+    mode: ToolSearchMode,
+    config: &ToolSearch,
+    catalog: &Catalog,
+    prefix: &str,
+) -> Vec<VisibleTool> {
     match mode {
         ToolSearchMode::Code => vec![visible::tool_search_code(config, catalog)],
-        ToolSearchMode::Tools => visible::tool_search(config, catalog),
+        ToolSearchMode::Tools => visible::tool_search(config, catalog, prefix),
     }
 }
 

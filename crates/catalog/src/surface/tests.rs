@@ -2,11 +2,16 @@
 
 use contract::config::ToolsConfig;
 use contract::error::ErrorCode;
-use contract::limits::{MAX_IDENTIFIER_BYTES, MAX_TOOL_DESCRIPTION_BYTES};
+use contract::limits::{
+    MAX_AUTO_DIRECT_BYTES, MAX_AUTO_DIRECT_TOOLS, MAX_IDENTIFIER_BYTES, MAX_TOOL_DESCRIPTION_BYTES,
+};
 use contract::tool::{ToolId, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{Origin, Surface, SurfaceError, SurfaceViolation};
+use super::{
+    ChosenBy, ChosenSurface, Circumstances, DirectTools, EntryPoint, Origin, Surface, SurfaceChoice, SurfaceError,
+    SurfaceOptions, SurfaceReport, SurfaceViolation,
+};
 use crate::Catalog;
 
 fn tool(id: &str) -> ToolSpec {
@@ -22,7 +27,13 @@ fn config(value: &Value) -> ToolsConfig {
 }
 
 fn direct() -> Surface {
-    Surface::Direct(vec![tool("openclaw:core:exec"), tool("openclaw:core:read"), tool("mcp:docs:read")])
+    Surface::Direct(DirectTools::new(tools(), 0))
+}
+
+/// Chooses the surface of a run that follows the contract.
+fn by_contract(config: &ToolsConfig, tools: Vec<ToolSpec>, runtime_available: bool) -> Result<Surface, SurfaceError> {
+    let circumstances = Circumstances { options: &SurfaceOptions::default(), runtime_available, allows_nothing: false };
+    Surface::choose(config, tools, &circumstances).map(|chosen| chosen.surface)
 }
 
 #[test]
@@ -44,13 +55,126 @@ fn the_surface_follows_the_configuration() {
         (json!({"toolSearch": {"mode": "tools"}}), false, Ok(Surface::ToolSearchTools(Origin::Configured))),
     ];
     for (value, runtime_available, expected) in cases {
-        assert_eq!(Surface::choose(&config(&value), tools(), runtime_available), expected, "{value}");
+        assert_eq!(by_contract(&config(&value), tools(), runtime_available), expected, "{value}");
         // Without tools, there is nothing to hide and no reason to fail. Control tools do not count as tools.
         for none in [vec![], vec![tool("openclaw:core:wait"), tool("openclaw:core:tool_call")]] {
-            assert_eq!(Surface::choose(&config(&value), none, runtime_available), Ok(Surface::None), "{value}");
+            assert_eq!(by_contract(&config(&value), none, runtime_available), Ok(Surface::None), "{value}");
         }
     }
     assert_eq!(SurfaceError::RuntimeUnavailable.code(), ErrorCode::RuntimeUnavailable);
+}
+
+/// The settings of the table below: `tools.codeMode` absent, off and on; `tools.toolSearch` off and on.
+const SETTINGS: [(&str, &str); 8] = [
+    ("nothing", "{}"),
+    ("code null", r#"{"codeMode": {"timeoutMs": 500}}"#),
+    ("code off", r#"{"codeMode": false}"#),
+    ("code off", r#"{"codeMode": {"enabled": false}}"#),
+    ("code on", r#"{"codeMode": true}"#),
+    ("search on", r#"{"toolSearch": true}"#),
+    ("code off, search on", r#"{"codeMode": false, "toolSearch": true}"#),
+    ("code on, search on", r#"{"codeMode": true, "toolSearch": {"mode": "tools"}}"#),
+];
+
+/// Returns a letter for a surface: `c`ode, `s`earch, `t`ools of search, `d`irect, `-` none, `!` no runtime.
+fn letter(chosen: &Result<ChosenSurface, SurfaceError>) -> char {
+    match chosen.as_ref().map(|chosen| &chosen.surface) {
+        Ok(Surface::CodeMode) => 'c',
+        Ok(Surface::ToolSearchCode) => 's',
+        Ok(Surface::ToolSearchTools(_)) => 't',
+        Ok(Surface::Direct(_)) => 'd',
+        Ok(Surface::None) => '-',
+        Err(_) => '!',
+    }
+}
+
+#[test]
+fn settings_flag_runtime_and_tools_decide_together() {
+    use EntryPoint::{Contract, Mcp};
+    use SurfaceChoice::{Auto, Code, Direct, Search};
+    // A column for each entry of SETTINGS; with tools and a runtime, without a runtime, without tools.
+    let table: [(EntryPoint, Option<SurfaceChoice>, [&str; 3]); 10] = [
+        (Contract, None, ["ddddcssc", "dddd!tt!", "--------"]),
+        (Mcp, None, ["ccddcssc", "!!dd!tt!", "cc--cssc"]),
+        (Contract, Some(Code), ["cccccccc", "!!!!!!!!", "--------"]),
+        (Mcp, Some(Code), ["cccccccc", "!!!!!!!!", "cccccccc"]),
+        (Contract, Some(Search), ["ssssssst", "tttttttt", "--------"]),
+        (Mcp, Some(Search), ["ssssssst", "tttttttt", "ssssssst"]),
+        (Contract, Some(Direct), ["dddddddd", "dddddddd", "--------"]),
+        (Mcp, Some(Direct), ["dddddddd", "dddddddd", "--------"]),
+        (Contract, Some(Auto), ["dddddddd", "dddddddd", "--------"]),
+        (Mcp, Some(Auto), ["dddddddd", "dddddddd", "cccccccc"]),
+    ];
+    for (entry, wanted, expected) in table {
+        let options = SurfaceOptions { entry, wanted, prefix_bytes: 0 };
+        let row = |tools: &[ToolSpec], runtime_available: bool, allows_nothing: bool| -> String {
+            let circumstances = Circumstances { options: &options, runtime_available, allows_nothing };
+            let choose = |(_, settings): &(&str, &str)| {
+                let config = config(&serde_json::from_str(settings).unwrap());
+                letter(&Surface::choose(&config, tools.to_vec(), &circumstances))
+            };
+            SETTINGS.iter().map(choose).collect()
+        };
+        let [with_tools, without_runtime, without_tools] = expected;
+        assert_eq!(row(&tools(), true, false), with_tools, "{options:?}");
+        assert_eq!(row(&tools(), false, false), without_runtime, "{options:?}, no runtime");
+        assert_eq!(row(&[], true, false), without_tools, "{options:?}, no tools");
+        // An allow list that is explicitly empty shows nothing, whatever else is wanted.
+        for runtime_available in [true, false] {
+            assert_eq!(row(&tools(), runtime_available, true), "--------", "{options:?}, empty allow list");
+            assert_eq!(row(&[], runtime_available, true), "--------", "{options:?}, empty allow list, no tools");
+        }
+    }
+}
+
+#[test]
+fn auto_shows_only_small_catalogs_directly_and_reports_what_the_other_way_costs() {
+    let options = SurfaceOptions { entry: EntryPoint::Mcp, wanted: Some(SurfaceChoice::Auto), prefix_bytes: 0 };
+    let many = |count: usize| -> Vec<ToolSpec> { (0..count).map(|at| tool(&format!("mcp:s:t{at:04}"))).collect() };
+    let mut long = tool("mcp:s:long");
+    long.description = "x".repeat(MAX_AUTO_DIRECT_BYTES);
+    let mut fits = tool("mcp:s:fits");
+    fits.description = "x".repeat(MAX_AUTO_DIRECT_BYTES - 200);
+    let cases = [
+        (many(1), 'd', ChosenBy::SmallCatalog),
+        (many(MAX_AUTO_DIRECT_TOOLS), 'd', ChosenBy::SmallCatalog),
+        (many(MAX_AUTO_DIRECT_TOOLS + 1), 'c', ChosenBy::OtherCatalog),
+        (vec![fits], 'd', ChosenBy::SmallCatalog),
+        (vec![long], 'c', ChosenBy::OtherCatalog),
+        (vec![], 'c', ChosenBy::OtherCatalog),
+    ];
+    let config = config(&json!({"codeMode": false}));
+    for (tools, expected, by) in cases {
+        let circumstances = Circumstances { options: &options, runtime_available: true, allows_nothing: false };
+        let chosen = Surface::choose(&config, tools.clone(), &circumstances);
+        assert_eq!(letter(&chosen), expected, "{} tools", tools.len());
+        let (chosen, catalog) = (chosen.unwrap(), Catalog::new(tools).unwrap());
+        assert_eq!(chosen.by, by);
+        let visible = chosen.surface.visible_tools(&config, &catalog);
+        let code = Surface::CodeMode.visible_tools(&config, &catalog);
+        let report = SurfaceReport::new((&chosen.surface, chosen.by), &visible, &code, &catalog);
+        assert_eq!(report.direct_bytes, catalog.direct_bytes());
+        assert!(report.code_bytes > 1_000);
+        let shown = if expected == 'd' { report.direct_bytes } else { report.code_bytes };
+        assert_eq!((report.visible_bytes, report.tools), (shown, catalog.len()));
+        assert_eq!(report.to_json()["chosenBy"], by.as_str());
+    }
+    // Large catalogs are not shown directly if code mode is not available.
+    let circumstances = Circumstances { options: &options, runtime_available: false, allows_nothing: false };
+    assert_eq!(letter(&Surface::choose(&config, many(MAX_AUTO_DIRECT_TOOLS + 1), &circumstances)), '!');
+}
+
+#[test]
+fn only_surfaces_that_can_be_code_mode_need_a_runtime_to_start() {
+    let may = |settings: &Value, entry, wanted| {
+        Surface::may_be_code_mode(&config(settings), &SurfaceOptions { entry, wanted, prefix_bytes: 0 })
+    };
+    assert!(may(&json!({}), EntryPoint::Mcp, None));
+    assert!(!may(&json!({}), EntryPoint::Contract, None));
+    assert!(!may(&json!({"codeMode": false}), EntryPoint::Mcp, None));
+    assert!(!may(&json!({"toolSearch": true}), EntryPoint::Mcp, None));
+    assert!(may(&json!({"toolSearch": true}), EntryPoint::Mcp, Some(SurfaceChoice::Auto)));
+    assert!(!may(&json!({"codeMode": true}), EntryPoint::Mcp, Some(SurfaceChoice::Direct)));
 }
 
 #[test]
@@ -137,7 +261,7 @@ fn direct_tools_have_unique_names() {
         &format!("mcp:s:{long}"),
         &format!("mcp:s:{long}y"),
     ];
-    let surface = Surface::choose(&config(&json!({})), ids.iter().map(|id| tool(id)).collect(), true).unwrap();
+    let surface = Surface::Direct(DirectTools::new(ids.iter().map(|id| tool(id)).collect(), 0));
     let expected = [
         ("read", "openclaw:core:read".to_owned()),
         ("docs__read", "plugin:a:docs__read".to_owned()),
@@ -153,6 +277,11 @@ fn direct_tools_have_unique_names() {
         assert!(name.len() <= MAX_IDENTIFIER_BYTES, "{name}");
         assert_eq!(surface.direct_tool(name).map(|tool| tool.id.as_str()), Some(id.as_str()));
     }
+    // Names leave room for the prefix of an entry point, and stay unique.
+    let prefixed = DirectTools::new(ids.iter().map(|id| tool(id)).collect(), 24);
+    let names: std::collections::BTreeSet<&str> = prefixed.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), ids.len());
+    assert!(names.iter().all(|name| name.len() + 24 <= MAX_IDENTIFIER_BYTES), "{names:?}");
     assert_eq!(surface.direct_tool("wait"), None);
     assert_eq!(Surface::CodeMode.direct_tool("exec"), None);
 }
@@ -164,7 +293,7 @@ fn direct_tools_are_fit_to_send() {
     hostile.parameters = json!("no schema");
     let mut untyped = tool("mcp:s:b");
     untyped.parameters = json!({"properties": {"q": true}, "required": ["q"]});
-    let surface = Surface::Direct(vec![hostile, untyped]);
+    let surface = Surface::Direct(DirectTools::new(vec![hostile, untyped], 0));
     let visible = surface.visible_tools(&config(&json!({})), &Catalog::new(vec![]).unwrap());
     assert!(visible[0].description.starts_with("One.\n Two.\nxxx"));
     assert_eq!(visible[0].description.len(), MAX_TOOL_DESCRIPTION_BYTES);
@@ -192,6 +321,9 @@ fn a_payload_has_exactly_the_surfaces_tools() {
     for (surface, payload, expected) in cases {
         assert_eq!(surface.verify(payload), expected, "{surface:?} {payload:?}");
     }
+    assert_eq!(direct().verify_page(1, 2, &["docs__read", "read"]), Ok(()));
+    assert_eq!(direct().verify_page(1, 1, &["docs__read", "read"]), violation(&["docs__read"], &[], &[]));
+    assert_eq!(direct().verify_page(2, 1, &[]), violation(&[], &["docs__read"], &[]));
     let error = Surface::CodeMode.verify(&["wait", "wait", "a\u{0}b", "c"]).unwrap_err();
     let expected =
         "the request's tools are not those of this run; extra: `a b`, `c`; missing: `exec`; more than once: `wait`";

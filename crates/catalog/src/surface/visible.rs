@@ -6,6 +6,7 @@ use contract::limits::MAX_TOOL_DESCRIPTION_BYTES;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
 
+use super::DirectTools;
 use crate::Catalog;
 use crate::prompt::{self, Channel, ExecTexts};
 use crate::text::clean_lines;
@@ -18,13 +19,13 @@ pub struct VisibleTool {
     pub parameters: Value,
 }
 
-pub(super) fn direct(tools: &[ToolSpec], names: Vec<String>) -> Vec<VisibleTool> {
-    let visible = |(tool, name): (&ToolSpec, String)| VisibleTool {
-        name,
+pub(super) fn direct(tools: &DirectTools) -> Vec<VisibleTool> {
+    let visible = |(name, tool): (&str, &ToolSpec)| VisibleTool {
+        name: name.to_owned(),
         description: clean_lines(&tool.description, MAX_TOOL_DESCRIPTION_BYTES),
         parameters: parameters(&tool.parameters),
     };
-    tools.iter().zip(names).map(visible).collect()
+    tools.iter().map(visible).collect()
 }
 
 /// Providers reject a whole request if one tool's schema is not an object.
@@ -90,9 +91,10 @@ pub(super) fn tool_search_code(config: &ToolSearch, catalog: &Catalog) -> Visibl
     }
 }
 
-pub(super) fn tool_search(config: &ToolSearch, catalog: &Catalog) -> Vec<VisibleTool> {
+/// Descriptions name the tools with this prefix.
+pub(super) fn tool_search(config: &ToolSearch, catalog: &Catalog, prefix: &str) -> Vec<VisibleTool> {
     let limit = json!({"type": "integer", "minimum": 1, "maximum": config.search.max});
-    let id = json!({"type": "string", "description": "A tool's id, from `tool_search`."});
+    let id = json!({"type": "string", "description": format!("A tool's id, from `{prefix}tool_search`.")});
     let tool = |name: &str, description: String, parameters: Value| VisibleTool {
         name: name.to_owned(),
         description,
@@ -101,11 +103,11 @@ pub(super) fn tool_search(config: &ToolSearch, catalog: &Catalog) -> Vec<Visible
     vec![
         tool(
             "tool_search",
-            prompt::tool_search(config, catalog),
+            prompt::tool_search(config, catalog, prefix),
             object(json!({"query": {"type": "string"}, "limit": limit}), &["query"]),
         ),
-        tool("tool_describe", prompt::tool_describe(), object(json!({ "id": id }), &["id"])),
-        tool("tool_call", prompt::tool_call(), object(json!({"id": id, "args": {"type": "object"}}), &["id"])),
+        tool("tool_describe", prompt::tool_describe(prefix), object(json!({ "id": id }), &["id"])),
+        tool("tool_call", prompt::tool_call(prefix), object(json!({"id": id, "args": {"type": "object"}}), &["id"])),
     ]
 }
 

@@ -46,6 +46,11 @@ enum ExecError {
     Source(#[from] source::SourceError),
     #[error("`{path}`: {reason}")]
     Catalog { path: String, reason: String },
+    #[error(
+        "--catalog runs the cell without the configured policy, so --provider and --sandboxed would have no effect; leave \
+         them out"
+    )]
+    NoPolicy,
     #[error(transparent)]
     Config(#[from] client_config::ConfigError),
     #[error(transparent)]
@@ -106,7 +111,10 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     let places = arguments.store.places();
     let loaded = load(&places)?;
     loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
-    let policy = policy::read(&loaded.settings)?;
+    let policy = policy::read(&loaded.settings)?.with(&arguments.policy);
+    if let Some(note) = policy.provider_note(&arguments.agent) {
+        render::note(&format!("cellmate: {note}"));
+    }
     let kept = arguments.store.arguments().choose(&loaded.settings, &places)?;
     let config = arguments.limits.apply_to(code_mode_config(&policy, &arguments.agent));
     let pool = arguments.jail.pool(config.limits.memory_bytes);
@@ -123,6 +131,9 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
 
 /// Runs the cell with canned tools. Its run is kept in memory, unless the user named a store.
 async fn with_canned_tools(arguments: &ExecArguments, catalog: &Path) -> Result<ExitCode, ExecError> {
+    if arguments.policy.is_given() {
+        return Err(ExecError::NoPolicy);
+    }
     let cell = source::cell(arguments)?;
     let executor = canned_tools(catalog)?;
     let config = arguments.limits.apply_to(config::CodeMode::enabled(Limits::DEFAULT));

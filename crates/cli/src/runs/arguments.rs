@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use store::RunState;
 
 use crate::age::Age;
-use crate::shared_arguments::JailArguments;
+use crate::shared_arguments::{JailArguments, PolicyArguments};
 use crate::state::ConfiguredStore;
 
 /// The most runs that one command lists.
@@ -123,6 +123,8 @@ pub(super) struct ForkArguments {
     /// Only create the new run; `cellmate wait`, or the client that the run belongs to, resumes it.
     #[arg(long)]
     pub(super) no_wait: bool,
+    #[command(flatten)]
+    pub(super) policy: PolicyArguments,
     #[command(flatten)]
     pub(super) jail: JailArguments,
 }

@@ -35,7 +35,7 @@ pub(super) async fn run(
     let (scope, run) = (original.scope, original.run_id);
     Principal::named(&scope.agent_id).map_err(|_| RunsError::UnknownAgent(name(&scope.agent_id)))?;
     let loaded = load(places).map_err(|error| setup(&error))?;
-    let policy = read(&loaded.settings).map_err(|error| setup(&error))?;
+    let policy = read(&loaded.settings).map_err(|error| setup(&error))?.with(&arguments.policy);
     let pool = Pool::start(arguments.jail.pool(policy.config.largest_memory_limit())).await?;
     let engine =
         Engine::new(pool, store, &loaded, local_tools(&policy), &kept.state, None).map_err(|error| setup(&error))?;

@@ -8,7 +8,7 @@ use clap::Args;
 use contract::config::pattern::Pattern;
 use mcp::server::ToolPrefix;
 
-use crate::shared_arguments::{ConfigArguments, JailArguments};
+use crate::shared_arguments::{ConfigArguments, JailArguments, PolicyArguments, SurfaceArgument};
 use crate::state::StoreArguments;
 
 #[derive(Debug, Args)]
@@ -29,7 +29,12 @@ pub(crate) struct McpArguments {
     pub(crate) config: ConfigArguments,
     #[command(flatten)]
     pub(crate) store: StoreArguments,
-    /// Prefix for the names of both tools.
+    /// How tools are shown to the model, instead of as `tools.codeMode` and `tools.toolSearch` say.
+    #[arg(long, value_enum, value_name = "SURFACE")]
+    pub(crate) surface: Option<SurfaceArgument>,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArguments,
+    /// Prefix for the names of all tools.
     #[arg(long, value_name = "PREFIX", default_value = "", value_parser = ToolPrefix::parse, hide_default_value = true)]
     pub(crate) tool_prefix: ToolPrefix,
     /// Require approval only for tools that match this pattern; may be repeated.

@@ -1,4 +1,4 @@
-//! `cellmate mcp`: serves `exec` and `wait` to MCP clients. Only protocol messages go to standard output.
+//! `cellmate mcp`: serves tools to MCP clients. Only protocol messages go to standard output.
 
 mod arguments;
 mod reload;
@@ -8,9 +8,10 @@ use std::io::{ErrorKind, IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use catalog::{EntryPoint, Surface, SurfaceOptions};
 use client_config::{ConfigError, Problem, load};
 use codemode::CodeMode;
-use codemode::pool::{Launch, Pool, PoolOptions};
+use codemode::pool::{Launch, Pool, PoolError, PoolOptions};
 use executor::clock::now_ms;
 use mcp::server::{
     ApprovalPolicy, Gate, HttpError, McpService, OfferedSources, Principal, ServeError, Settings, check_address,
@@ -29,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::Engine;
 use crate::local_tools::local_tools;
 use crate::log::CONSOLE;
-use crate::policy::{self, BadSettings};
+use crate::policy::{self, BadSettings, CallPolicy};
+use crate::shared_arguments::SurfaceArgument;
 use crate::state::{State, StateError, store_check};
 use crate::{log, render};
 
@@ -90,7 +92,11 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     for problem in &loaded.problems {
         render::note(&format!("cellmate: {problem}"));
     }
-    let served = policy::read(&loaded.settings)?;
+    let served = policy::read(&loaded.settings)?.with(&arguments.policy);
+    if let Some(note) = served.provider_note(Principal::local().name()) {
+        tracing::warn!(target: CONSOLE, "{note}");
+        render::note(&format!("cellmate: {note}"));
+    }
     let kept = arguments.store.choose(&loaded.settings, &places)?;
     start_log(&arguments, &kept.state, &loaded.problems);
     let (state, key) = (kept.state.clone(), kept.key()?);
@@ -98,7 +104,8 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let options =
         PoolOptions { jail: arguments.jail.policy(), memory_limit_bytes, ..PoolOptions::new(Launch::ThisProgram) };
     let (pool, store) = tokio::join!(Pool::start(options), kept.open());
-    let (pool, store) = (pool?, store?);
+    let (pool, runtime_available) = pool_or_none(pool, &arguments, &served)?;
+    let store = store?;
     warn_of_clock(&store).await;
     let Engine { code_mode, servers, local, .. } =
         Engine::new(pool, store, &loaded, local_tools(&served), &state, arguments.idle_stop())?;
@@ -108,6 +115,10 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         approval_policy: asking(&arguments).unwrap_or(served.asking),
         exempt: served.pass,
         tool_prefix: arguments.tool_prefix.clone(),
+        surface: arguments.surface.map(SurfaceArgument::into),
+        provider: served.provider,
+        sandboxed: served.sandboxed,
+        runtime_available,
         seal: key,
         // The client over standard streams started this process in its project. HTTP clients do not say where they are.
         project: arguments.http.is_none().then(project).flatten(),
@@ -133,6 +144,27 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
 /// Returns the folder that this process was started in.
 fn project() -> Option<String> {
     std::env::current_dir().ok().map(|folder| folder.to_string_lossy().into_owned())
+}
+
+/// Returns the workers, or a pool without any if the tools that are shown need none: Tool Search then shows the tools
+/// that take no code. Code mode fails instead, because it must never show all tools.
+fn pool_or_none(
+    started: Result<Pool, PoolError>,
+    arguments: &McpArguments,
+    served: &CallPolicy,
+) -> Result<(Pool, bool), PoolError> {
+    let error = match started {
+        Ok(pool) => return Ok((pool, true)),
+        Err(error) => error,
+    };
+    let wanted = arguments.surface.map(SurfaceArgument::into);
+    let options = SurfaceOptions { entry: EntryPoint::Mcp, wanted, prefix_bytes: 0 };
+    if Surface::may_be_code_mode(served.config.tools(Principal::local().name()), &options) {
+        return Err(error);
+    }
+    tracing::warn!(target: CONSOLE, %error, "cells cannot be run");
+    render::note(&format!("cellmate: {error}; tools that need no code are served"));
+    Ok((Pool::without_workers(&error), false))
 }
 
 /// Opens the log file and writes how the process was started.

@@ -60,6 +60,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
         failure.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
         return Ok(render::failed(&format!("server `{}`: {}", display::plain(&server.name), failure.why)));
     }
+    ready.note_provider();
     let id = names::find_tool(ready.catalog(), &arguments.tool)?.id.clone();
     let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
     let executor = ready.executor();

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use catalog::{EntryPoint, SurfaceOptions, SurfaceReport};
 use clap::Args;
 use client_config::{Loaded, display};
 use contract::text;
@@ -12,6 +13,7 @@ use super::names::short_name;
 use super::run::{ListSource, Ready, RunArguments};
 use crate::render;
 use crate::servers::problem_json;
+use crate::shared_arguments::SurfaceArgument;
 use crate::table::{Table, terminal_width};
 
 /// The longest description that is printed, however wide the terminal is.
@@ -24,6 +26,9 @@ pub(super) struct ListArguments {
     server: Option<String>,
     #[command(flatten)]
     lists: ListSource,
+    /// Report what this surface of `cellmate mcp` would show, instead of the configured one.
+    #[arg(long, value_enum, value_name = "SURFACE")]
+    surface: Option<SurfaceArgument>,
     #[command(flatten)]
     run: RunArguments,
     /// Print JSON, with schemas.
@@ -38,22 +43,50 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
     if let (Some(name), true) = (&arguments.server, servers.is_empty()) {
         return Err(format!("no enabled server named `{}`; `cellmate servers list` lists all", display::plain(name)));
     }
-    let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
+    let wanted = arguments.surface.map(SurfaceArgument::into);
+    let surface = SurfaceOptions { entry: EntryPoint::Mcp, wanted, prefix_bytes: 0 };
+    let ready = arguments.run.ready_for(&loaded, servers, arguments.lists, "", surface).await?;
+    ready.note_provider();
     let tools = ready.tools();
+    let shown = ready.surface();
     if arguments.json {
+        let surface = match &shown {
+            Ok(report) => report.to_json(),
+            Err(error) => json!({"error": error.to_string()}),
+        };
         let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(ready.problems_json()).collect();
         let tools: Vec<Value> = tools.iter().map(|tool| as_json(&ready, tool)).collect();
-        render::print_json(&json!({"tools": tools, "problems": problems}));
+        render::print_json(&json!({"tools": tools, "surface": surface, "problems": problems}));
     } else {
         if tools.is_empty() {
             note_no_tools(&loaded);
         } else {
             render::print(&table(&ready).render(terminal_width()));
         }
+        match &shown {
+            Ok(report) => render::note_on_terminal(&described(report)),
+            Err(error) => render::note(&format!("problem: {error}")),
+        }
         loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
         ready.report();
     }
     Ok(if ready.all_started() { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
+}
+
+/// Says what `cellmate mcp` shows, and what the other way would take.
+fn described(report: &SurfaceReport) -> String {
+    let SurfaceReport { visible_tools, visible_bytes, direct_bytes, code_bytes, tools, .. } = report;
+    let what = match report.surface {
+        "code" => "code mode",
+        "direct" => "these tools directly",
+        "none" => "no tools",
+        _ => "Tool Search",
+    };
+    let other = match report.surface {
+        "direct" => format!("code mode would take {code_bytes}"),
+        _ => format!("all {tools} tools directly would take {direct_bytes}"),
+    };
+    format!("`cellmate mcp` shows {what}: {visible_tools} definitions of {visible_bytes} bytes; {other}")
 }
 
 /// Says why there are no tools, and what to do about it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::Catalog;
+use catalog::{Catalog, SurfaceError, SurfaceOptions, SurfaceReport};
 use clap::Args;
 use client_config::{Loaded, Places, ServerEntry, display};
 use contract::scope::Scope;
@@ -11,18 +11,18 @@ use contract::tool::{ToolId, ToolSpec};
 use executor::clock::now_ms;
 use executor::run::PreparedRun;
 use executor::{Executor, ToolSource};
-use mcp::server::{ApprovalHook, Principal};
+use mcp::server::{ApprovalHook, Principal, surface_report};
 use mcp::{Status, Upstream, UpstreamOptions};
 use serde_json::{Value, json};
 use store::Millis;
 
 use crate::age::span;
-use crate::engine::prepare_run;
+use crate::engine::prepare_run_for;
 use crate::local_tools::local_tools;
 use crate::policy;
 use crate::render;
 use crate::servers::{FilteredTools, ProbeResult, probe_all};
-use crate::shared_arguments::ConfigArguments;
+use crate::shared_arguments::{ConfigArguments, PolicyArguments};
 
 /// How long the remembered tool list of a server is used without starting the server.
 const FRESH_MS: Millis = 24 * 60 * 60 * 1000;
@@ -36,6 +36,8 @@ pub(super) struct RunArguments {
     /// Use this agent's policy and standing approvals.
     #[arg(long, default_value_t = Principal::local().name().to_owned(), value_name = "ID")]
     agent: String,
+    #[command(flatten)]
+    policy: PolicyArguments,
     #[command(flatten)]
     config: ConfigArguments,
 }
@@ -72,7 +74,20 @@ impl RunArguments {
         lists: ListSource,
         session: &str,
     ) -> Result<Ready, String> {
-        let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?;
+        self.ready_for(loaded, servers, lists, session, SurfaceOptions::default()).await
+    }
+
+    /// Prepares a run with the tools of these servers, shown with these options.
+    pub(super) async fn ready_for(
+        &self,
+        loaded: &Loaded,
+        servers: Vec<ServerEntry>,
+        lists: ListSource,
+        session: &str,
+        surface: SurfaceOptions,
+    ) -> Result<Ready, String> {
+        let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?.with(&self.policy);
+        let provider_note = policy.provider_note(&self.agent);
         let folder = self.places().tool_lists();
         let (remembered, unknown) = match lists.refresh {
             true => (Vec::new(), servers),
@@ -82,9 +97,9 @@ impl RunArguments {
         let mut sources: Vec<Arc<dyn ToolSource>> = remembered.iter().map(RememberedServer::source).collect();
         sources.extend(results.iter().filter_map(filtered));
         let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
-        let (run, asked) =
-            prepare_run(&policy, local_tools(&policy), sources, scope).map_err(|error| error.to_string())?;
-        Ok(Ready { run, results, remembered, asked })
+        let (run, asked) = prepare_run_for(&policy, local_tools(&policy), sources, scope, surface)
+            .map_err(|error| error.to_string())?;
+        Ok(Ready { run, results, remembered, asked, provider_note })
     }
 }
 
@@ -134,11 +149,18 @@ pub(super) struct Ready {
     pub(super) results: Vec<ProbeResult>,
     remembered: Vec<RememberedServer>,
     asked: ApprovalHook,
+    /// Says that the rules of several providers apply.
+    provider_note: Option<String>,
 }
 
 impl Ready {
     pub(super) fn catalog(&self) -> &Catalog {
         self.run.executor.catalog()
+    }
+
+    /// Reports how `cellmate mcp` would show the tools.
+    pub(super) fn surface(&self) -> Result<SurfaceReport, SurfaceError> {
+        surface_report(&self.run)
     }
 
     /// Returns the tools that policy lets the run see.
@@ -158,6 +180,13 @@ impl Ready {
 
     pub(super) fn all_started(&self) -> bool {
         self.results.iter().all(|result| result.server.is_ok())
+    }
+
+    /// Says on standard error that the rules of several providers apply, if they do.
+    pub(super) fn note_provider(&self) {
+        if let Some(note) = &self.provider_note {
+            render::note(&format!("note: {note}"));
+        }
     }
 
     /// Prints the servers that could not be started, and the age of remembered lists, to standard error.

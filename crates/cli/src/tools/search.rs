@@ -36,6 +36,7 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
     let loaded = arguments.run.loaded()?;
     let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled).cloned().collect();
     let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
+    ready.note_provider();
     let query = arguments.query.join(" ");
     let catalog = ready.catalog();
     let why = |id: &str| arguments.explain.then(|| catalog.explain(&query, id)).flatten();

@@ -35,6 +35,7 @@ pub(super) async fn run(arguments: &ShowArguments) -> Result<ExitCode, String> {
         None => loaded.servers.iter().filter(|server| server.enabled).cloned().collect(),
     };
     let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
+    ready.note_provider();
     let tool = match names::find_tool(ready.catalog(), &arguments.tool) {
         Ok(tool) => tool,
         Err(message) => {

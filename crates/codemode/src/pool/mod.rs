@@ -128,6 +128,8 @@ struct Inner {
     seats: Vec<Seat>,
     next_cell: AtomicU64,
     gate: Arc<Gate<Worker>>,
+    /// Why there are no workers, and never will be.
+    unavailable: Option<String>,
 }
 
 impl Pool {
@@ -137,9 +139,17 @@ impl Pool {
         let gate = Gate::new(options.capacity());
         let seats: Vec<Seat> =
             (0..options.workers.max(1)).map(|_| Seat::fill(Arc::clone(&options), Arc::clone(&gate))).collect();
-        let inner = Arc::new(Inner { seats, next_cell: AtomicU64::new(1), gate });
+        let inner = Arc::new(Inner { seats, next_cell: AtomicU64::new(1), gate, unavailable: None });
         let Hello { image, image_bytes, .. } = inner.first_worker().await?;
         Ok(Self { inner, image, image_bytes, principal: Principal::default() })
+    }
+
+    /// Returns a pool that has no workers because of this error: for a process whose tools need no cells. Cells that are
+    /// started in it fail with `runtime_unavailable`.
+    pub fn without_workers(why: &PoolError) -> Self {
+        let gate = Gate::new(Capacity { workers: 1, slots: 1, turns: 1, heap_bytes: WORKER_HEAP_BYTES });
+        let inner = Inner { seats: Vec::new(), next_cell: AtomicU64::new(1), gate, unavailable: Some(why.to_string()) };
+        Self { inner: Arc::new(inner), image: ImageId([0; 32]), image_bytes: 0, principal: Principal::default() }
     }
 
     /// Returns a handle to these workers for cells of this principal. Workers are shared fairly between principals.
@@ -192,6 +202,9 @@ impl Pool {
         budget: Budget,
         frame: impl FnOnce(CellId) -> ToWorker,
     ) -> Result<(Lease, Leg), PoolError> {
+        if let Some(why) = &self.inner.unavailable {
+            return Err(PoolError::Unavailable(why.clone()));
+        }
         let cell = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
         let gate = &self.inner.gate;
         fault::wait_for_turn().await;

@@ -29,6 +29,15 @@ pub use crate::mode::{Selected, Telemetry, is_failure};
 /// How long after its timeout a cell may still wait for a worker, or for its worker to stop it.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// The answer of a Tool Search tool, and what its use did and cost.
+///
+/// The answers of cells and of failures also contain the telemetry, as `telemetry`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSearchAnswer {
+    pub value: Value,
+    pub telemetry: Value,
+}
+
 /// The tools of Tool Search. They answer any input with JSON.
 #[derive(Clone, Debug)]
 pub struct ToolSearch {
@@ -48,6 +57,19 @@ impl ToolSearch {
         tool_call_id: &str,
         input: &Value,
     ) -> Value {
+        self.code_with(executor, config, tool_call_id, input, |_| {}).await.value
+    }
+
+    /// Runs `tool_search_code`, and calls `on_start` with the run's id as soon as there is one: a caller that may have to
+    /// abort the run needs it before the answer.
+    pub async fn code_with(
+        &self,
+        executor: &Executor,
+        config: &config::ToolSearch,
+        tool_call_id: &str,
+        input: &Value,
+        on_start: impl FnOnce(&RunId) + Send,
+    ) -> ToolSearchAnswer {
         let source = json!({"code": input.get("code")});
         let begun = match ExecInput::parse(&source) {
             Ok(cell) => {
@@ -57,10 +79,15 @@ impl ToolSearch {
             Err(failure) => Err(failure),
         };
         let result = match begun {
-            Ok((run_id, reported)) => self.end(config, &run_id, reported).await,
+            Ok((run_id, reported)) => {
+                on_start(&run_id);
+                self.end(config, &run_id, reported).await
+            }
             Err(failure) => failed_with(&failure),
         };
-        tool_search_answer(config, executor.catalog(), &result)
+        let value = tool_search_answer(config, executor.catalog(), &result);
+        let telemetry = value.get("telemetry").cloned().unwrap_or_default();
+        ToolSearchAnswer { value, telemetry }
     }
 
     /// Waits for the end of a cell, and aborts one that does not end in time because no worker had a place for it.

@@ -12,7 +12,7 @@ use executor::{CallEnd, Executor, Outcome, ProgressSink, UNKNOWN_OUTCOME, for_tr
 use serde_json::{Value, json};
 use store::{CommitError, Entry, EntryKind};
 
-use super::{ToolSearch, input};
+use super::{ToolSearch, ToolSearchAnswer, input};
 use crate::cell::out_of_time;
 use crate::failure::{commit_message, failure};
 use crate::mode::{Selected, Telemetry, tool_search_failure};
@@ -34,6 +34,17 @@ impl ToolSearch {
         tool_call_id: &str,
         input: &Value,
     ) -> Value {
+        self.search_answer(executor, config, tool_call_id, input).await.value
+    }
+
+    /// Runs `tool_search` and also returns its telemetry.
+    pub async fn search_answer(
+        &self,
+        executor: &Executor,
+        config: &config::ToolSearch,
+        tool_call_id: &str,
+        input: &Value,
+    ) -> ToolSearchAnswer {
         let mut control = Control::new(executor, config, "tool_search", tool_call_id);
         control.telemetry.search_count = 1;
         let found = input::search(input, &config.search)
@@ -49,6 +60,17 @@ impl ToolSearch {
         tool_call_id: &str,
         input: &Value,
     ) -> Value {
+        self.describe_answer(executor, config, tool_call_id, input).await.value
+    }
+
+    /// Runs `tool_describe` and also returns its telemetry.
+    pub async fn describe_answer(
+        &self,
+        executor: &Executor,
+        config: &config::ToolSearch,
+        tool_call_id: &str,
+        input: &Value,
+    ) -> ToolSearchAnswer {
         let mut control = Control::new(executor, config, "tool_describe", tool_call_id);
         control.telemetry.describe_count = 1;
         let described = input::describe(input)
@@ -64,58 +86,71 @@ impl ToolSearch {
         tool_call_id: &str,
         input: &Value,
     ) -> Value {
+        let make = move |id: String, arguments: Value| async move {
+            let hold = Duration::from_millis(config.code_timeout_ms);
+            let store = self.code_mode.store();
+            let made = executor
+                .call_directly_within(store, tool_call_id, &id, arguments, ProgressSink::default(), hold)
+                .await
+                .map_err(|_| {
+                    failure(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later")
+                })?;
+            match made.end {
+                CallEnd::Settled(outcome) => Ok(outcome),
+                CallEnd::Parked(state) => {
+                    Err(out_of_time(config.code_timeout_ms, [(state, Method::Call, id.as_str())].into_iter()))
+                }
+                CallEnd::Stopped(error) => Err(unwritten(&error)),
+            }
+        };
+        self.call_with(executor, config, tool_call_id, input, make).await.value
+    }
+
+    /// Runs `tool_call`. `make` makes the call of the tool with this id, with these arguments: how long it waits for
+    /// people is the caller's decision.
+    pub async fn call_with<F>(
+        &self,
+        executor: &Executor,
+        config: &config::ToolSearch,
+        tool_call_id: &str,
+        input: &Value,
+        make: impl FnOnce(String, Value) -> F,
+    ) -> ToolSearchAnswer
+    where
+        F: Future<Output = Result<Outcome, Failure>>,
+    {
         let mut control = Control::new(executor, config, "tool_call", tool_call_id);
         control.telemetry.call_count = 1;
         if let Err(error) = self.note(&control, EntryKind::ControlCall, json!({"arguments": input})).await {
-            return tool_search_failure(&unwritten(&error), &control.telemetry);
+            return failed_answer(&unwritten(&error), &control.telemetry);
         }
-        let called = match input::call(input) {
-            Ok((id, arguments)) => self.call_tool(&mut control, config, id, arguments).await,
+        let called = match target(executor, input) {
+            Ok((tool, id, arguments)) => {
+                control.telemetry.selected_tools.extend(Selected::parse(&id));
+                make(id, arguments).await.and_then(returned).map(|result| json!({"tool": tool, "result": result}))
+            }
             Err(failure) => Err(failure),
         };
         self.answer(&control, called).await
     }
 
-    async fn call_tool(
-        &self,
-        control: &mut Control<'_>,
-        config: &config::ToolSearch,
-        id: &str,
-        arguments: Value,
-    ) -> Result<Value, Failure> {
-        let tool =
-            control.executor.catalog().compact(View::ToolSearch, id).ok_or_else(|| unknown(control.executor, id))?;
-        control.telemetry.selected_tools.extend(Selected::parse(id));
-        let hold = Duration::from_millis(config.code_timeout_ms);
-        let store = self.code_mode.store();
-        let made = control
-            .executor
-            .call_directly_within(store, control.tool_call_id, id, arguments, ProgressSink::default(), hold)
-            .await
-            .map_err(|_| failure(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later"))?;
-        match made.end {
-            CallEnd::Settled(Outcome::Returned(returned)) => Ok(json!({"tool": tool, "result": returned.for_guest()})),
-            CallEnd::Settled(Outcome::Failed(message)) => Err(failure(ErrorCode::NestedToolFailed, message)),
-            CallEnd::Settled(Outcome::Unknown) => Err(failure(ErrorCode::NestedToolFailed, UNKNOWN_OUTCOME)),
-            CallEnd::Parked(state) => Err(out_of_time(config.code_timeout_ms, [(state, Method::Call, id)].into_iter())),
-            CallEnd::Stopped(error) => Err(unwritten(&error)),
-        }
-    }
-
     /// Records a call and its answer in the transcript, and returns the answer.
-    async fn record(&self, control: &Control<'_>, input: &Value, result: Result<Value, Failure>) -> Value {
+    async fn record(&self, control: &Control<'_>, input: &Value, result: Result<Value, Failure>) -> ToolSearchAnswer {
         match self.note(control, EntryKind::ControlCall, json!({"arguments": input})).await {
             Ok(()) => self.answer(control, result).await,
-            Err(error) => tool_search_failure(&unwritten(&error), &control.telemetry),
+            Err(error) => failed_answer(&unwritten(&error), &control.telemetry),
         }
     }
 
-    async fn answer(&self, control: &Control<'_>, result: Result<Value, Failure>) -> Value {
-        let answer = result.unwrap_or_else(|failure| tool_search_failure(&failure, &control.telemetry));
-        let entry = json!({"result": for_transcript(&answer), "telemetry": control.telemetry});
+    async fn answer(&self, control: &Control<'_>, result: Result<Value, Failure>) -> ToolSearchAnswer {
+        let answer = match result {
+            Ok(value) => ToolSearchAnswer { value, telemetry: json!(control.telemetry) },
+            Err(failure) => failed_answer(&failure, &control.telemetry),
+        };
+        let entry = json!({"result": for_transcript(&answer.value), "telemetry": control.telemetry});
         match self.note(control, EntryKind::ControlResult, entry).await {
             Ok(()) => answer,
-            Err(error) => tool_search_failure(&unwritten(&error), &control.telemetry),
+            Err(error) => failed_answer(&unwritten(&error), &control.telemetry),
         }
     }
 
@@ -134,6 +169,25 @@ impl<'a> Control<'a> {
     fn new(executor: &'a Executor, config: &config::ToolSearch, name: &'static str, tool_call_id: &'a str) -> Self {
         let telemetry = Telemetry::new(ToolSearchMode::Tools, config, executor.catalog());
         Self { executor, name, tool_call_id, telemetry }
+    }
+}
+
+fn failed_answer(failure: &Failure, telemetry: &Telemetry) -> ToolSearchAnswer {
+    ToolSearchAnswer { value: tool_search_failure(failure, telemetry), telemetry: json!(telemetry) }
+}
+
+/// Reads the input of `tool_call`: the tool as searches list it, its id, and the arguments.
+fn target(executor: &Executor, input: &Value) -> Result<(Value, String, Value), Failure> {
+    let (id, arguments) = input::call(input)?;
+    let tool = executor.catalog().compact(View::ToolSearch, id).ok_or_else(|| unknown(executor, id))?;
+    Ok((tool, id.to_owned(), arguments))
+}
+
+fn returned(outcome: Outcome) -> Result<Value, Failure> {
+    match outcome {
+        Outcome::Returned(returned) => Ok(returned.into_guest()),
+        Outcome::Failed(message) => Err(failure(ErrorCode::NestedToolFailed, message)),
+        Outcome::Unknown => Err(failure(ErrorCode::NestedToolFailed, UNKNOWN_OUTCOME)),
     }
 }
 

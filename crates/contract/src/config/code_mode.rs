@@ -12,6 +12,9 @@ use crate::limits::{self, Bound, Limits};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeMode {
     pub enabled: bool,
+    /// What the configuration says about `enabled`, as `true` and `false` or in an object; `None` if it says nothing.
+    /// `cellmate mcp` distinguishes that from `false`.
+    pub switch: Option<bool>,
     pub languages: Languages,
     pub limits: Limits,
     /// Whether `timeoutMs` comes from the configuration. A host may then not hold an `exec` open for longer.
@@ -26,7 +29,7 @@ impl CodeMode {
     /// Returns an enabled code mode with these limits and default settings otherwise.
     pub fn enabled(limits: Limits) -> Self {
         let defaults = PartialConfig::default().resolve();
-        Self { enabled: true, limits: limits.clamped(), has_own_timeout: true, ..defaults }
+        Self { enabled: true, switch: Some(true), limits: limits.clamped(), has_own_timeout: true, ..defaults }
     }
 }
 
@@ -108,6 +111,7 @@ impl PartialConfig {
         let number = |bound| self.numbers.get(bound);
         CodeMode {
             enabled: self.enabled.unwrap_or(false),
+            switch: self.enabled,
             languages: self.languages.unwrap_or(Languages::ALL),
             limits: Limits {
                 timeout_ms: number(&limits::TIMEOUT_MS),

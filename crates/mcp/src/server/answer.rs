@@ -10,11 +10,14 @@
 
 use std::time::Duration;
 
+use codemode::ToolSearchAnswer;
+use codemode::tool_search::is_failure;
 use contract::cell::{CellResult, PendingToolCall, Telemetry, WaitingReason};
 use contract::error::ErrorCode;
 use contract::frame::Method;
 use contract::ids::RunId;
 use contract::json;
+use contract::limits::MAX_CONTROL_ANSWER_BYTES;
 use serde_json::{Value, json};
 use store::Approval;
 
@@ -54,7 +57,7 @@ impl Answer {
                     fields.insert("yieldReason".to_owned(), json!(reason));
                 }
                 if !asked.is_empty() {
-                    fields.insert("message".to_owned(), json!(message(asked)));
+                    fields.insert("message".to_owned(), json!(message(asked, "call `wait` with the runId")));
                     fields.insert("approvals".to_owned(), named(asked));
                 }
             }
@@ -81,6 +84,23 @@ impl Answer {
         Self { telemetry: json!(telemetry), ..self }
     }
 
+    /// The answer of a Tool Search tool. Its telemetry is only in the response's `_meta`, and its length is bounded.
+    pub(crate) fn of_search(answer: ToolSearchAnswer) -> Self {
+        let ToolSearchAnswer { mut value, telemetry } = answer;
+        let code = value.get("code").and_then(Value::as_str);
+        let not_run = [ErrorCode::InvalidInput, ErrorCode::RuntimeUnavailable].map(ErrorCode::as_str);
+        let is_error = is_failure(&value) && code.is_some_and(|code| not_run.contains(&code));
+        if let Some(fields) = value.as_object_mut() {
+            if fields.contains_key("ok") {
+                fields.shift_remove("telemetry");
+            }
+            if fields.get("logs").and_then(Value::as_array).is_some_and(Vec::is_empty) && fields.contains_key("ok") {
+                fields.shift_remove("logs");
+            }
+        }
+        Self { value: bounded(value), telemetry, is_error }
+    }
+
     /// Adds the caller's live runs to the answer to a call for an unknown run.
     pub(crate) fn with_runs(mut self, runs: Vec<Value>) -> Self {
         if let (false, Some(fields)) = (runs.is_empty(), self.value.as_object_mut()) {
@@ -88,6 +108,24 @@ impl Answer {
         }
         self
     }
+}
+
+/// Returns the value, or its beginning if it is too long.
+fn bounded(value: Value) -> Value {
+    let text = value.to_string();
+    if text.len() <= MAX_CONTROL_ANSWER_BYTES {
+        return value;
+    }
+    let beginning = text.get(..text.floor_char_boundary(MAX_CONTROL_ANSWER_BYTES / 4)).unwrap_or_default();
+    json!({
+        "ok": true,
+        "note": format!(
+            "The answer has {} bytes of JSON; the limit is {MAX_CONTROL_ANSWER_BYTES}. `beginning` is the start of its \
+             text. A tool that was called has taken effect: do not repeat the call, ask it for less.",
+            text.len()
+        ),
+        "beginning": beginning,
+    })
 }
 
 /// Returns the calls that the cell waits for. A yield is not one of them: `wait` continues it.
@@ -116,7 +154,9 @@ fn was_not_run(result: &CellResult) -> bool {
 
 /// Returns the message that the model passes on to its user. It contains no command that approves: a model must not
 /// approve its own call.
-fn message(asked: &[Approval]) -> String {
+///
+/// `then` is what the model does after the decision.
+pub(crate) fn message(asked: &[Approval], then: &str) -> String {
     let first = asked.first().map_or_else(String::new, |approval| {
         let (tool, id) = (elicitation::tool(approval), &approval.approval_id);
         match elicitation::question(approval) {
@@ -130,7 +170,7 @@ fn message(asked: &[Approval]) -> String {
     };
     format!(
         "Waiting for a person to {first}{more}. Ask your user to run `cellmate approvals` in a terminal and to decide \
-         there, then call `wait` with the runId."
+         there, then {then}."
     )
 }
 
@@ -196,8 +236,10 @@ fn failure(code: ErrorCode, message: &str) -> CellResult {
 
 #[cfg(test)]
 mod tests {
+    use codemode::ToolSearchAnswer;
     use contract::cell::{CellResult, OutputItem, PendingState, PendingToolCall, Telemetry, WaitingReason};
     use contract::error::ErrorCode;
+    use contract::limits::MAX_CONTROL_ANSWER_BYTES;
     use serde_json::json;
     use serde_json::value::RawValue;
 
@@ -247,6 +289,30 @@ mod tests {
         assert!(refused.is_error);
         assert_eq!(refused.value["code"], json!("invalid_input"));
         assert_eq!(refused.telemetry, json!(Telemetry::default()));
+    }
+
+    #[test]
+    fn an_answer_of_tool_search_has_its_telemetry_beside_it_and_a_bounded_length() {
+        let answer = |value: serde_json::Value| {
+            Answer::of_search(ToolSearchAnswer { value, telemetry: json!({"mode": "code"}) })
+        };
+        let done = answer(json!({"ok": true, "value": {"telemetry": 1, "logs": []}, "logs": [], "telemetry": {}}));
+        assert_eq!(done.value, json!({"ok": true, "value": {"telemetry": 1, "logs": []}}));
+        assert_eq!((done.telemetry, done.is_error), (json!({"mode": "code"}), false));
+        let logged = answer(json!({"ok": false, "error": "no", "code": "timeout", "logs": ["a"]}));
+        assert!(!logged.is_error);
+        assert_eq!(logged.value["logs"], json!(["a"]));
+        assert!(answer(json!({"ok": false, "error": "no", "code": "invalid_input", "logs": []})).is_error);
+        // A tool's own result is not touched, whatever its fields are called.
+        let own = json!({"tool": {"id": "mcp:s:t"}, "result": {"ok": false, "telemetry": 1}});
+        assert_eq!(answer(own.clone()).value, own);
+        let hits = json!([{"id": "mcp:s:t"}]);
+        assert_eq!(answer(hits.clone()).value, hits);
+
+        let long = answer(json!({"tool": {}, "result": "\u{e9}\"".repeat(MAX_CONTROL_ANSWER_BYTES)}));
+        assert!(long.value.to_string().len() < MAX_CONTROL_ANSWER_BYTES, "{}", long.value.to_string().len());
+        assert!(long.value["note"].as_str().unwrap().contains("do not repeat the call"), "{}", long.value["note"]);
+        assert!(long.value["beginning"].as_str().unwrap().starts_with("{\"tool\":{},"));
     }
 
     #[test]

@@ -103,6 +103,11 @@ pub(crate) fn waits_for_people(result: &CellResult) -> Option<&RunId> {
 /// Returns the open approvals of a waiting run. If the store cannot be read, there are none.
 pub(crate) async fn open_approvals(code_mode: &CodeMode, principal: &Principal, result: &CellResult) -> Vec<Approval> {
     let CellResult::Waiting { run_id, .. } = result else { return Vec::new() };
+    open_approvals_of(code_mode, principal, run_id).await
+}
+
+/// Returns the open approvals of a run. If the store cannot be read, there are none.
+pub(crate) async fn open_approvals_of(code_mode: &CodeMode, principal: &Principal, run_id: &RunId) -> Vec<Approval> {
     let scope = principal.scope();
     let mut approvals = match code_mode.store().approvals_of_run(run_id).await {
         Ok(approvals) => approvals,

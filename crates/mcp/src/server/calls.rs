@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use store::Millis;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::client_key::ClientKey;
 use super::principal::Principal;
@@ -41,6 +42,17 @@ struct CallState {
     /// The call waits only for a person, so there is no turn to cancel.
     waits_for_person: bool,
     cancelled: bool,
+    /// What ends with the call, if it is no turn of a run that can be resumed.
+    own: Option<OwnWork>,
+}
+
+/// Work that belongs to one call alone, because nothing can resume it later.
+#[derive(Clone, Debug)]
+pub(crate) enum OwnWork {
+    /// A tool call in progress.
+    Running(CancellationToken),
+    /// A run that only this call waits for: a parked tool call, or a cell of Tool Search.
+    Run(RunId),
 }
 
 impl CallHandle {
@@ -63,6 +75,20 @@ impl CallHandle {
     /// Marks the call as running a turn again.
     pub(crate) fn stop_waiting_for_person(&self) {
         self.lock().waits_for_person = false;
+    }
+
+    /// Records what must end if the call is cancelled. Returns true if it already was.
+    pub(crate) fn set_own_work(&self, own: OwnWork) -> bool {
+        let mut state = self.lock();
+        state.own = Some(own);
+        state.cancelled
+    }
+
+    /// Returns the work of a cancelled call that nothing can resume.
+    pub(crate) fn take_own_work(&self) -> Option<OwnWork> {
+        let mut state = self.lock();
+        state.cancelled = true;
+        state.own.take()
     }
 
     /// Marks the call as cancelled. Returns the run whose turn must end with the call, if there is one.

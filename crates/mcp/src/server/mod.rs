@@ -1,16 +1,18 @@
-//! The MCP server that agents call: two tools, `exec` and `wait`, over standard streams and HTTP.
+//! The MCP server that agents call, over standard streams and HTTP. It shows `exec` and `wait`, the controls of Tool
+//! Search, or the tools themselves.
 //!
 //! `service` is independent of the transport: it knows principals, runs and approvals. `wire` implements the protocol,
 //! in every revision since 2025-06-18; the protocol library's types stop there. `http` authenticates HTTP requests and
 //! enforces limits on them.
 //!
-//! A call never stays open for long ([`CALL_AT_MOST`]), and a lost response can be recovered: a run lives in the store,
+//! A control call never stays open for long ([`CALL_AT_MOST`]), and a lost response can be recovered: a run lives in the store,
 //! not in the connection that started it.
 
 mod answer;
 mod approvals;
 mod calls;
 mod client_key;
+mod direct;
 mod elicitation;
 mod http;
 mod prepared;
@@ -27,7 +29,7 @@ use std::time::Duration;
 pub use approvals::{ApprovalHook, ApprovalPolicy, MAY_CHANGE};
 pub use contract::text::plain;
 pub use http::{Access, BadToken, Gate, HttpError, Token, check_address, serve_http};
-pub use prepared::{CallPolicy, OfferedSources, Settings};
+pub use prepared::{CallPolicy, OfferedSources, Settings, surface_report};
 pub use principal::{BadPrincipal, Principal};
 pub use service::McpService;
 pub use summary::{Summary, summarize_arguments, summarize_in_line, whole_arguments};
@@ -43,3 +45,5 @@ const TURN_AT_MOST_MS: u64 = 44_000;
 
 /// A turn ends this long before its call must be answered, so that there is time to suspend the cell.
 const SUSPEND_TIME: Duration = Duration::from_secs(1);
+/// How long a Tool Search cell takes at most, also if `codeTimeoutMs` is longer. Waiting for a worker comes on top.
+const SEARCH_AT_MOST_MS: u64 = 42_000;

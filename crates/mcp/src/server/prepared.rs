@@ -6,23 +6,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::Catalog;
+use catalog::policy::Provider;
+use catalog::{Catalog, EntryPoint, Surface, SurfaceChoice, SurfaceError, SurfaceOptions, SurfaceReport};
 use codemode::run_telemetry;
 use contract::cell::Telemetry;
 use contract::config::pattern::Pattern;
 use contract::config::{self, AgentsConfig};
-use executor::run::{Host, LocalTools, PrepareError, RunRequest, prepare};
+use contract::scope::Scope;
+use executor::run::{Host, LocalTools, PrepareError, PreparedRun, RunRequest, prepare};
 use executor::{Executor, Hook, ToolSource};
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::approvals::{ApprovalHook, ApprovalPolicy};
 use super::principal::Principal;
 use super::progress::Progress;
-use super::tools::{self, Tool, ToolPrefix};
-use super::{CALL_AT_MOST, SUSPEND_TIME, TURN_AT_MOST_MS};
+use super::tools::{self, Listing, Tool, ToolPrefix};
+use super::{CALL_AT_MOST, SEARCH_AT_MOST_MS, SUSPEND_TIME, TURN_AT_MOST_MS};
 
 /// The settings that the server is started with. [`OfferedSources`] may replace its policy later.
 #[derive(Clone, Debug)]
@@ -32,6 +33,14 @@ pub struct Settings {
     /// Tools that need no approval even if `approval_policy` covers them.
     pub exempt: Vec<Pattern>,
     pub tool_prefix: ToolPrefix,
+    /// The surface that the operator asks for, instead of the configured one.
+    pub surface: Option<SurfaceChoice>,
+    /// The provider of the clients' models, whose rules in `tools.byProvider` apply.
+    pub provider: Provider,
+    /// Whether the agents' own tools run in a sandbox, for which policy has separate lists.
+    pub sandboxed: bool,
+    /// Whether this process can run cells.
+    pub runtime_available: bool,
     /// The key that seals state carried by clients: the same in every process that shares the store.
     pub seal: [u8; 32],
     /// The folder that the client works in, if there is one client and it started this process.
@@ -50,6 +59,21 @@ impl Settings {
     fn with(&self, policy: &CallPolicy) -> Self {
         let CallPolicy { config, approval_policy, exempt } = policy.clone();
         Self { config, approval_policy, exempt, ..self.clone() }
+    }
+
+    /// Returns how tools are shown, while the tools of all servers are known or not. `auto` shows code mode until it
+    /// knows all tools: it would otherwise show the tools of the first servers and hide them again.
+    fn surface_options(&self, settled: bool) -> SurfaceOptions {
+        let wanted = match self.surface {
+            Some(SurfaceChoice::Auto) if !settled => Some(SurfaceChoice::Code),
+            wanted => wanted,
+        };
+        SurfaceOptions { entry: EntryPoint::Mcp, wanted, prefix_bytes: self.tool_prefix.as_str().len() }
+    }
+
+    /// Returns the scope that a principal's calls are made for.
+    pub(crate) fn scope(&self, principal: &Principal) -> Scope {
+        Scope { sandboxed: self.sandboxed, ..principal.scope() }
     }
 }
 
@@ -76,41 +100,67 @@ pub(crate) struct Prepared {
     hooks: Vec<Arc<dyn Hook>>,
     asked_about: ApprovalHook,
     pub(crate) config: config::CodeMode,
+    pub(crate) tool_search: config::ToolSearch,
     /// How long an `exec` waits for pending calls.
     exec_hold_ms: u64,
-    /// The tools that a client lists, as protocol JSON.
-    pub(crate) listed: Arc<Vec<Value>>,
+    pub(crate) surface: Surface,
+    /// What the surface shows and costs.
+    pub(crate) report: SurfaceReport,
+    /// The tools that a client lists.
+    pub(crate) listing: Arc<Listing>,
+    prefix: ToolPrefix,
 }
 
 impl Prepared {
     fn new(
         settings: &Settings,
-        (sources, local): (Vec<Arc<dyn ToolSource>>, LocalTools),
+        (sources, local, settled): (Vec<Arc<dyn ToolSource>>, LocalTools, bool),
         principal: &Principal,
         former: Option<Arc<Catalog>>,
     ) -> Result<Self, PrepareError> {
         let hooks = local.hooks.clone();
-        let host = Host { local, ..Host::new(settings.config.clone(), sources) };
-        let mut run = prepare(&host, &RunRequest { scope: principal.scope(), former, ..RunRequest::default() })?;
+        let host = Host {
+            local,
+            runtime_available: settings.runtime_available,
+            surface: settings.surface_options(settled),
+            ..Host::new(settings.config.clone(), sources)
+        };
+        let (scope, provider) = (settings.scope(principal), settings.provider.clone());
+        let mut run = prepare(&host, &RunRequest { scope, provider, former, ..RunRequest::default() })?;
         let config = &mut run.config.code_mode;
         config.enabled = true;
         config.limits.max_wait_ms = config.limits.max_wait_ms.min(TURN_AT_MOST_MS);
         let exec_hold_ms = if config.has_own_timeout { config.limits.timeout_ms } else { TURN_AT_MOST_MS };
-        // Always list both tools, even while no upstream server offers any: the client's tool list must stay stable.
-        let catalog = run.executor.catalog();
-        let listed = tools::listed(catalog, &run.config.code_mode, exec_hold_ms, &settings.tool_prefix);
+        let search_timeout = &mut run.config.tool_search.code_timeout_ms;
+        *search_timeout = (*search_timeout).min(SEARCH_AT_MOST_MS);
+        let (catalog, prefix) = (run.executor.catalog(), &settings.tool_prefix);
+        let listing = tools::listing(&run.surface, catalog, &run.config, exec_hold_ms, prefix)?;
+        let code = tools::code_mode_tools(catalog, &run.config.code_mode, exec_hold_ms, prefix);
+        let report = SurfaceReport::new((&run.surface, run.chosen_by), &listing.visible, &code, catalog);
+        let visible: Vec<String> = run.surface.names().iter().map(|name| prefix.name(name)).collect();
         // A tool outside the catalog cannot be called, so it needs no approval.
         let asked_about = settings.approval_policy.hook_for(&settings.exempt, run.executor.catalog().tools());
         Ok(Self {
-            listed: Arc::new(listed),
+            listing: Arc::new(listing),
             exec_hold_ms,
             config: run.config.code_mode,
-            executor: run
-                .executor
-                .with_visible_tools([Tool::Exec, Tool::Wait].map(|tool| settings.tool_prefix.name(tool))),
+            tool_search: run.config.tool_search,
+            executor: run.executor.with_visible_tools(visible),
             hooks,
+            surface: run.surface,
+            report,
             asked_about,
+            prefix: prefix.clone(),
         })
+    }
+
+    /// Returns the tool that a client calls by this name.
+    pub(crate) fn tool(&self, name: &str) -> Option<Tool> {
+        Tool::of(&self.surface, self.prefix.strip(name)?)
+    }
+
+    pub(crate) fn prefix(&self) -> &ToolPrefix {
+        &self.prefix
     }
 
     /// Returns how long an `exec` that must be answered by `until` waits for pending calls. `None` if `timeoutMs` is
@@ -148,6 +198,16 @@ pub(crate) fn exec_at_most(config: &config::CodeMode) -> Duration {
     }
 }
 
+/// Reports how `cellmate mcp` would show the tools of a run that was prepared with [`EntryPoint::Mcp`].
+pub fn surface_report(run: &PreparedRun) -> Result<SurfaceReport, SurfaceError> {
+    let (catalog, prefix) = (run.executor.catalog(), ToolPrefix::default());
+    let code_mode = &run.config.code_mode;
+    let hold_ms = if code_mode.has_own_timeout { code_mode.limits.timeout_ms } else { TURN_AT_MOST_MS };
+    let listing = tools::listing(&run.surface, catalog, &run.config, hold_ms, &prefix)?;
+    let code = tools::code_mode_tools(catalog, code_mode, hold_ms, &prefix);
+    Ok(SurfaceReport::new((&run.surface, run.chosen_by), &listing.visible, &code, catalog))
+}
+
 /// One [`Prepared`] for each principal, until the offered tools change.
 #[derive(Debug)]
 pub(crate) struct Cache {
@@ -160,11 +220,34 @@ struct State {
     prepared: HashMap<Principal, Arc<Prepared>>,
     /// The most recent catalog of any principal. What it has parsed of unchanged tools is reused.
     former: Option<Arc<Catalog>>,
+    /// The surface of each principal that was logged last.
+    reported: HashMap<Principal, SurfaceReport>,
+}
+
+/// Logs which surface a principal has, and what the other ways to show its tools would cost.
+fn log_surface(principal: &Principal, prepared: &Prepared) {
+    let SurfaceReport { surface, chosen_by, tools, visible_tools, visible_bytes, direct_bytes, code_bytes } =
+        prepared.report;
+    let (principal, chosen_by) = (principal.name(), chosen_by.as_str());
+    tracing::info!(
+        principal,
+        surface,
+        chosen_by,
+        tools,
+        visible_tools,
+        visible_bytes,
+        direct_bytes,
+        code_bytes,
+        "surface chosen"
+    );
+    if let Some(note) = prepared.surface.note() {
+        tracing::warn!(principal, "{note}");
+    }
 }
 
 impl Cache {
     pub(crate) fn new(offered: watch::Receiver<OfferedSources>) -> Self {
-        Self { state: Mutex::new(State { offered, prepared: HashMap::new(), former: None }) }
+        Self { state: Mutex::new(State { offered, prepared: HashMap::new(), former: None, reported: HashMap::new() }) }
     }
 
     /// Returns what each principal was last shown, even if it is outdated.
@@ -187,10 +270,17 @@ impl Cache {
         }
         let (offered, policy) = {
             let offered = state.offered.borrow();
-            ((offered.sources.clone(), offered.local.clone()), offered.policy.clone())
+            ((offered.sources.clone(), offered.local.clone(), offered.settled), offered.policy.clone())
         };
         let settings = policy.map_or(Cow::Borrowed(settings), |policy| Cow::Owned(settings.with(&policy)));
-        let prepared = Arc::new(Prepared::new(&settings, offered, principal, state.former.take())?);
+        let prepared = Prepared::new(&settings, offered, principal, state.former.take());
+        let prepared = Arc::new(prepared.inspect_err(|error| {
+            tracing::error!(principal = principal.name(), %error, "no tools can be shown");
+        })?);
+        if state.reported.get(principal) != Some(&prepared.report) {
+            log_surface(principal, &prepared);
+            state.reported.insert(principal.clone(), prepared.report.clone());
+        }
         state.former = Some(Arc::clone(prepared.executor.catalog()));
         state.prepared.insert(principal.clone(), Arc::clone(&prepared));
         Ok(prepared)

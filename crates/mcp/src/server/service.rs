@@ -1,17 +1,19 @@
-//! The server independent of its transport: `exec` and `wait` for principals, runs that outlive their calls, approvals.
+//! The server independent of its transport: tools for principals, runs that outlive their calls, approvals.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::{ChosenBy, Surface, SurfaceChoice};
 use codemode::{CodeMode, ExecRequest, run_telemetry};
 use contract::cell::{CellResult, Telemetry};
 use contract::ids::{ApprovalId, RunId};
 use executor::clock::now_ms;
 use executor::run::PrepareError;
 use executor::{Executor, random_name};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use store::{Approval, Decision};
+use telemetry::LogIgnored;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use super::CALL_AT_MOST;
 use super::answer::{failed, invalid_config, unwritten};
 use super::approvals;
-use super::calls::{Call, InFlight, InFlightRun, POLL_INTERVAL};
+use super::calls::{Call, InFlight, InFlightRun, OwnWork, POLL_INTERVAL};
+use super::direct::{Claim, DirectCalls, MidCallQuestions, RunningCall};
 use super::prepared::{Cache, OfferedSources, Prepared, Settings, exec_at_most};
 use super::principal::Principal;
 use super::recovery::{self, UndeliveredOutput, WaitTarget};
@@ -31,6 +34,10 @@ const MAX_SETTLE_TIME: Duration = Duration::from_secs(10);
 /// How long `tools/list` waits for upstream servers whose tools are not known yet. Clients send their first request to a
 /// model without the tools of a server that takes a second; they are notified when the list changes.
 const MAX_LIST_WAIT: Duration = Duration::from_millis(300);
+
+/// How long `tools/list` waits for upstream servers if their tools are shown directly: tools that are missing in the
+/// first list are lost for clients that ignore notifications.
+const MAX_DIRECT_LIST_WAIT: Duration = Duration::from_secs(5);
 
 /// The MCP server that agents call. A handle: clones refer to the same server.
 #[derive(Clone, Debug)]
@@ -48,6 +55,7 @@ struct Inner {
     prepared: Cache,
     in_flight: InFlight,
     undelivered: UndeliveredOutput,
+    direct_calls: DirectCalls,
     shutdown: CancellationToken,
 }
 
@@ -62,6 +70,7 @@ impl McpService {
             prepared,
             in_flight: InFlight::default(),
             undelivered: UndeliveredOutput::default(),
+            direct_calls: DirectCalls::default(),
             shutdown: CancellationToken::new(),
         };
         Self { inner: Arc::new(inner) }
@@ -74,7 +83,7 @@ impl McpService {
 
     /// Returns true if no run is in progress in this process.
     pub fn is_idle(&self) -> bool {
-        self.inner.in_flight.is_empty() && self.inner.code_mode.live_runs() == 0
+        self.inner.in_flight.is_empty() && self.inner.direct_calls.is_empty() && self.inner.code_mode.live_runs() == 0
     }
 
     /// Returns true if the server can answer calls.
@@ -116,7 +125,63 @@ impl McpService {
 
     /// Returns the tools for a list of tools, which must not take long.
     pub(crate) async fn prepared_for_list(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
-        self.prepared_by(principal, Instant::now() + MAX_LIST_WAIT).await
+        let may_be_direct = match self.known(principal) {
+            Ok(known) => {
+                matches!(known.surface, Surface::Direct(_))
+                    || known.report.chosen_by == ChosenBy::NoTools
+                    || self.inner.settings.surface == Some(SurfaceChoice::Auto)
+            }
+            Err(_) => false,
+        };
+        let wait = if may_be_direct { MAX_DIRECT_LIST_WAIT } else { MAX_LIST_WAIT };
+        self.prepared_by(principal, Instant::now() + wait).await
+    }
+
+    /// Returns the tools as far as they are known now.
+    pub(crate) fn known(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
+        self.inner.prepared.get(&self.inner.settings, principal)
+    }
+
+    /// Returns the tool that a client calls by this name. Waits for upstream servers that are starting only if the name
+    /// is not known.
+    pub(crate) async fn called_tool(
+        &self,
+        principal: &Principal,
+        name: &str,
+        arguments: Option<&Map<String, Value>>,
+    ) -> Result<Option<(Arc<Prepared>, Tool)>, PrepareError> {
+        let known = self.known(principal)?;
+        if let Some(tool) = known.tool(name) {
+            return Ok(Some((known, tool)));
+        }
+        if self.continues_run(principal, &known, name, arguments).await {
+            return Ok(Some((known, Tool::Wait)));
+        }
+        if self.is_settled() {
+            return Ok(None);
+        }
+        let prepared = self.prepared(principal).await?;
+        let tool = prepared.tool(name);
+        Ok(tool.map(|tool| (prepared, tool)))
+    }
+
+    /// Whether a call is a `wait` for a run of this principal, although `wait` is not listed: a cell that was started
+    /// before the surface changed can still be resumed.
+    async fn continues_run(
+        &self,
+        principal: &Principal,
+        known: &Prepared,
+        name: &str,
+        arguments: Option<&Map<String, Value>>,
+    ) -> bool {
+        let run_id = arguments.and_then(|given| given.get("runId")).and_then(Value::as_str);
+        match (known.prefix().strip(name), run_id) {
+            (Some("wait"), Some(run_id)) => {
+                let found = self.inner.code_mode.has_run(&principal.scope(), &run_id.trim().into()).await;
+                found.unwrap_or(false)
+            }
+            _ => false,
+        }
     }
 
     /// Returns the tools for a run. Waits for upstream servers that are starting.
@@ -203,8 +268,8 @@ impl McpService {
     }
 
     /// Returns how long a call may take.
-    pub(crate) fn call_at_most(&self, principal: &Principal, tool: Tool) -> Duration {
-        if tool == Tool::Wait {
+    pub(crate) fn call_at_most(&self, principal: &Principal, name: &str) -> Duration {
+        if self.inner.settings.tool_prefix.strip(name) != Some(Tool::Exec.as_str()) {
             return CALL_AT_MOST;
         }
         let offered = self.inner.offered.borrow();
@@ -238,8 +303,58 @@ impl McpService {
         }
     }
 
+    /// Starts a tool call without a cell, or continues the same call that was parked before. `Err` is a message.
+    pub(crate) async fn call_directly(
+        &self,
+        call: &Call,
+        (id, arguments): (&str, Value),
+        questions: MidCallQuestions,
+    ) -> Result<RunningCall, String> {
+        let prepared = self.prepared(&call.principal).await.map_err(|error| error.to_string())?;
+        let executor = prepared.executor(&call.progress);
+        let store = self.inner.code_mode.store();
+        self.inner.direct_calls.start(executor, store, (id, arguments), questions).await
+    }
+
+    /// Continues a parked tool call. `Err` is a message.
+    pub(crate) async fn resume_directly(
+        &self,
+        call: &Call,
+        claim: Claim,
+        questions: MidCallQuestions,
+    ) -> Result<RunningCall, String> {
+        let prepared = self.prepared(&call.principal).await.map_err(|error| error.to_string())?;
+        let executor = prepared.executor(&call.progress);
+        Ok(self.inner.direct_calls.resume(executor, self.inner.code_mode.store(), claim, questions))
+    }
+
+    /// Claims the parked tool call of a run, if no other request is working on it.
+    pub(crate) fn claim(&self, run_id: &RunId) -> Option<Claim> {
+        self.inner.direct_calls.claim(run_id)
+    }
+
+    /// Cancels what only a cancelled call worked on, and voids its approvals.
+    async fn cancel_own_work(&self, own: OwnWork) {
+        match own {
+            OwnWork::Running(stop) => stop.cancel(),
+            OwnWork::Run(run_id) => {
+                self.inner.code_mode.abort(&run_id).await;
+                self.inner
+                    .code_mode
+                    .store()
+                    .expire(now_ms())
+                    .await
+                    .log_ignored("void the approvals of a cancelled call");
+            }
+        }
+    }
+
     /// Cancels a call at its client's request: aborts the run's turn and the tool calls that it has dispatched.
     pub(crate) async fn cancel(&self, call: &Call) {
+        if let Some(own) = call.handle.take_own_work() {
+            self.cancel_own_work(own).await;
+            return;
+        }
         let Some(run_id) = call.handle.cancel() else { return };
         let mine = match self.inner.code_mode.store().run(&run_id).await {
             Ok(Some(row)) => row.scope.admits(&call.principal.scope()),
@@ -271,6 +386,11 @@ impl McpService {
     /// Returns the open approvals of a waiting run.
     pub(crate) async fn open_approvals(&self, principal: &Principal, result: &CellResult) -> Vec<Approval> {
         approvals::open_approvals(&self.inner.code_mode, principal, result).await
+    }
+
+    /// Returns the open approvals of a run.
+    pub(crate) async fn open_approvals_of(&self, principal: &Principal, run_id: &RunId) -> Vec<Approval> {
+        approvals::open_approvals_of(&self.inner.code_mode, principal, run_id).await
     }
 
     /// Waits until one of these approvals is decided or expires. Returns false if that does not happen before `until`.

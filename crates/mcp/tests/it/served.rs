@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use catalog::UnavailableServer;
+use catalog::policy::Provider;
 use contract::config::AgentsConfig;
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
@@ -122,6 +123,10 @@ async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<OfferedSourc
         approval_policy: ApprovalPolicy::Never,
         exempt: Vec::new(),
         tool_prefix: ToolPrefix::default(),
+        surface: None,
+        provider: Provider::Unknown,
+        sandboxed: false,
+        runtime_available: true,
         seal: [1; 32],
         project: None,
     };

@@ -141,6 +141,30 @@ pub(crate) async fn recent_runs(
         .collect()
 }
 
+/// The most runs that [`waiting_runs`] returns.
+const MAX_WAITING_FOUND: i64 = 16;
+
+pub(crate) async fn waiting_runs(
+    backend: &Backend,
+    scope: &Scope,
+    definition: &str,
+    now: Millis,
+) -> Result<Vec<RunId>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT run_id FROM runs WHERE session_id = $1 AND agent_id = $2 AND agent_run_id = $3 AND state = 'waiting' \
+         AND definition = $4 AND expires_at > $5 ORDER BY created_at, run_id LIMIT $6",
+    )
+    .bind(scope.session_id.clone())
+    .bind(scope.agent_id.clone())
+    .bind(scope.agent_run_id.clone())
+    .bind(definition.to_owned())
+    .bind(now)
+    .bind(MAX_WAITING_FOUND)
+    .fetch_all(backend.reader())
+    .await?;
+    rows.iter().map(|row| Ok(row.try_get::<String, _>(0)?.into())).collect()
+}
+
 /// How many characters of a run's definition a list contains: enough for the first line of most cells.
 const HEAD_CHARS: u32 = 400;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::{Registration, Registry};
+use catalog::{Registration, Registry, SurfaceOptions};
 use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use contract::config::pattern::Pattern;
@@ -83,6 +83,7 @@ impl Parts {
             },
             ask: self.ask.into_iter().map(|text| Pattern::parse(text).unwrap()).collect(),
             runtime_available: true,
+            surface: SurfaceOptions::default(),
         }
     }
 }

@@ -89,9 +89,9 @@ fn the_descriptions_are_exact() {
         ("wait", wait(mode, Channel::Contract)),
         ("wait over MCP", wait(mode, Channel::Mcp(MCP))),
         ("tool_search_code", tool_search_code(search, &five)),
-        ("tool_search", tool_search(search, &five)),
-        ("tool_describe", tool_describe()),
-        ("tool_call", tool_call()),
+        ("tool_search", tool_search(search, &five, "")),
+        ("tool_describe", tool_describe("")),
+        ("tool_call", tool_call("")),
     ];
     let shown: String = texts.iter().map(|(name, text)| format!("# {name}\n{text}\n\n")).collect();
     check("descriptions.txt", include_str!("descriptions.txt"), shown.trim_end());

@@ -24,4 +24,5 @@ mod sessions;
 mod starting;
 mod stores;
 mod strangers;
+mod surfaces;
 mod totals;

@@ -13,9 +13,10 @@ fn read(value: &Value) -> Result<CodeMode, Vec<String>> {
     if errors.is_empty() { Ok(given.resolve()) } else { Err(errors.iter().map(ToString::to_string).collect()) }
 }
 
-fn defaults(enabled: bool) -> CodeMode {
+fn defaults(switch: Option<bool>) -> CodeMode {
     CodeMode {
-        enabled,
+        enabled: switch == Some(true),
+        switch,
         languages: Languages::ALL,
         limits: Limits {
             timeout_ms: 10_000,
@@ -35,19 +36,31 @@ fn defaults(enabled: bool) -> CodeMode {
 #[test]
 fn only_enabled_true_switches_code_mode_on() {
     let cases = [
-        (json!(true), true),
-        (json!(false), false),
-        (json!({}), false),
-        (json!({"enabled": true}), true),
-        (json!({"enabled": false}), false),
-        (json!({"runtime": "quickjs-wasi"}), false),
-        (json!({"mode": "only", "maxWaitMs": 45_000}), false),
-        (json!({"enabled": true, "runtime": "quickjs-wasi", "mode": "only"}), true),
+        (json!(true), Some(true)),
+        (json!(false), Some(false)),
+        (json!({}), None),
+        (json!({"enabled": true}), Some(true)),
+        (json!({"enabled": false}), Some(false)),
+        (json!({"runtime": "quickjs-wasi"}), None),
+        (json!({"mode": "only", "maxWaitMs": 45_000}), None),
+        (json!({"enabled": true, "runtime": "quickjs-wasi", "mode": "only"}), Some(true)),
     ];
-    for (value, enabled) in cases {
-        assert_eq!(read(&value), Ok(defaults(enabled)), "{value}");
+    for (value, switch) in cases {
+        assert_eq!(read(&value), Ok(defaults(switch)), "{value}");
     }
-    assert_eq!(PartialConfig::default().resolve(), defaults(false));
+    assert_eq!(PartialConfig::default().resolve(), defaults(None));
+}
+
+#[test]
+fn an_agents_switch_replaces_the_global_one_and_an_object_without_it_keeps_it() {
+    let given = |value: Value| PartialConfig::read(&value, &Path::root("codeMode"), &mut Vec::new());
+    for (agent, global, switch) in [
+        (json!(true), json!(false), Some(true)),
+        (json!({"timeoutMs": 500}), json!(false), Some(false)),
+        (json!({"timeoutMs": 500}), json!({}), None),
+    ] {
+        assert_eq!(given(agent).merged_over(&given(global)).resolve().switch, switch);
+    }
 }
 
 #[test]

@@ -7,17 +7,19 @@ use contract::ids::ApprovalId;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, MetaObject};
 use rmcp::service::RequestContext;
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::Approval;
 use tokio::time::Instant;
 
 use super::connection::Connection;
+use super::direct;
 use super::questions::{self, Channel, FormOutcome};
 use super::request_state::{self, Seal};
 use crate::server::answer::{Answer, age};
 use crate::server::approvals::waits_for_people;
 use crate::server::calls::Call;
 use crate::server::elicitation::{self, Form, FormAnswer, Grouping};
+use crate::server::prepared::Prepared;
 use crate::server::recovery::WaitTarget;
 use crate::server::service::McpService;
 use crate::server::tools::Tool;
@@ -39,14 +41,46 @@ pub(super) struct ToolCall<'a> {
     pub(super) connection: &'a Connection,
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) request: &'a CallToolRequestParams,
-    pub(super) tool: Tool,
+    pub(super) prepared: &'a Prepared,
+    pub(super) tool: &'a Tool,
     pub(super) call: &'a Call,
 }
 
 impl ToolCall<'_> {
     /// Runs the call to its response, asking the user as often as necessary.
     pub(super) async fn run(self) -> Result<CallToolResponse, ErrorData> {
-        let Self { service, seal, connection, context, request, tool, call } = self;
+        match self.tool {
+            Tool::Exec | Tool::Wait => self.run_cell().await,
+            Tool::SearchCode => Ok(self.search_code().await),
+            Tool::Search | Tool::Describe => Ok(self.search().await),
+            Tool::Call => self.tool_call().await,
+            Tool::Direct(id) => {
+                let began = Instant::now();
+                let end = self.call_directly(id, Value::Object(self.call.arguments.clone())).await?;
+                let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let telemetry = json!({"toolId": id, "durationMs": duration_ms});
+                direct::response(end, self.with_surface(telemetry))
+            }
+        }
+    }
+
+    /// Adds the surface that the client is shown to telemetry.
+    pub(super) fn with_surface(&self, mut telemetry: Value) -> Value {
+        if let Some(fields) = telemetry.as_object_mut() {
+            fields.insert("surface".to_owned(), self.prepared.report.to_json());
+        }
+        telemetry
+    }
+
+    /// Returns the response for an answer of a control.
+    pub(super) fn answered(&self, mut answer: Answer) -> CallToolResponse {
+        answer.telemetry = self.with_surface(answer.telemetry);
+        completed(&answer).into()
+    }
+
+    /// Runs `exec` or `wait`.
+    async fn run_cell(self) -> Result<CallToolResponse, ErrorData> {
+        let Self { service, seal, connection, context, request, tool, call, .. } = self;
         let binding = request_state::binding(&call.principal, tool, &call.arguments);
         let mut asked: Vec<ApprovalId> = Vec::new();
         let mut grouping = Grouping::default();
@@ -67,7 +101,7 @@ impl ToolCall<'_> {
             }
             None => match self.start().await {
                 FirstResult::Result(result) => *result,
-                FirstResult::Nothing(answer) => return Ok(complete(&answer)),
+                FirstResult::Nothing(answer) => return Ok(self.answered(answer)),
             },
         };
         let channel = Channel::of(context);
@@ -90,7 +124,7 @@ impl ToolCall<'_> {
                     return Ok(question.into());
                 }
                 ([next, ..], Channel::Request) => {
-                    match questions::ask(service, connection, context, call, next).await {
+                    match questions::ask(service, connection, context, &call.principal, call.until, next).await {
                         FormOutcome::OneByOne => {
                             grouping = Grouping::OneByOne;
                             call.handle.stop_waiting_for_person();
@@ -104,7 +138,7 @@ impl ToolCall<'_> {
                         }
                     }
                 }
-                _ if tool == Tool::Wait => {
+                _ if *tool == Tool::Wait => {
                     call.progress.send(elicitation::waiting(&open));
                     service.wait_for_decision(&open, call.until).await
                 }
@@ -129,14 +163,14 @@ impl ToolCall<'_> {
         if let Some(run_id) = self.call.handle.run_id() {
             self.service.undelivered().prepend_to(&self.call.principal, &run_id, &mut result);
         }
-        complete(&Answer::of(&result, asked))
+        self.answered(Answer::of(&result, asked))
     }
 
     async fn start(&self) -> FirstResult {
         let Self { service, call, .. } = self;
         match self.tool {
             Tool::Exec => FirstResult::Result(Box::new(service.exec(call).await)),
-            Tool::Wait => match service.wait_target(call).await {
+            _ => match service.wait_target(call).await {
                 WaitTarget::Run(run_id) => FirstResult::Result(Box::new(service.wait(call, &run_id).await)),
                 WaitTarget::Nothing(answer) => FirstResult::Nothing(answer),
             },
@@ -145,7 +179,11 @@ impl ToolCall<'_> {
 
     /// Stores the decision in a client's answer to a form about these approvals, and returns the answer. Answers to
     /// questions that were not asked are ignored.
-    async fn take_answer(&self, ids: &[ApprovalId], answers: Option<&BTreeMap<String, Value>>) -> Option<FormAnswer> {
+    pub(super) async fn take_answer(
+        &self,
+        ids: &[ApprovalId],
+        answers: Option<&BTreeMap<String, Value>>,
+    ) -> Option<FormAnswer> {
         let answer = answers?.get(ids.first()?.as_str())?;
         let mut approvals = Vec::new();
         for approval_id in ids {
@@ -165,16 +203,18 @@ impl ToolCall<'_> {
     }
 }
 
-fn complete(answer: &Answer) -> CallToolResponse {
-    completed(answer).into()
-}
-
 pub(super) fn completed(answer: &Answer) -> CallToolResult {
     let text = vec![ContentBlock::text(answer.value.to_string())];
     let mut result = if answer.is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
-    result.structured_content = Some(answer.value.clone());
-    let mut meta = MetaObject::new();
-    meta.insert(TELEMETRY.to_owned(), answer.telemetry.clone());
+    // Structured content must be an object in the older revisions of the protocol.
+    result.structured_content = Some(answer.value.clone()).filter(Value::is_object);
+    with_telemetry(result, answer.telemetry.clone())
+}
+
+/// Adds telemetry to a result's metadata, which models do not see.
+pub(super) fn with_telemetry(mut result: CallToolResult, telemetry: Value) -> CallToolResult {
+    let mut meta = result.meta.take().unwrap_or_else(MetaObject::new);
+    meta.insert(TELEMETRY.to_owned(), telemetry);
     result.meta = Some(meta);
     result
 }

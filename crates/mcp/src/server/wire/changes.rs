@@ -9,13 +9,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::service::{Peer, SubscriptionContext};
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::prepared::{OfferedSources, Prepared};
 use crate::server::principal::Principal;
 use crate::server::service::McpService;
+use crate::server::tools::Listing;
 
 /// The maximum number of subscriptions between acknowledgement and `listen`. Beyond it the oldest may miss a change.
 const MAX_PENDING_LISTENERS: usize = 32;
@@ -68,16 +68,16 @@ async fn changed(
     service: &McpService,
     principal: &Principal,
     changes: &mut watch::Receiver<OfferedSources>,
-    known: &mut Arc<Vec<Value>>,
+    known: &mut Option<Arc<Listing>>,
 ) {
     loop {
         if changes.changed().await.is_err() {
             return std::future::pending().await;
         }
         if let Ok(now) = service.prepared(principal).await
-            && now.listed != *known
+            && known.as_ref().is_none_or(|known| now.listing.tools != known.tools)
         {
-            *known = Arc::clone(&now.listed);
+            *known = Some(Arc::clone(&now.listing));
             return;
         }
     }
@@ -94,12 +94,12 @@ pub(super) async fn notify_session(
     let mut changes = service.changes();
     let watched = async {
         let mut known = match service.shown().get(&principal) {
-            Some(shown) => Arc::clone(&shown.listed),
+            Some(shown) => Some(Arc::clone(&shown.listing)),
             // The client may list the tools before all servers have started. It is notified once they have.
-            None if !service.is_settled() => Arc::default(),
+            None if !service.is_settled() => None,
             None => match service.prepared(&principal).await {
-                Ok(prepared) => Arc::clone(&prepared.listed),
-                Err(_) => Arc::default(),
+                Ok(prepared) => Some(Arc::clone(&prepared.listing)),
+                Err(_) => None,
             },
         };
         while !peer.is_transport_closed() {
@@ -126,8 +126,8 @@ pub(super) async fn notify_subscriber(
 ) {
     let (before, since) = listeners.take(service, principal);
     let (mut known, mut changes) = match before {
-        Some(shown) => (Arc::clone(&shown.listed), service.changes()),
-        None => (Arc::default(), since),
+        Some(shown) => (Some(Arc::clone(&shown.listing)), service.changes()),
+        None => (None, since),
     };
     loop {
         tokio::select! {

@@ -8,7 +8,7 @@ use rmcp::model::{
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
     ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
     ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool as ListedTool,
+    ServerConfig, SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -16,7 +16,6 @@ use serde_json::Value;
 use telemetry::LogIgnored;
 use tokio::time::Instant;
 
-use super::INSTRUCTIONS;
 use super::calls::{ToolCall, completed};
 use super::changes::{self, PendingListeners};
 use super::connection::Connection;
@@ -24,14 +23,19 @@ use super::progress::ProgressPump;
 use super::questions;
 use super::request_state::Seal;
 use super::sessions::RequestInProgress;
-use crate::server::answer::{Answer, refused};
+use super::{instructions, list};
+use crate::server::answer::{Answer, failed, refused};
 use crate::server::calls::{Call, CallHandle};
 use crate::server::client_key::ClientKey;
+use crate::server::plain;
 use crate::server::principal::Principal;
 use crate::server::service::McpService;
 
 /// How long clients that do not subscribe to changes may cache the tool list.
 const LIST_GOOD_FOR_MS: u64 = 60_000;
+
+/// How much of an unknown tool's name is repeated to the client.
+const MAX_SHOWN_NAME_CHARS: usize = 200;
 
 /// Handles the requests of one client. Clones share one connection.
 #[derive(Clone, Debug)]
@@ -51,9 +55,33 @@ impl Handler {
         Self { service, principal, listeners: Arc::default(), seal, connection }
     }
 
-    async fn listed(&self) -> Result<Vec<ListedTool>, ErrorData> {
-        let prepared = self.service.prepared_for_list(&self.principal).await;
-        tools(&prepared.map_err(|error| ErrorData::internal_error(error.to_string(), None))?.listed)
+    /// Finds the called tool, and runs the call to its response.
+    async fn answer(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        call: &Call,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let called = self.service.called_tool(&self.principal, &request.name, request.arguments.as_ref()).await;
+        let (prepared, tool) = match called {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                let name = plain(&request.name, MAX_SHOWN_NAME_CHARS);
+                return Err(ErrorData::invalid_params(format!("unknown tool: {name}"), None));
+            }
+            Err(error) => return Ok(completed(&Answer::of(&failed(&error.to_string()), &[])).into()),
+        };
+        let tool_call = ToolCall {
+            service: &self.service,
+            seal: &self.seal,
+            connection: &self.connection,
+            context,
+            request,
+            prepared: &prepared,
+            tool: &tool,
+            call,
+        };
+        tool_call.run().await
     }
 
     /// Handles a client that no longer waits for the response. The run ends only if the client cancelled the call.
@@ -68,27 +96,27 @@ impl Handler {
     }
 }
 
-/// Converts the tool list to the library's types.
-fn tools(listed: &[Value]) -> Result<Vec<ListedTool>, ErrorData> {
-    let tools = listed.iter().map(|tool| serde_json::from_value(tool.clone()));
-    tools.collect::<Result<_, _>>().map_err(|error| ErrorData::internal_error(error.to_string(), None))
-}
-
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         let mut implementation = Implementation::new("cellmate", env!("CARGO_PKG_VERSION"));
         implementation.title = Some("Cellmate".to_owned());
-        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
+        let config = ServerConfig::new(capabilities).with_server_info(implementation);
+        match self.service.known(&self.principal).ok().and_then(|known| instructions(&known.surface)) {
+            Some(instructions) => config.with_instructions(instructions),
+            None => config,
+        }
     }
 
     async fn list_tools(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.listed().await?;
-        let list = ListToolsResult::with_all_items(tools);
+        let prepared = self.service.prepared_for_list(&self.principal).await;
+        let prepared = prepared.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let cursor = request.and_then(|request| request.cursor);
+        let list = list::page(&prepared, cursor.as_deref())?;
         if questions::is_modern(&context) {
             return Ok(list.with_ttl_ms(LIST_GOOD_FOR_MS).with_cache_scope(CacheScope::Private));
         }
@@ -100,9 +128,6 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = self.service.settings().tool_prefix.tool(&request.name) else {
-            return Err(ErrorData::invalid_params(format!("unknown tool: {}", request.name), None));
-        };
         let (progress, pump) = ProgressPump::new(context.meta.get_progress_token(), &context.peer);
         let client_name = context.client_info().map(|client| client.name).unwrap_or_default();
         let call = Call {
@@ -111,19 +136,10 @@ impl ServerHandler for Handler {
             arguments: request.arguments.clone().unwrap_or_default(),
             progress,
             handle: Arc::new(CallHandle::default()),
-            until: Instant::now() + self.service.call_at_most(&self.principal, tool),
-        };
-        let tool_call = ToolCall {
-            service: &self.service,
-            seal: &self.seal,
-            connection: &self.connection,
-            context: &context,
-            request: &request,
-            tool,
-            call: &call,
+            until: Instant::now() + self.service.call_at_most(&self.principal, &request.name),
         };
         tokio::select! {
-            answer = tool_call.run() => {
+            answer = self.answer(&request, &context, &call) => {
                 count_result(&context, &answer);
                 answer
             }
@@ -177,7 +193,10 @@ impl ServerHandler for Handler {
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let name = request.params.as_ref().and_then(|params| params.get("name")).and_then(Value::as_str);
-        let called = name.and_then(|name| self.service.settings().tool_prefix.tool(name));
+        let called = match name {
+            Some(name) => self.service.called_tool(&self.principal, name, None).await.ok().flatten(),
+            None => None,
+        };
         if request.method == "tools/call" && called.is_some() {
             let mut answer = Answer::of(&refused("`arguments` must be an object"), &[]);
             if let Ok(prepared) = self.service.prepared_for_list(&self.principal).await {

@@ -4,14 +4,18 @@
 mod calls;
 mod changes;
 mod connection;
+mod direct;
 mod endpoint;
 mod handler;
 mod kept_responses;
+mod list;
 mod progress;
 mod questions;
 mod request_state;
+mod search;
 mod sessions;
 
+use catalog::Surface;
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -22,9 +26,24 @@ use super::{McpService, Principal};
 pub(crate) use endpoint::{endpoint, is_modern_version, session_of};
 use handler::Handler;
 
-/// The instructions that the server sends in its `initialize` result.
-const INSTRUCTIONS: &str = "Two tools give access to all others: `exec` runs a JavaScript or TypeScript cell that \
-    finds and calls tools and returns only what matters; `wait` resumes a waiting cell, or recovers a lost result.";
+/// Returns the instructions that the server sends in its `initialize` result. Tools that are shown directly need none.
+fn instructions(surface: &Surface) -> Option<&'static str> {
+    match surface {
+        Surface::CodeMode => Some(
+            "Two tools give access to all others: `exec` runs a JavaScript or TypeScript cell that finds and calls \
+             tools and returns only what matters; `wait` resumes a waiting cell, or recovers a lost result.",
+        ),
+        Surface::ToolSearchCode => Some(
+            "One tool gives access to all others: `tool_search_code` runs a short JavaScript program that finds and \
+             calls tools and returns only what matters.",
+        ),
+        Surface::ToolSearchTools(_) => Some(
+            "Three tools give access to all others: `tool_search` finds tools, `tool_describe` returns the input \
+             schema of one, and `tool_call` calls it.",
+        ),
+        Surface::Direct(_) | Surface::None => None,
+    }
+}
 
 /// The maximum size of one message from a client.
 const MAX_MESSAGE_BYTES: usize = super::http::limits::MAX_BODY_BYTES;

@@ -14,11 +14,11 @@ use serde_json::Value;
 use store::{Approval, Millis};
 use telemetry::LogIgnored;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Connection;
 use super::request_state::{RequestState, Seal};
-use crate::server::calls::Call;
 use crate::server::elicitation::{Form, FormAnswer, Grouping};
 use crate::server::principal::Principal;
 use crate::server::service::McpService;
@@ -104,25 +104,26 @@ pub(super) enum FormOutcome {
     Open,
 }
 
-/// Shows a form to the client's user, until it is answered, a call in it is decided elsewhere, or the call must end.
+/// Shows a form to the client's user, until it is answered, a call in it is decided elsewhere, or the time is over.
 pub(super) async fn ask(
     service: &McpService,
     connection: &Connection,
     context: &RequestContext<RoleServer>,
-    call: &Call,
+    principal: &Principal,
+    until: Instant,
     form: &Form,
 ) -> FormOutcome {
     let Some(parameters) = parameters(form) else { return FormOutcome::Open };
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(parameters));
     let sent = context.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
     let Ok(mut handle) = sent else { return FormOutcome::Open };
-    let elsewhere = service.wait_for_decision(form.approvals(), call.until);
+    let elsewhere = service.wait_for_decision(form.approvals(), until);
     tokio::select! {
         answer = &mut handle.rx => {
             let answer = answer.ok().and_then(Result::ok).map(to_json);
             match answer.as_ref().and_then(|answer| form.answer(answer)) {
                 Some(FormAnswer::Decide(decision)) => {
-                    match service.decide(&call.principal, &form.ids(), &decision).await {
+                    match service.decide(principal, &form.ids(), &decision).await {
                         true => FormOutcome::Decided,
                         false => FormOutcome::Open,
                     }
@@ -134,7 +135,7 @@ pub(super) async fn ask(
         decided = elsewhere => {
             match connection.late_form() {
                 Some(permit) if !decided => {
-                    let late = LateForm { handle, principal: call.principal.clone(), form: form.clone() };
+                    let late = LateForm { handle, principal: principal.clone(), form: form.clone() };
                     tokio::spawn(late.wait_for_answer(service.clone(), connection.ended(), permit));
                 }
                 _ => withdraw(handle, if decided { DECIDED } else { TOO_MANY }).await,

@@ -31,7 +31,7 @@ pub(super) struct RequestState {
 pub(super) struct Seal(RequestStateCodec);
 
 /// Returns the hash that binds a state to its principal, tool and arguments.
-pub(super) fn binding(principal: &Principal, tool: Tool, arguments: &Map<String, Value>) -> Vec<u8> {
+pub(super) fn binding(principal: &Principal, tool: &Tool, arguments: &Map<String, Value>) -> Vec<u8> {
     let arguments = Value::Object(arguments.clone()).to_string();
     let mut bound = Sha256::new();
     for part in [principal.name(), tool.as_str(), &arguments] {
@@ -75,7 +75,7 @@ mod tests {
         let seal = Seal::new(&[7; 32]);
         let arguments = |code: &str| Map::from_iter([("code".to_owned(), json!(code))]);
         let (local, ada) = (Principal::local(), Principal::named("ada").unwrap());
-        let bound = binding(&local, Tool::Exec, &arguments("a"));
+        let bound = binding(&local, &Tool::Exec, &arguments("a"));
         let carried = RequestState {
             run: "cm_1".into(),
             forms: vec![vec!["apr_1".into(), "apr_2".into()]],
@@ -85,9 +85,9 @@ mod tests {
         let sealed = seal.close(&carried, &bound).unwrap();
         assert_eq!(seal.open(&sealed, &bound), Some(carried));
         let others = [
-            binding(&ada, Tool::Exec, &arguments("a")),
-            binding(&local, Tool::Wait, &arguments("a")),
-            binding(&local, Tool::Exec, &arguments("b")),
+            binding(&ada, &Tool::Exec, &arguments("a")),
+            binding(&local, &Tool::Wait, &arguments("a")),
+            binding(&local, &Tool::Exec, &arguments("b")),
         ];
         for other in others {
             assert_eq!(seal.open(&sealed, &other), None);

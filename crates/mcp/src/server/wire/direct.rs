@@ -1,0 +1,368 @@
+//! Handles a tool call that is made without a cell, from its request to its response: of a tool that is shown directly, or
+//! by `tool_call`. Asks the user as often as necessary.
+
+use contract::cell::PendingState;
+use contract::ids::ApprovalId;
+use executor::{CallEnd, DirectCall, Outcome, Returned, UNKNOWN_OUTCOME};
+use rmcp::model::{CallToolResult, ContentBlock, ErrorData, InputRequiredResult, MetaObject};
+use serde_json::Value;
+use store::{Approval, CommitError};
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant};
+
+use super::calls::{ToolCall, with_telemetry};
+use super::questions::{self, Channel, FormOutcome};
+use super::request_state;
+use crate::server::answer::message;
+use crate::server::calls::OwnWork;
+use crate::server::direct::{Claim, MidCallQuestions, RunningCall};
+use crate::server::elicitation::{self, FormAnswer, Grouping};
+
+/// How long a question that a tool asks during its call may stay open. The tool's own time limit is usually shorter.
+const MAX_QUESTION_TIME: Duration = Duration::from_secs(15 * 60);
+
+/// How often a call that is parked for another reason than a person is looked at again.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How a request for a tool call ends.
+pub(super) enum DirectEnd {
+    Settled(Outcome),
+    /// The call waits; the message says for what, and what to do.
+    Waiting(String),
+    /// The user is asked in the result, and the client repeats the request with the answer.
+    Ask(Box<InputRequiredResult>),
+    /// The call could not be made or followed; the message says why.
+    Stopped(String),
+}
+
+/// What was asked during a request.
+#[derive(Default)]
+struct Asked {
+    ids: Vec<ApprovalId>,
+    grouping: Grouping,
+}
+
+impl ToolCall<'_> {
+    /// Makes a tool call, or continues the same call that was parked before.
+    pub(super) async fn call_directly(&self, id: &str, arguments: Value) -> Result<DirectEnd, ErrorData> {
+        let Self { service, call, .. } = self;
+        let binding = request_state::binding(&call.principal, self.tool, &call.arguments);
+        let channel = Channel::of(self.context);
+        let during = if channel == Channel::Request { MidCallQuestions::Asked } else { MidCallQuestions::Declined };
+        let mut asked = Asked::default();
+        let started = match &self.request.request_state {
+            Some(sealed) => {
+                let carried = self.seal.open(sealed, &binding);
+                let carried =
+                    carried.ok_or_else(|| ErrorData::invalid_params("requestState is invalid or expired", None))?;
+                asked = Asked { ids: carried.left_open, grouping: carried.grouping };
+                for ids in carried.forms {
+                    match self.take_answer(&ids, self.request.input_responses.as_ref()).await {
+                        Some(FormAnswer::OneByOne) => asked.grouping = Grouping::OneByOne,
+                        Some(FormAnswer::Decide(_)) | None => asked.ids.extend(ids),
+                    }
+                }
+                match service.claim(&carried.run) {
+                    Some(claim) => service.resume_directly(call, claim, during).await,
+                    None => Err("another request is working on this call; repeat it later".to_owned()),
+                }
+            }
+            None => service.call_directly(call, (id, arguments), during).await,
+        };
+        let mut running = match started {
+            Ok(running) => running,
+            Err(message) => return Ok(DirectEnd::Stopped(message)),
+        };
+        loop {
+            let (claim, done) = match self.finish_step(running, channel, &mut asked).await {
+                Ok(done) => done,
+                Err(message) => return Ok(DirectEnd::Stopped(message)),
+            };
+            let state = match done.end {
+                CallEnd::Settled(outcome) => return Ok(DirectEnd::Settled(outcome)),
+                CallEnd::Stopped(error) => return Ok(DirectEnd::Stopped(stopped(&error))),
+                CallEnd::Parked(state) => state,
+            };
+            match self.wait_for_people(&claim, state, channel, &mut asked, &binding).await? {
+                Parked::Continue => match service.resume_directly(call, claim, during).await {
+                    Ok(resumed) => running = resumed,
+                    Err(message) => return Ok(DirectEnd::Stopped(message)),
+                },
+                Parked::End(end) => return Ok(end),
+            }
+        }
+    }
+
+    /// Waits until a step of the call ends. Meanwhile shows the questions that the tool asks.
+    async fn finish_step(
+        &self,
+        running: RunningCall,
+        channel: Channel,
+        asked: &mut Asked,
+    ) -> Result<(Claim, DirectCall), String> {
+        let Self { service, connection, context, call, .. } = *self;
+        let RunningCall { claim, mut step, mut states, stop } = running;
+        if call.handle.set_own_work(OwnWork::Running(stop.clone())) {
+            stop.cancel();
+        }
+        loop {
+            tokio::select! {
+                done = &mut step => {
+                    let done = done.map_err(|_| "the call was interrupted; its outcome is unknown".to_owned())?;
+                    return Ok((claim, done));
+                }
+                () = service.shutdown_started() => {
+                    return Err("cellmate is shutting down, and the tool has not answered yet; its outcome is unknown, so \
+                                check whether the call took effect before you repeat it".to_owned());
+                }
+                true = asks(&mut states), if channel == Channel::Request => {}
+            }
+            let open = service.open_approvals_of(&call.principal, claim.run_id()).await;
+            let fresh: Vec<&Approval> = open
+                .iter()
+                .filter(|one| !asked.ids.contains(&one.approval_id) && questions::can_be_shown(one))
+                .collect();
+            let forms = elicitation::forms(&fresh, Grouping::OneByOne);
+            let Some(form) = forms.first() else {
+                // It is answered elsewhere, or not at all.
+                tokio::select! {
+                    changed = states.changed() => if changed.is_err() { tokio::time::sleep(POLL_INTERVAL).await },
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
+                    done = &mut step => {
+                        let done = done.map_err(|_| "the call was interrupted; its outcome is unknown".to_owned())?;
+                        return Ok((claim, done));
+                    }
+                }
+                continue;
+            };
+            asked.ids.extend(form.ids());
+            tokio::select! {
+                _ = questions::ask(service, connection, context, &call.principal, Instant::now() + MAX_QUESTION_TIME, form) => {}
+                done = &mut step => {
+                    let done = done.map_err(|_| "the call was interrupted; its outcome is unknown".to_owned())?;
+                    return Ok((claim, done));
+                }
+            }
+        }
+    }
+
+    /// Waits until a parked call can be continued, or the request must end.
+    async fn wait_for_people(
+        &self,
+        claim: &Claim,
+        state: PendingState,
+        channel: Channel,
+        asked: &mut Asked,
+        binding: &[u8],
+    ) -> Result<Parked, ErrorData> {
+        let Self { service, connection, context, call, .. } = *self;
+        let run_id = claim.run_id();
+        if call.handle.set_own_work(OwnWork::Run(run_id.clone())) {
+            service.cancel(call).await;
+        }
+        loop {
+            let is_over = call.until <= Instant::now() || service.is_shutting_down();
+            let open = service.open_approvals_of(&call.principal, run_id).await;
+            if open.is_empty() {
+                // It was decided in the meantime, or waits for something else.
+                if is_over {
+                    return Ok(Parked::End(DirectEnd::Waiting(self.still_in_progress())));
+                }
+                if state != PendingState::Approval {
+                    tokio::time::sleep(POLL_INTERVAL).await;
+                }
+                return Ok(Parked::Continue);
+            }
+            let (known, fresh): (Vec<&Approval>, Vec<&Approval>) =
+                open.iter().partition(|one| asked.ids.contains(&one.approval_id) || !questions::can_be_shown(one));
+            let forms = elicitation::forms(&fresh, asked.grouping);
+            let decided = match (forms.as_slice(), channel) {
+                ([_, ..], Channel::Result) => {
+                    let left_open = known.iter().map(|one| one.approval_id.clone()).collect();
+                    let question = questions::input_required(&forms, left_open, asked.grouping, self.seal, binding);
+                    let question = question.ok_or_else(|| ErrorData::internal_error("cannot build the form", None))?;
+                    return Ok(Parked::End(DirectEnd::Ask(Box::new(question))));
+                }
+                ([next, ..], Channel::Request) => {
+                    let shown = questions::ask(service, connection, context, &call.principal, call.until, next).await;
+                    match shown {
+                        FormOutcome::OneByOne => {
+                            asked.grouping = Grouping::OneByOne;
+                            continue;
+                        }
+                        FormOutcome::DecidedElsewhere => true,
+                        outcome @ (FormOutcome::Decided | FormOutcome::Open) => {
+                            asked.ids.extend(next.ids());
+                            outcome == FormOutcome::Decided
+                        }
+                    }
+                }
+                _ => {
+                    call.progress.send(elicitation::waiting(&open));
+                    service.wait_for_decision(&open, call.until).await
+                }
+            };
+            if decided {
+                return Ok(Parked::Continue);
+            }
+            if call.until <= Instant::now() || service.is_shutting_down() {
+                let open = service.open_approvals_of(&call.principal, run_id).await;
+                return Ok(match open.as_slice() {
+                    [] => Parked::Continue,
+                    open => Parked::End(DirectEnd::Waiting(self.waiting(open))),
+                });
+            }
+        }
+    }
+
+    /// Returns what the model reads if nobody has decided yet.
+    fn waiting(&self, open: &[Approval]) -> String {
+        let then = format!("call `{}` again with the same arguments", self.request.name);
+        format!(
+            "The tool was not called yet. {} The call is then made, once. If nobody decides within 15 minutes, it is \
+             dropped, and calling again asks again.",
+            message(open, &then)
+        )
+    }
+
+    fn still_in_progress(&self) -> String {
+        format!(
+            "The tool has not answered yet, and its work continues. Call `{}` again with the same arguments to get the \
+             result; that does not start it twice.",
+            self.request.name
+        )
+    }
+}
+
+/// Waits until the tool asks a question. Returns false if it no longer can.
+async fn asks(states: &mut watch::Receiver<PendingState>) -> bool {
+    states.wait_for(|state| *state == PendingState::Approval).await.is_ok()
+}
+
+enum Parked {
+    /// There is a decision or an outcome.
+    Continue,
+    End(DirectEnd),
+}
+
+fn stopped(error: &CommitError) -> String {
+    match error {
+        CommitError::Fenced => "another process is making this call; repeat it in a moment".to_owned(),
+        error => format!("the call cannot be recorded, so it was not made or its outcome is not known: {error}"),
+    }
+}
+
+/// Returns the response for a tool that is shown directly: the tool's own result, whole.
+///
+/// A call that was not made is an error result, because clients check other results against the tool's output schema.
+pub(super) fn response(end: DirectEnd, telemetry: Value) -> Result<rmcp::model::CallToolResponse, ErrorData> {
+    let failed = |text: String| CallToolResult::error(vec![ContentBlock::text(text)]);
+    let result = match end {
+        DirectEnd::Ask(question) => return Ok((*question).into()),
+        DirectEnd::Settled(Outcome::Returned(returned)) => native(returned),
+        DirectEnd::Settled(Outcome::Failed(message)) => failed(message),
+        DirectEnd::Settled(Outcome::Unknown) => failed(UNKNOWN_OUTCOME.to_owned()),
+        DirectEnd::Waiting(message) | DirectEnd::Stopped(message) => failed(message),
+    };
+    Ok(with_telemetry(result, telemetry).into())
+}
+
+/// Returns a tool's result in the protocol's form. That of an MCP tool already has it and is passed on whole.
+fn native(returned: Returned) -> CallToolResult {
+    let Returned { content, details, .. } = returned;
+    let is_result = |details: &Value| {
+        details.get("content").is_some_and(Value::is_array) || details.get("structuredContent").is_some()
+    };
+    let Some(details) = details else { return blocks(content, None) };
+    if !is_result(&details) {
+        return blocks(content, Some(details));
+    }
+    let mut passed: CallToolResult = match serde_json::from_value(details.clone()) {
+        Ok(passed) => passed,
+        // A block of a kind that the protocol library does not know.
+        Err(_) => {
+            let is_error = details.get("isError") == Some(&Value::Bool(true));
+            let text = vec![ContentBlock::text(details.to_string())];
+            return if is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
+        }
+    };
+    // Servers of older revisions do not send it, and clients of the newest need it.
+    passed.result_type = CallToolResult::default().result_type;
+    passed.meta = passed.meta.take().map(foreign_meta).filter(|meta| !meta.is_empty());
+    passed
+}
+
+/// Returns a server's metadata without the keys that have a meaning between this server and its client.
+fn foreign_meta(meta: MetaObject) -> MetaObject {
+    let mut kept = MetaObject::new();
+    for (key, value) in meta.iter() {
+        let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
+        let is_reserved =
+            prefix == "cellmate" || prefix.split('.').any(|part| matches!(part, "modelcontextprotocol" | "mcp"));
+        if !is_reserved {
+            kept.insert(key.clone(), value.clone());
+        }
+    }
+    kept
+}
+
+/// Returns the result of a tool that is no MCP tool, or of another operation of an MCP server.
+fn blocks(content: Vec<Value>, details: Option<Value>) -> CallToolResult {
+    let known: Option<Vec<ContentBlock>> =
+        content.into_iter().map(|block| serde_json::from_value(block).ok()).collect();
+    let content = match (known, &details) {
+        (Some(blocks), _) if !blocks.is_empty() => blocks,
+        (_, Some(details)) => vec![ContentBlock::text(details.to_string())],
+        (_, None) => Vec::new(),
+    };
+    let mut result = CallToolResult::success(content);
+    // Structured content must be an object in the older revisions of the protocol.
+    result.structured_content = details.filter(Value::is_object);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use executor::Returned;
+    use serde_json::{Value, json};
+
+    use super::native;
+
+    fn sent(returned: Returned) -> Value {
+        let mut sent = serde_json::to_value(native(returned)).unwrap();
+        // Only clients of the newest revision receive it.
+        sent.as_object_mut().unwrap().remove("resultType");
+        sent
+    }
+
+    #[test]
+    fn an_mcp_result_is_passed_on_whole() {
+        let result = json!({
+            "content": [
+                {"type": "text", "text": "a", "annotations": {"audience": ["user"]}},
+                {"type": "image", "data": "AA==", "mimeType": "image/png"},
+                {"type": "resource", "resource": {"uri": "file:///a", "text": "b", "mimeType": "text/plain"}},
+            ],
+            "structuredContent": {"n": [1, null]},
+            "isError": true,
+            "_meta": {"example.org/x": 1, "cellmate/telemetry": "forged", "io.modelcontextprotocol/related-task": {}},
+        });
+        let mut expected = result.clone();
+        expected["_meta"] = json!({"example.org/x": 1});
+        let content = result["content"].as_array().unwrap().clone();
+        assert_eq!(sent(Returned { content, details: Some(result), labels: Vec::new() }), expected);
+    }
+
+    #[test]
+    fn other_results_become_blocks_and_structured_content() {
+        let unknown = json!({"content": [{"type": "hologram", "x": 1}], "isError": true});
+        let shown = sent(Returned::json(unknown.clone()));
+        assert_eq!((&shown["content"][0]["text"], &shown["isError"]), (&json!(unknown.to_string()), &json!(true)));
+        assert_eq!(sent(Returned::text("a"))["content"], json!([{"type": "text", "text": "a"}]));
+        let listed = sent(Returned::json(json!({"resources": []})));
+        assert_eq!(listed["structuredContent"], json!({"resources": []}));
+        assert_eq!(listed["content"][0]["text"], "{\"resources\":[]}");
+        let plain = sent(Returned::json(json!([1])));
+        assert_eq!((plain.get("structuredContent"), &plain["content"][0]["text"]), (None, &json!("[1]")));
+    }
+}
