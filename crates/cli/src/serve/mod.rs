@@ -8,7 +8,8 @@ use std::io::{ErrorKind, IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use client_config::{ConfigError, Problem, load};
+use client_config::display::for_shell;
+use client_config::{ConfigError, Places, Problem, display, load};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use executor::clock::now_ms;
@@ -91,8 +92,11 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         render::note(&format!("cellmate: {problem}"));
     }
     let served = policy::read(&loaded.settings)?;
+    let unused = policy::unused_notice(&loaded.settings, &check_command(&places));
+    unused.iter().for_each(|notice| render::note(&format!("cellmate: {notice}")));
     let kept = arguments.store.choose(&loaded.settings, &places)?;
     start_log(&arguments, &kept.state, &loaded.problems);
+    unused.iter().for_each(|notice| tracing::warn!(target: CONSOLE, "{notice}"));
     let (state, key) = (kept.state.clone(), kept.key()?);
     let memory_limit_bytes = served.config.largest_memory_limit();
     let options =
@@ -126,6 +130,12 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     current.stop().await;
     tracing::info!("cellmate mcp stopped");
     served
+}
+
+/// Returns the command that checks the configuration at these places.
+fn check_command(places: &Places) -> String {
+    let named = places.named_files().into_iter().map(|file| format!(" {}", for_shell(&display::path(&file))));
+    format!("cellmate config check{}", named.collect::<String>())
 }
 
 /// Opens the log file and writes how the process was started.
