@@ -2,8 +2,9 @@
 
 use catalog::policy::{Provider, provider_keys};
 use client_config::display;
+use contract::config::openclaw::UnusedKind;
 use contract::config::pattern::Pattern;
-use contract::config::{AgentsConfig, ConfigError, Path, StoreConfig, reader};
+use contract::config::{AgentsConfig, ConfigError, Path, PluginsConfig, StoreConfig, openclaw, reader};
 use mcp::server::ApprovalPolicy;
 use serde_json::Value;
 
@@ -56,10 +57,13 @@ pub(crate) struct BadSettings(String);
 
 /// Reads the policy from the settings, which are everything in the configuration but the servers.
 pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
-    let mut errors = Vec::new();
+    let mut errors = openclaw::included(settings);
     let config = AgentsConfig::resolve(section(settings, "tools"), section(settings, "agents"))
         .map_err(|wrong| errors.extend(wrong))
         .ok();
+    if let Err(wrong) = PluginsConfig::resolve(section(settings, "plugins")) {
+        errors.extend(wrong);
+    }
     let (asking, pass) = approvals(section(settings, "approvals"), &mut errors);
     match config.filter(|_| errors.is_empty()) {
         Some(config) => Ok(CallPolicy { config, asking, pass, provider: Provider::Unknown, sandboxed: false }),
@@ -69,8 +73,11 @@ pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
 
 /// Returns all errors in the settings, each with its path.
 pub(crate) fn errors(settings: &Value) -> Vec<ConfigError> {
-    let mut errors = Vec::new();
+    let mut errors = openclaw::included(settings);
     if let Err(wrong) = AgentsConfig::resolve(section(settings, "tools"), section(settings, "agents")) {
+        errors.extend(wrong);
+    }
+    if let Err(wrong) = PluginsConfig::resolve(section(settings, "plugins")) {
         errors.extend(wrong);
     }
     approvals(section(settings, "approvals"), &mut errors);
@@ -78,6 +85,23 @@ pub(crate) fn errors(settings: &Value) -> Vec<ConfigError> {
         errors.extend(wrong);
     }
     errors
+}
+
+/// Returns a line about settings that have no effect, such as OpenClaw's; `None` if there are none. `command` shows them.
+pub(crate) fn unused_notice(settings: &Value, command: &str) -> Option<String> {
+    let unused = openclaw::unused(settings);
+    let restrictions = unused.iter().filter(|one| one.kind == UnusedKind::NotEnforced).count();
+    let (settings, are) = match unused.len() {
+        0 => return None,
+        1 => ("1 setting".to_owned(), "is"),
+        many => (format!("{many} settings"), "are"),
+    };
+    let restrictions = match restrictions {
+        0 => String::new(),
+        1 => ", among them 1 restriction that is not enforced".to_owned(),
+        many => format!(", among them {many} restrictions that are not enforced"),
+    };
+    Some(format!("{settings} of the configuration {are} not used{restrictions}; run `{command}` to see them"))
 }
 
 fn section<'s>(settings: &'s Value, name: &str) -> &'s Value {
@@ -95,6 +119,7 @@ fn approvals(given: &Value, errors: &mut Vec<ConfigError>) -> (ApprovalPolicy, V
         let asking = reader.field("ask").and_then(|(value, path, errors)| asking(value, &path, errors));
         let pass = reader.list("pass", Pattern::read);
         let _validated = reader.flag("nonInteractive");
+        reader.accept(openclaw::APPROVALS);
         (asking.unwrap_or(ApprovalPolicy::Changes), pass.unwrap_or_default())
     });
     read.unwrap_or((ApprovalPolicy::Changes, Vec::new()))
@@ -120,7 +145,7 @@ mod tests {
     use mcp::server::ApprovalPolicy;
     use serde_json::{Value, json};
 
-    use super::read;
+    use super::{errors, read, unused_notice};
 
     #[test]
     fn rules_of_several_providers_are_reported_until_the_provider_is_named() {
@@ -153,8 +178,26 @@ mod tests {
             json!({"approvals": {"nonInteractive": "yes"}}),
             json!({"approvals": {"ask": ["group:nothing"]}}),
             json!({"tools": {"codeMode": 3}}),
+            json!({"plugins": {"enabled": "yes"}}),
+            json!({"tools": {"$include": "./tools.json5"}}),
         ] {
-            assert!(read(&bad).is_err(), "{bad}");
+            assert!(read(&bad).is_err() && !errors(&bad).is_empty(), "{bad}");
         }
+        assert!(read(&json!({"approvals": {"exec": {"enabled": true}, "ask": "never"}})).is_ok());
+    }
+
+    #[test]
+    fn the_notice_counts_unused_settings_and_restrictions() {
+        let notice = |settings: Value| unused_notice(&settings, "check");
+        assert_eq!(notice(json!({"tools": {"deny": ["x"]}})), None);
+        assert_eq!(
+            notice(json!({"gateway": {}})).unwrap(),
+            "1 setting of the configuration is not used; run `check` to see them"
+        );
+        assert_eq!(
+            notice(json!({"gateway": {"tools": {"deny": []}}, "tools": {"elevated": {}}})).unwrap(),
+            "3 settings of the configuration are not used, among them 2 restrictions that are not enforced; run `check` \
+             to see them"
+        );
     }
 }

@@ -64,10 +64,11 @@ pub(crate) fn servers(tree: &Tree) -> Vec<Servers<'_>> {
         Some(Servers { path, members: found.members(), dialect })
     };
     let openclaws = container(&["mcp", "servers"], Dialect::Dollar);
-    // In opencode's file everything under `mcp` is a server; OpenClaw also has settings there.
-    let only_objects =
-        |found: &Servers<'_>| !found.members.is_empty() && found.members.iter().all(|one| one.value.is_map());
-    let opencodes = container(&["mcp"], Dialect::Brace).filter(|found| openclaws.is_none() && only_objects(found));
+    // In opencode's file everything under `mcp` is a server; OpenClaw also has settings there, which are not.
+    let only_servers = |found: &Servers<'_>| {
+        found.members.iter().all(|one| one.value.is_map()) && found.members.iter().any(|one| is_server(&one.value))
+    };
+    let opencodes = container(&["mcp"], Dialect::Brace).filter(|found| openclaws.is_none() && only_servers(found));
     let mut found: Vec<Servers<'_>> = [
         container(&["mcpServers"], Dialect::Dollar),
         openclaws,

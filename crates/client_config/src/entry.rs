@@ -97,8 +97,8 @@ pub(crate) fn read(
         transport,
         enabled: truth(tree, "enabled")?.unwrap_or(true) && !truth(tree, "disabled")?.unwrap_or(false),
         trusted: origin.source.is_the_users() && says_trusted,
-        only_tools: first_list(tree, &ONLY_TOOLS)?,
-        without_tools: first_list(tree, &WITHOUT_TOOLS)?.unwrap_or_default(),
+        only_tools: only_tools(tree)?,
+        without_tools: without_tools(tree)?,
         startup,
         call,
         origin,
@@ -295,11 +295,33 @@ pub(crate) fn list(tree: &Tree, key: &str) -> Result<Vec<String>, String> {
     items.iter().map(item).collect()
 }
 
-/// Reads the list under the first of these keys. A list with `"*"` means all tools, so it returns `None`.
+/// Reads the tools that are offered; `None` for all of them, which `"*"` also means.
+fn only_tools(tree: &Tree) -> Result<Option<Vec<String>>, String> {
+    let names = match (first_list(tree, &ONLY_TOOLS)?, filter_list(tree, "include")?) {
+        (Some(_), Some(_)) => {
+            return Err("it has `toolFilter.include` and another list of tools; remove one of them".to_owned());
+        }
+        (named, included) => named.or(included),
+    };
+    Ok(names.filter(|names| names.iter().all(|name| name != "*")))
+}
+
+/// Reads the tools that are not offered; `"*"` means all of them.
+fn without_tools(tree: &Tree) -> Result<Vec<String>, String> {
+    let (named, excluded) = (first_list(tree, &WITHOUT_TOOLS)?, filter_list(tree, "exclude")?);
+    Ok(named.into_iter().chain(excluded).flatten().collect())
+}
+
+/// Reads the list under the first of these keys.
 fn first_list(tree: &Tree, keys: &[&str]) -> Result<Option<Vec<String>>, String> {
-    let Some((key, found)) = keys.iter().find_map(|key| Some((key, tree.get(key)?))) else { return Ok(None) };
-    let names = list(found, key)?;
-    Ok(Some(names).filter(|names| names.iter().all(|name| name != "*")))
+    let found = keys.iter().find_map(|key| Some((key, tree.get(key)?)));
+    found.map(|(key, found)| list(found, key)).transpose()
+}
+
+/// Reads a list of OpenClaw's `toolFilter`.
+fn filter_list(tree: &Tree, key: &str) -> Result<Option<Vec<String>>, String> {
+    let found = tree.get("toolFilter").and_then(|filter| filter.get(key));
+    found.map(|found| list(found, &format!("toolFilter.{key}"))).transpose()
 }
 
 fn milliseconds(tree: &Tree, keys: &[&str]) -> Result<Option<Duration>, String> {

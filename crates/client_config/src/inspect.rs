@@ -74,9 +74,14 @@ impl ConfigFile {
         members.map(|member| (member.key.clone(), Position::of(&self.text, member.key_span.start))).collect()
     }
 
+    /// Whether there is a value at a path.
+    pub fn has(&self, path: &KeyPath) -> bool {
+        self.tree.at_steps(path.steps()).is_some()
+    }
+
     /// Returns the value at a path, with secrets hidden.
     pub fn shown(&self, path: &KeyPath) -> Option<Value> {
-        Some(at(&self.masked()?, path.steps())?.to_json())
+        Some(self.masked()?.at_steps(path.steps())?.to_json())
     }
 
     /// Returns the whole file as one value, with secrets hidden.
@@ -130,15 +135,16 @@ impl ConfigFile {
         let mut here = &self.tree;
         let mut offset = here.span.start;
         for step in path.steps() {
-            match step {
-                Step::Key(key) => {
+            match (here.items(), step) {
+                (Some(items), step) => {
+                    let Some(item) = step.position().and_then(|position| items.get(position)) else { break };
+                    (here, offset) = (item, item.span.start);
+                }
+                (None, Step::Key(key)) => {
                     let Some(member) = here.member(key) else { break };
                     (here, offset) = (&member.value, member.key_span.start);
                 }
-                Step::Index(position) => {
-                    let Some(item) = here.items().and_then(|items| items.get(*position)) else { break };
-                    (here, offset) = (item, item.span.start);
-                }
+                (None, Step::Index(_)) => break,
             }
         }
         Position::of(&self.text, offset)
@@ -154,13 +160,6 @@ impl ConfigFile {
         let format = Format::of(&self.file);
         format.parse(&masked(&self.text, format)).ok()
     }
-}
-
-fn at<'t>(tree: &'t Tree, steps: &[Step]) -> Option<&'t Tree> {
-    steps.iter().try_fold(tree, |tree, step| match step {
-        Step::Key(key) => tree.get(key),
-        Step::Index(position) => tree.items()?.get(*position),
-    })
 }
 
 fn read(file: &Path, source: Source) -> Result<Option<String>, FileError> {

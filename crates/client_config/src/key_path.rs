@@ -20,6 +20,14 @@ impl Step {
             Self::Index(_) => None,
         }
     }
+
+    /// Returns the position that the step means in a list. OpenClaw also accepts `list.0` for `list[0]`.
+    pub(crate) fn position(&self) -> Option<usize> {
+        match self {
+            Self::Key(key) => key.parse().ok(),
+            Self::Index(position) => Some(*position),
+        }
+    }
 }
 
 /// A path that was parsed. It has at least one step.
@@ -69,6 +77,16 @@ impl KeyPath {
     /// Returns the first key, which is the section of the configuration.
     pub fn section(&self) -> Option<&str> {
         self.steps.first()?.key()
+    }
+
+    /// Returns each step's key; `None` for a step into a list.
+    pub fn names(&self) -> impl Iterator<Item = Option<&str>> {
+        self.steps.iter().map(Step::key)
+    }
+
+    /// Returns the text of a part of a path.
+    pub(crate) fn shown(steps: &[Step]) -> String {
+        Self { steps: steps.to_vec() }.to_string()
     }
 
     /// Returns the keys; `None` if the path goes through a list.

@@ -1,4 +1,5 @@
 //! Configuration files of every client with the expected reading: `tests/config/NAME` and `NAME.expected`.
+//! `CELLMATE_UPDATE_SNAPSHOTS=1` records the current reading; then read the difference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -76,15 +77,20 @@ fn every_clients_file_is_read_as_it_is() {
     let mut seen = 0;
     for entry in std::fs::read_dir(folder()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let Ok(expected) = std::fs::read_to_string(folder().join(format!("{name}.expected"))) else { continue };
+        let expected_file = folder().join(format!("{name}.expected"));
+        let Ok(expected) = std::fs::read_to_string(&expected_file) else { continue };
         seen += 1;
         let found = read(&name);
+        if std::env::var_os("CELLMATE_UPDATE_SNAPSHOTS").is_some() {
+            std::fs::write(expected_file, &found).unwrap();
+            continue;
+        }
         if found != expected {
             wrong.push(format!("{name}\n{}", similar::TextDiff::from_lines(&expected, &found).unified_diff()));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-    assert_eq!(seen, 11);
+    assert_eq!(seen, 14);
 }
 
 struct Scratch(tempfile::TempDir);

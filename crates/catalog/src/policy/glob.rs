@@ -3,7 +3,7 @@
 use std::str::Chars;
 
 /// Returns whether the pattern matches the whole text. Case-sensitive.
-pub(super) fn matches(pattern: &str, text: &str) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
     walk(pattern, text).matched
 }
 

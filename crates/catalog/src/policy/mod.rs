@@ -11,8 +11,9 @@ use std::fmt;
 
 use contract::config::pattern::Pattern;
 use contract::config::policy::Lists;
-use contract::tool::{ToolId, ToolSpec};
+use contract::tool::{Source, ToolId, ToolSpec};
 
+pub use glob::matches as matches_glob;
 pub use layers::{RunScope, layers, provider_keys};
 pub use provider::{BadProvider, Provider};
 
@@ -87,7 +88,8 @@ fn find<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern> {
 /// Returns whether a pattern matches a tool.
 ///
 /// A group matches its members. A glob with a `:` is matched against the whole id only, so `mcp:docs:*` matches the
-/// tools of the server `docs`. A glob without one is matched against the name and the owner, for every source.
+/// tools of the server `docs`. A glob without one is matched against the name and the owner, for every source, and also
+/// against OpenClaw's other names: `docs__read` for `mcp:docs:read`, `bash` for the shell.
 pub fn names(pattern: &Pattern, id: &ToolId) -> bool {
     if let Some(group) = pattern.group() {
         return group.contains(id);
@@ -96,8 +98,28 @@ pub fn names(pattern: &Pattern, id: &ToolId) -> bool {
     if pattern.is_about_ids() {
         return glob::matches(glob, id.as_str());
     }
-    glob::matches(glob, id.name()) || glob::matches(glob, id.owner())
+    glob::matches(glob, id.name()) || glob::matches(glob, id.owner()) || names_as_openclaw(glob, id)
 }
+
+/// Returns whether a glob matches the name that a tool has in OpenClaw's policies, if that differs from ours.
+///
+/// A server cannot choose a name that matches a pattern for another server: the name begins with that of the server,
+/// which the user chose.
+fn names_as_openclaw(glob: &str, id: &ToolId) -> bool {
+    match id.source() {
+        Source::Mcp if glob.contains("__") => {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            let plain = id.owner().chars().map(|c| if is_plain(c) { c.to_ascii_lowercase() } else { '-' });
+            let owners = [id.owner().to_owned(), plain.collect()];
+            owners.iter().any(|owner| glob::matches(glob, &format!("{owner}__{}", id.name())))
+        }
+        Source::Openclaw => ALIASES.iter().any(|(alias, name)| *alias == glob && *name == id.name()),
+        Source::Mcp | Source::Plugin | Source::Client => false,
+    }
+}
+
+/// Other names of core tools that OpenClaw accepts in policies.
+const ALIASES: [(&str, &str); 2] = [("bash", "exec"), ("apply-patch", "apply_patch")];
 
 impl fmt::Display for Decision<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -74,6 +74,13 @@ fn patterns_name_ids_names_owners_and_groups() {
         ("group:openclaw", vec!["openclaw:core:session_status"]),
         ("group:fs", vec!["openclaw:core:read"]),
         ("group:runtime", vec!["openclaw:core:exec"]),
+        // The names in OpenClaw's policies.
+        ("github__*", github.to_vec()),
+        ("github__delete_repo", vec!["mcp:github:delete_repo"]),
+        ("*__read", vec![evil]),
+        ("slack__send", vec![]),
+        ("bash", vec!["openclaw:core:exec"]),
+        ("ba*", vec![]),
         ("Read", vec![]),
         ("GITHUB", vec![]),
         ("mcp", vec![]),

@@ -7,8 +7,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use client_config::{
-    ConfigError, ConfigFile, FileState, KeyPath, Places, Position, Problem, display, listed_files, load, own_files,
+    Client, ConfigError, ConfigFile, FileState, KeyPath, Places, Position, Problem, Source, display, listed_files,
+    load, own_files,
 };
+use contract::config::openclaw::{self, UnusedKind, UnusedSetting};
 use contract::spelling::nearest;
 use contract::text;
 use serde_json::{Value, json};
@@ -36,6 +38,8 @@ pub(super) enum Severity {
     /// A part of the configuration cannot be used.
     Error,
     Warning,
+    /// A setting has no effect, and nothing is lost by it.
+    Note,
 }
 
 impl Severity {
@@ -43,6 +47,7 @@ impl Severity {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
+            Self::Note => "note",
         }
     }
 }
@@ -54,6 +59,8 @@ pub(super) struct Finding {
     pub(super) at: Option<Position>,
     pub(super) severity: Severity,
     pub(super) message: String,
+    /// The setting that is not used, if the finding is about one.
+    pub(super) unused: Option<UnusedSetting>,
 }
 
 impl fmt::Display for Finding {
@@ -73,28 +80,41 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         return render::fatal(&format!("`{}` does not exist", display::path(missing)));
     }
     let (files, findings) = check(&places);
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let errors = count(Severity::Error);
     if arguments.json {
-        let findings: Vec<Value> = findings.iter().map(as_json).collect();
-        render::print_json(&json!({"ok": errors == 0, "files": files, "problems": findings}));
+        let (notes, problems): (Vec<&Finding>, Vec<&Finding>) =
+            findings.iter().partition(|finding| finding.severity == Severity::Note);
+        let values = |findings: Vec<&Finding>| findings.into_iter().map(as_json).collect::<Vec<Value>>();
+        let (problems, unused) = (values(problems), values(notes));
+        render::print_json(&json!({"ok": errors == 0, "files": files, "problems": problems, "unused": unused}));
     } else {
         for finding in &findings {
-            let style = if finding.severity == Severity::Error { Style::Bad } else { Style::Warning };
-            render::print_safe(&format!("{}\n", paint(&finding.to_string(), style, Stream::Out)));
+            let line = match finding.severity {
+                Severity::Error => paint(&finding.to_string(), Style::Bad, Stream::Out),
+                Severity::Warning => paint(&finding.to_string(), Style::Warning, Stream::Out),
+                Severity::Note => finding.to_string(),
+            };
+            render::print_safe(&format!("{line}\n"));
         }
-        render::print(&summary(files.len(), errors, findings.len() - errors));
+        render::print(&summary(files.len(), errors, count(Severity::Warning), count(Severity::Note)));
     }
     if errors == 0 { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) }
 }
 
-fn summary(files: usize, errors: usize, warnings: usize) -> String {
+fn summary(files: usize, errors: usize, warnings: usize, notes: usize) -> String {
     let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let found = match (errors, warnings) {
         (0, 0) => "no problems".to_owned(),
         (_, 0) => many(errors, "error"),
         _ => format!("{}, {}", many(errors, "error"), many(warnings, "warning")),
     };
-    format!("{} checked: {found}\n", many(files, "file"))
+    let unused = match notes {
+        0 => String::new(),
+        1 => "; 1 setting does not apply".to_owned(),
+        _ => format!("; {notes} settings do not apply"),
+    };
+    format!("{} checked: {found}{unused}\n", many(files, "file"))
 }
 
 /// Checks every file that is read. Returns the files, and the problems by file and place.
@@ -130,6 +150,7 @@ fn check(places: &Places) -> (Vec<PathBuf>, Vec<Finding>) {
         Err(_) if !findings.is_empty() => {}
         Err(error) => findings.push(unusable(&error)),
     }
+    findings.extend(opened.values().flat_map(not_imported));
     findings.sort_by(|one, other| (&one.file, one.at).cmp(&(&other.file, other.at)));
     let there = listed.iter().filter(|one| one.state != FileState::Missing).map(|one| one.file.clone());
     (there.collect(), findings)
@@ -142,21 +163,47 @@ pub(super) fn file_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> 
     findings
 }
 
-/// Returns the problems of a file's settings.
+/// Returns the problems of a file's settings, and those that are not used.
 fn settings_findings(file: &ConfigFile) -> Vec<Finding> {
-    let wrong = policy::errors(&file.settings()).into_iter().map(|error| {
-        let path = KeyPath::parse(&error.path).ok();
-        let at = path.map(|path| file.position(&path));
-        Finding { file: file.file.clone(), at, severity: Severity::Error, message: error.to_string() }
-    });
+    let settings = file.settings();
+    let at = |path: &str| KeyPath::parse(path).ok().map(|path| file.position(&path));
+    let finding = |at, severity, message| Finding { file: file.file.clone(), at, severity, message, unused: None };
+    let wrong = policy::errors(&settings).into_iter();
+    let wrong = wrong.map(|error| finding(at(&error.path), Severity::Error, error.to_string()));
     let known = schema::sections();
     let unknown = file.sections().into_iter().filter(|(key, _)| !known.contains(key)).map(|(key, at)| {
         let meant = nearest(&key, known.iter().map(String::as_str));
         let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
         let message = format!("`{}` is not a key of cellmate's configuration{meant}", display::plain(&key));
-        Finding { file: file.file.clone(), at: Some(at), severity: Severity::Warning, message }
+        finding(Some(at), Severity::Warning, message)
     });
-    wrong.chain(unknown).collect()
+    let unused = openclaw::unused(&settings).into_iter().map(|unused| {
+        let severity = match unused.kind {
+            UnusedKind::NotEnforced | UnusedKind::Unknown => Severity::Warning,
+            UnusedKind::NotApplicable => Severity::Note,
+        };
+        Finding { unused: Some(unused.clone()), ..finding(at(&unused.path), severity, unused.to_string()) }
+    });
+    wrong.chain(unknown).chain(unused).collect()
+}
+
+/// Returns a warning for each section of an imported OpenClaw file that contains policy: only its servers are imported.
+fn not_imported(file: &ConfigFile) -> Vec<Finding> {
+    if file.source != Source::Import(Client::OpenClaw) {
+        return Vec::new();
+    }
+    let policy = file.sections().into_iter().filter(|(key, _)| ["tools", "agents"].contains(&key.as_str()));
+    let warning = |(key, at): (String, Position)| Finding {
+        file: file.file.clone(),
+        at: Some(at),
+        severity: Severity::Warning,
+        message: format!(
+            "`{key}` is not applied, because only servers are imported from this file; to apply its restrictions, \
+             use the file as a configuration with --config, or copy them to your own"
+        ),
+        unused: None,
+    };
+    policy.map(warning).collect()
 }
 
 fn unusable(error: &ConfigError) -> Finding {
@@ -167,7 +214,7 @@ fn unusable(error: &ConfigError) -> Finding {
             (file, Some(Position { line: why.line, column: why.column }), why.why.clone())
         }
     };
-    Finding { file: file.clone(), at, severity: Severity::Error, message }
+    Finding { file: file.clone(), at, severity: Severity::Error, message, unused: None }
 }
 
 /// Returns the finding for a problem that `load` reports. It names the line; the column is where the line begins.
@@ -175,17 +222,23 @@ fn of_problem(problem: &Problem, file: Option<&ConfigFile>) -> Finding {
     let at = problem.line.zip(file).map(|(line, file)| file.start_of_line(line));
     let server = problem.server.as_ref().map(|server| format!("server `{}`: ", display::plain(server)));
     let message = format!("{}{}", server.unwrap_or_default(), problem.message);
-    Finding { file: problem.file.clone(), at, severity: Severity::Error, message }
+    Finding { file: problem.file.clone(), at, severity: Severity::Error, message, unused: None }
 }
 
 fn as_json(finding: &Finding) -> Value {
-    json!({
+    let mut value = json!({
         "file": finding.file,
         "line": finding.at.map(|at| at.line),
         "column": finding.at.map(|at| at.column),
         "severity": finding.severity.as_str(),
         "message": finding.message,
-    })
+    });
+    if let (Some(fields), Some(unused)) = (value.as_object_mut(), &finding.unused) {
+        fields.insert("setting".to_owned(), json!(unused.path));
+        fields.insert("kind".to_owned(), json!(unused.kind.as_str()));
+        fields.insert("reason".to_owned(), json!(unused.reason));
+    }
+    value
 }
 
 #[cfg(test)]
@@ -194,8 +247,9 @@ mod tests {
 
     #[test]
     fn the_summary_counts_in_plain_words() {
-        assert_eq!(summary(1, 0, 0), "1 file checked: no problems\n");
-        assert_eq!(summary(2, 1, 0), "2 files checked: 1 error\n");
-        assert_eq!(summary(2, 0, 2), "2 files checked: 0 errors, 2 warnings\n");
+        assert_eq!(summary(1, 0, 0, 0), "1 file checked: no problems\n");
+        assert_eq!(summary(2, 1, 0, 0), "2 files checked: 1 error\n");
+        assert_eq!(summary(2, 0, 2, 1), "2 files checked: 0 errors, 2 warnings; 1 setting does not apply\n");
+        assert_eq!(summary(1, 0, 0, 9), "1 file checked: no problems; 9 settings do not apply\n");
     }
 }

@@ -6,6 +6,7 @@ mod path;
 mod schema;
 mod set;
 mod trust;
+mod unset;
 
 use std::process::ExitCode;
 
@@ -25,7 +26,9 @@ enum ConfigCommand {
     Get(get::GetArguments),
     /// Change a setting. Comments are kept, and nothing is written if the result is invalid.
     Set(set::SetArguments),
-    /// Report all problems in the configuration, with file, line and column.
+    /// Remove a setting. Comments are kept, and nothing is written if the result is invalid.
+    Unset(unset::UnsetArguments),
+    /// Report all problems in the configuration, with file, line and column, and the settings that have no effect.
     Check(check::CheckArguments),
     /// Print a JSON Schema of the configuration, for editors.
     Schema(schema::SchemaArguments),
@@ -38,6 +41,7 @@ pub(crate) fn run(arguments: &ConfigCommandArguments) -> ExitCode {
         ConfigCommand::Path(arguments) => path::run(arguments),
         ConfigCommand::Get(arguments) => get::run(arguments),
         ConfigCommand::Set(arguments) => set::run(arguments),
+        ConfigCommand::Unset(arguments) => unset::run(arguments),
         ConfigCommand::Check(arguments) => check::run(arguments),
         ConfigCommand::Schema(arguments) => schema::run(arguments),
         ConfigCommand::Trust(arguments) => trust::run(arguments),

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use client_config::{Client, KeyPath};
-use contract::config::schema::{agents, closed, described, patterns, store, tools};
+use contract::config::openclaw;
+use contract::config::schema::{agents, closed, described, patterns, plugins, store, tools, unused};
 use serde_json::{Map, Value, json};
 
 use crate::render;
@@ -38,9 +39,10 @@ pub(super) fn sections() -> Vec<String> {
 pub(super) fn default_of(path: &KeyPath) -> Option<Value> {
     let schema = schema();
     let mut here = &schema;
-    for key in path.keys()? {
+    for key in path.names() {
         let options = here.get("anyOf").and_then(Value::as_array).into_iter().flatten();
         let below = std::iter::once(here).chain(options).find_map(|option| {
+            let Some(key) = key else { return option.get("items") };
             let named = option.get("properties").and_then(|properties| properties.get(key));
             named.or_else(|| option.get("additionalProperties").filter(|any| any.is_object()))
         });
@@ -59,7 +61,13 @@ pub(super) fn schema() -> Value {
     schema
 }
 
+/// Returns the sections of a configuration: ours, and those of OpenClaw that are accepted but not used.
 fn properties() -> Vec<(String, Value)> {
+    let foreign = openclaw::sections().map(|(key, reason)| (key.to_owned(), unused(reason)));
+    own_properties().into_iter().chain(foreign).collect()
+}
+
+fn own_properties() -> Vec<(String, Value)> {
     let named = |about: &str| described(json!({"type": "object", "additionalProperties": server()}), about);
     let clients: Vec<&str> = Client::ALL.into_iter().map(Client::name).chain(["claude"]).collect();
     let inputs = json!({
@@ -86,6 +94,7 @@ fn properties() -> Vec<(String, Value)> {
         ),
         ("tools", tools()),
         ("agents", agents()),
+        ("plugins", plugins()),
         ("approvals", approvals()),
         ("store", store()),
     ];
@@ -102,7 +111,9 @@ fn approvals() -> Value {
             described(json!({"type": "boolean", "default": false}), "Lets programs approve without a terminal."),
         ),
     ];
-    let keys: Map<String, Value> = keys.into_iter().map(|(key, schema)| (key.to_owned(), schema)).collect();
+    let own = keys.into_iter().map(|(key, schema)| (key.to_owned(), schema));
+    let foreign = openclaw::approvals_keys().map(|(key, reason)| (key.to_owned(), unused(reason)));
+    let keys: Map<String, Value> = own.chain(foreign).collect();
     described(closed(keys), "Which calls need approval.")
 }
 
@@ -140,8 +151,12 @@ fn server() -> Value {
         ("oauth", described(oauth, "How to log in, if the server needs more than it says itself; `false`: never.")),
         ("startupTimeoutMs", milliseconds("Time limit from the start to the list of tools.")),
         ("callTimeoutMs", milliseconds("Time limit of a call.")),
-        ("enabledTools", words("Only these tools are offered.")),
-        ("disabledTools", words("These tools are not offered.")),
+        ("enabledTools", words("Only these tools are offered: names, or globs.")),
+        ("disabledTools", words("These tools are not offered: names, or globs.")),
+        (
+            "toolFilter",
+            described(json!({"type": "object"}), "OpenClaw's `include` and `exclude`: lists of names or globs."),
+        ),
         ("enabled", flag(true, "Whether the server is used.")),
         ("disabled", flag(false, "The opposite of `enabled`.")),
         ("trusted", flag(false, "Rely on what the server says about its tools, such as that they only read.")),
@@ -159,7 +174,7 @@ mod tests {
     use contract::config::error::Problem;
     use serde_json::{Value, json};
 
-    use super::{approvals, default_of, schema, sections};
+    use super::{approvals, default_of, openclaw, own_properties, schema};
     use crate::policy;
 
     #[test]
@@ -169,8 +184,9 @@ mod tests {
             Problem::UnknownKey { known, .. } => Some(known),
             Problem::Value { .. } => None,
         });
-        let listed: Vec<String> = approvals()["properties"].as_object().unwrap().keys().cloned().collect();
-        assert_eq!(listed, known.unwrap());
+        let listed = approvals()["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let foreign: Vec<&str> = openclaw::approvals_keys().map(|(key, _)| key).collect();
+        assert_eq!(listed, [known.unwrap(), foreign].concat());
     }
 
     #[test]
@@ -178,6 +194,7 @@ mod tests {
         let default = |key: &str| default_of(&KeyPath::parse(key).unwrap());
         assert_eq!(default("tools.codeMode.timeoutMs"), Some(json!(10_000)));
         assert_eq!(default("agents.ada.tools.codeMode.timeoutMs"), Some(json!(10_000)));
+        assert_eq!(default("agents.list[1].tools.codeMode.timeoutMs"), Some(json!(10_000)));
         assert_eq!(default("mcpServers.files.enabled"), Some(json!(true)));
         assert_eq!(default("approvals.ask"), Some(json!("changes")));
         assert_eq!((default("tools.deny"), default("nothing.here")), (None, None));
@@ -206,7 +223,7 @@ mod tests {
             let (language, body) = block.split_once('\n')?;
             ["json5", "json", "jsonc"].contains(&language.trim()).then_some(body)
         });
-        let known = sections();
+        let known: Vec<String> = own_properties().into_iter().map(|(key, _)| key).collect();
         // A catalog of canned tools also has `tools`, as a list.
         let is_configuration = |value: &Value| {
             !value["tools"].is_array()

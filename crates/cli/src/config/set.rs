@@ -1,9 +1,10 @@
 //! `cellmate config set`: changes a setting in place, if the result is valid.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use client_config::{Change, ConfigFile, KeyPath, Places, Source, own_files, parse_value, trust_note};
+use client_config::{Change, ConfigFile, EditError, KeyPath, Places, Source, own_files, parse_value, trust_note};
 use serde_json::Value;
 
 use super::check::{Finding, Severity, file_findings};
@@ -13,12 +14,15 @@ use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
 #[derive(Debug, Args)]
 pub(super) struct SetArguments {
-    /// Key with dots, such as `tools.codeMode.timeoutMs` or `mcpServers["my.server"].enabled`.
+    /// Key with dots, such as `tools.codeMode.timeoutMs`, `mcpServers["my.server"].enabled` or `agents.list[0].tools.deny`.
     #[arg(value_name = "KEY")]
     key: String,
     /// New value: JSON5, such as `30000`, `true` or `['mcp:files:*']`; anything else is a string.
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     value: String,
+    /// Fail if the value is not JSON5, instead of using it as a string.
+    #[arg(long)]
+    strict_json: bool,
     /// Configuration to change: the user's, or this folder's `.cellmate.json5`.
     #[arg(short = 's', long, value_enum, default_value_t = ScopeArgument::User)]
     scope: ScopeArgument,
@@ -39,26 +43,21 @@ pub(super) fn run(arguments: &SetArguments) -> ExitCode {
 /// Returns the change, and notes for the user. Fails if the change would add a problem to the file.
 fn prepare(arguments: &SetArguments, places: &Places) -> Result<(Change, Vec<String>), String> {
     let path = KeyPath::parse(&arguments.key).map_err(|error| error.to_string())?;
-    let keys = path.keys().ok_or("`set` changes whole lists: leave out the part in brackets, and write the list")?;
-    let file = places.file_to_edit(arguments.scope.into());
-    let file = file.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
-    let source = own_files(places).into_iter().find(|(own, _)| *own == file).map_or(Source::User, |(_, source)| source);
-    let before = Change::open(&file).map_err(|error| error.to_string())?;
-    let before = findings(&before, source, places)?;
+    let edited = EditedFile::open(arguments.scope, places)?;
+    let values = if arguments.strict_json {
+        vec![
+            parse_value(&arguments.value)
+                .map_err(|why| format!("nothing was written: the value is not JSON5: {why}"))?,
+        ]
+    } else {
+        candidates(&arguments.value)
+    };
     let mut refused = None;
-    for value in candidates(&arguments.value) {
-        let mut change = Change::open(&file).map_err(|error| error.to_string())?;
-        change.set(&keys, &value).map_err(|error| error.to_string())?;
-        let new: Vec<Finding> =
-            findings(&change, source, places)?.into_iter().filter(|one| !is_known(&before, one)).collect();
-        match new.iter().find(|finding| finding.severity == Severity::Error) {
-            None => {
-                let mut notes: Vec<String> = new.into_iter().map(|finding| finding.message).collect();
-                notes.extend(trust_note(&file, places));
-                return Ok((change, notes));
-            }
-            Some(wrong) => {
-                refused.get_or_insert_with(|| wrong.message.clone());
+    for value in values {
+        match edited.change(|change| change.set_at(&path, &value))? {
+            Ok(changed) => return Ok(changed),
+            Err(why) => {
+                refused.get_or_insert(why);
             }
         }
     }
@@ -70,6 +69,44 @@ fn candidates(text: &str) -> Vec<Value> {
     let parsed = parse_value(text).ok().filter(|_| !text.trim().is_empty());
     let string = Value::from(text);
     parsed.into_iter().filter(|parsed| *parsed != string).chain([string.clone()]).collect()
+}
+
+/// The file that a command changes, and the problems that it has already.
+pub(super) struct EditedFile<'p> {
+    pub(super) file: PathBuf,
+    source: Source,
+    places: &'p Places,
+    before: Vec<Finding>,
+}
+
+impl<'p> EditedFile<'p> {
+    pub(super) fn open(scope: ScopeArgument, places: &'p Places) -> Result<Self, String> {
+        let file = places.file_to_edit(scope.into());
+        let file = file.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
+        let own = own_files(places).into_iter().find(|(own, _)| *own == file);
+        let source = own.map_or(Source::User, |(_, source)| source);
+        let before = Change::open(&file).map_err(|error| error.to_string())?;
+        let before = findings(&before, source, places)?;
+        Ok(Self { file, source, places, before })
+    }
+
+    /// Returns the changed file and notes for the user, or why the result would be invalid. Fails if the file cannot be
+    /// edited.
+    pub(super) fn change(
+        &self,
+        edit: impl FnOnce(&mut Change) -> Result<(), EditError>,
+    ) -> Result<Result<(Change, Vec<String>), String>, String> {
+        let mut change = Change::open(&self.file).map_err(|error| error.to_string())?;
+        edit(&mut change).map_err(|error| error.to_string())?;
+        let now = findings(&change, self.source, self.places)?;
+        let new: Vec<Finding> = now.into_iter().filter(|one| !is_known(&self.before, one)).collect();
+        if let Some(wrong) = new.iter().find(|finding| finding.severity == Severity::Error) {
+            return Ok(Err(wrong.message.clone()));
+        }
+        let mut notes: Vec<String> = new.into_iter().map(|finding| finding.message).collect();
+        notes.extend(trust_note(&self.file, self.places));
+        Ok(Ok((change, notes)))
+    }
 }
 
 fn findings(change: &Change, source: Source, places: &Places) -> Result<Vec<Finding>, String> {

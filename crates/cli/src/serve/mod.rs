@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use catalog::{EntryPoint, Surface, SurfaceOptions};
-use client_config::{ConfigError, Problem, load};
+use client_config::display::for_shell;
+use client_config::{ConfigError, Places, Problem, display, load};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolError, PoolOptions};
 use executor::clock::now_ms;
@@ -97,8 +98,11 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         tracing::warn!(target: CONSOLE, "{note}");
         render::note(&format!("cellmate: {note}"));
     }
+    let unused = policy::unused_notice(&loaded.settings, &check_command(&places));
+    unused.iter().for_each(|notice| render::note(&format!("cellmate: {notice}")));
     let kept = arguments.store.choose(&loaded.settings, &places)?;
     start_log(&arguments, &kept.state, &loaded.problems);
+    unused.iter().for_each(|notice| tracing::warn!(target: CONSOLE, "{notice}"));
     let (state, key) = (kept.state.clone(), kept.key()?);
     let memory_limit_bytes = served.config.largest_memory_limit();
     let options =
@@ -165,6 +169,12 @@ fn pool_or_none(
     tracing::warn!(target: CONSOLE, %error, "cells cannot be run");
     render::note(&format!("cellmate: {error}; tools that need no code are served"));
     Ok((Pool::without_workers(&error), false))
+}
+
+/// Returns the command that checks the configuration at these places.
+fn check_command(places: &Places) -> String {
+    let named = places.named_files().into_iter().map(|file| format!(" {}", for_shell(&display::path(&file))));
+    format!("cellmate config check{}", named.collect::<String>())
 }
 
 /// Opens the log file and writes how the process was started.

@@ -23,6 +23,8 @@ use crate::local_tools::local_tools;
 use crate::policy::{self, BadSettings};
 use crate::upstream::Servers;
 
+use super::check_command;
+
 /// How often the files are compared.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -157,6 +159,11 @@ impl Reloader {
     fn apply(&mut self, loaded: Loaded) -> Result<(), ReloadError> {
         let policy = policy::read(&loaded.settings)?;
         report_new_problems(&self.loaded.problems, &loaded.problems);
+        let unused = |settings: &Value| policy::unused_notice(settings, &check_command(&self.places));
+        if let Some(notice) = unused(&loaded.settings).filter(|now| Some(now) != unused(&self.loaded.settings).as_ref())
+        {
+            tracing::warn!("{notice}");
+        }
         let is_new_policy = policy_sections(&self.loaded.settings) != policy_sections(&loaded.settings);
         let largest = policy.config.largest_memory_limit();
         let local = local_tools(&policy);

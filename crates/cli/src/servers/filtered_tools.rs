@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use catalog::UnavailableServer;
+use catalog::policy::matches_glob;
 use client_config::ServerEntry;
 use contract::tool::{Operation, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, CancelFuture, ParkedCall, ToolSource};
@@ -24,7 +25,8 @@ impl FilteredTools {
     }
 
     fn offers(&self, tool: &ToolSpec) -> bool {
-        let named = |names: &[String]| names.iter().any(|name| name == tool.id.name());
+        // OpenClaw's `toolFilter` has globs; other clients have names only.
+        let named = |names: &[String]| names.iter().any(|name| matches_glob(name, tool.id.name()));
         self.entry.only_tools.as_deref().is_none_or(named) && !named(&self.entry.without_tools)
     }
 }

@@ -10,6 +10,7 @@ mod disconnect;
 mod environment;
 mod fairness;
 mod mcp;
+mod openclaw;
 mod person;
 mod secrets;
 mod servers;

@@ -218,6 +218,8 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("config get", &["\u{202e}"]),
         one("config set", &["tools.\u{202e}", "\u{9b}", "--dry-run"]),
         one("config set", &["approvals.nonInteractive", "false", "--dry-run"]),
+        one("config unset", &["tools.\u{202e}", "--dry-run"]),
+        one("config unset", &["mcpServers", "--dry-run"]),
         one("config check", &[]),
         one("config check", &[".mcp.json"]),
         one("config check", &[".cellmate.json5"]),

@@ -8,29 +8,50 @@ use serde_json::Value;
 
 use super::Refused;
 use crate::json5::{after_trivia, parse};
+use crate::key_path::{KeyPath, Step};
 use crate::tree::{Kind, Member, Tree};
 
 /// The longest list that is written on one line.
 const MAX_LINE: usize = 100;
 
 pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, Refused> {
+    set_at(text, &keys(path), value)
+}
+
+/// Sets the value at a path that may go through lists. An item can be replaced, or added at the end of its list.
+pub(super) fn set_at(text: &str, path: &[Step], value: &Value) -> Result<String, Refused> {
     let tree = parse(text)?;
     let style = Style::of(text);
     if tree.span.is_empty() {
-        return Ok(fresh(text, &style, &nested(path, value)));
+        return Ok(fresh(text, &style, &nested(path, value)?));
     }
     let mut here = &tree;
-    for (depth, key) in path.iter().enumerate() {
-        if !here.is_map() {
-            return Err(Refused::NotAnObject(path.get(..depth).unwrap_or_default().join(".")));
-        }
+    for (depth, step) in path.iter().enumerate() {
+        let above = || KeyPath::shown(path.get(..depth).unwrap_or_default());
         let rest = path.get(depth + 1..).unwrap_or_default();
-        match here.member(key) {
-            None => return Ok(insert(text, &style, here, key, &nested(rest, value))),
-            Some(member) if rest.is_empty() || matches!(member.value.kind, Kind::Null) => {
-                return Ok(replace(text, &style, member, &nested(rest, value)));
+        let is_end = |value: &Tree| rest.is_empty() || matches!(value.kind, Kind::Null);
+        match (&here.kind, step) {
+            (Kind::Map(_), Step::Key(key)) => match here.member(key) {
+                None => return Ok(insert(text, &style, here, key, &nested(rest, value)?)),
+                Some(member) if is_end(&member.value) => {
+                    return Ok(replace(text, &style, member.key_span.start, &member.value, &nested(rest, value)?));
+                }
+                Some(member) => here = &member.value,
+            },
+            (Kind::List(items), step) => {
+                let position = step.position().ok_or_else(|| Refused::NotAnObject(above()))?;
+                match items.get(position) {
+                    Some(item) if is_end(item) => {
+                        return Ok(replace(text, &style, item.span.start, item, &nested(rest, value)?));
+                    }
+                    Some(item) => here = item,
+                    None if position == items.len() => {
+                        return Ok(add_item(text, &style, here, items, &nested(rest, value)?));
+                    }
+                    None => return Err(Refused::NoSuchItem { list: above(), items: items.len() }),
+                }
             }
-            Some(member) => here = &member.value,
+            _ => return Err(Refused::NotAnObject(above())),
         }
     }
     Ok(text.to_owned())
@@ -40,33 +61,55 @@ pub(super) fn append(text: &str, path: &[&str], value: &Value) -> Result<String,
     let tree = parse(text)?;
     match tree.at(path).and_then(|list| list.items().zip(Some(list))) {
         None => set(text, path, &Value::Array(vec![value.clone()])),
-        Some((items, list)) => {
-            let spans = items.first().zip(items.last()).map(|(first, last)| (first.span.start, last.span.end));
-            Ok(insert_into(text, &Style::of(text), list, spans, |style, indent| match indent {
-                Some(indent) => style.render(value, indent),
-                None => value.to_string(),
-            }))
-        }
+        Some((items, list)) => Ok(add_item(text, &Style::of(text), list, items, value)),
     }
 }
 
 pub(super) fn remove(text: &str, path: &[&str]) -> Result<String, Refused> {
+    remove_at(text, &keys(path))
+}
+
+/// Removes the value at a path that may go through lists, if there is one.
+pub(super) fn remove_at(text: &str, path: &[Step]) -> Result<String, Refused> {
     let mut text = text.to_owned();
     // A key may occur more than once: an earlier one would take effect if only the last were removed.
     loop {
         let tree = parse(&text)?;
-        let Some((key, above)) = path.split_last() else { return Ok(text) };
-        let Some(map) = tree.at(above) else { return Ok(text) };
-        let Some(position) = map.members().iter().rposition(|member| member.key == *key) else { return Ok(text) };
-        text = cut(&text, map.members(), position);
+        let Some((last, above)) = path.split_last() else { return Ok(text) };
+        let Some(around) = tree.at_steps(above) else { return Ok(text) };
+        if let Some(items) = around.items() {
+            let spans: Vec<Range<usize>> = items.iter().map(|item| item.span.clone()).collect();
+            return Ok(last.position().map_or_else(|| text.clone(), |position| cut(&text, &spans, position)));
+        }
+        let is_it = |member: &Member| matches!(last, Step::Key(key) if *key == member.key);
+        let Some(position) = around.members().iter().rposition(is_it) else { return Ok(text) };
+        let members = around.members().iter();
+        let spans: Vec<Range<usize>> = members.map(|member| member.key_span.start..member.value.span.end).collect();
+        text = cut(&text, &spans, position);
     }
 }
 
-/// Wraps the value in one object for each key.
-fn nested(path: &[&str], value: &Value) -> Value {
-    path.iter()
-        .rev()
-        .fold(value.clone(), |inner, key| Value::Object([((*key).to_owned(), inner)].into_iter().collect()))
+fn keys(path: &[&str]) -> Vec<Step> {
+    path.iter().map(|key| Step::Key((*key).to_owned())).collect()
+}
+
+fn add_item(text: &str, style: &Style, list: &Tree, items: &[Tree], value: &Value) -> String {
+    let spans = items.first().zip(items.last()).map(|(first, last)| (first.span.start, last.span.end));
+    insert_into(text, style, list, spans, |style, indent| match indent {
+        Some(indent) => style.render(value, indent),
+        None => value.to_string(),
+    })
+}
+
+/// Wraps the value in one object for each key, and in one list for each first item.
+fn nested(path: &[Step], value: &Value) -> Result<Value, Refused> {
+    path.iter().enumerate().rev().try_fold(value.clone(), |inner, (depth, step)| match step {
+        Step::Key(key) => Ok(Value::Object([(key.clone(), inner)].into_iter().collect())),
+        Step::Index(0) => Ok(Value::Array(vec![inner])),
+        Step::Index(_) => {
+            Err(Refused::NoSuchItem { list: KeyPath::shown(path.get(..depth).unwrap_or_default()), items: 0 })
+        }
+    })
 }
 
 /// Adds the value to a file that is empty or has only comments.
@@ -75,15 +118,16 @@ fn fresh(text: &str, style: &Style, value: &Value) -> String {
     format!("{text}{gap}{}{}", style.render(value, ""), style.newline)
 }
 
-fn replace(text: &str, style: &Style, member: &Member, value: &Value) -> String {
-    if member.value.to_json() == *value {
+/// Replaces a value. `start` is where it begins in its line, with its key.
+fn replace(text: &str, style: &Style, start: usize, old: &Tree, value: &Value) -> String {
+    if old.to_json() == *value {
         return text.to_owned();
     }
-    let rendered = match indentation(text, member.key_span.start) {
+    let rendered = match indentation(text, start) {
         Some(indent) => style.render(value, indent),
         None => value.to_string(),
     };
-    splice(text, vec![(member.value.span.clone(), rendered)])
+    splice(text, vec![(old.span.clone(), rendered)])
 }
 
 fn insert(text: &str, style: &Style, map: &Tree, key: &str, value: &Value) -> String {
@@ -131,9 +175,9 @@ fn insert_first(text: &str, style: &Style, into: &Tree, render: impl Fn(&Style, 
     splice(text, vec![(open..open, new)])
 }
 
-fn cut(text: &str, members: &[Member], position: usize) -> String {
-    let Some(member) = members.get(position) else { return text.to_owned() };
-    let (start, end) = (member.key_span.start, member.value.span.end);
+/// Removes one of the members of an object or the items of a list, which have these spans.
+fn cut(text: &str, spans: &[Range<usize>], position: usize) -> String {
+    let Some(Range { start, end }) = spans.get(position).cloned() else { return text.to_owned() };
     let next = after_trivia(text, end);
     let mut cuts: Vec<Range<usize>> = Vec::new();
     let mut own = start..end;
@@ -143,9 +187,9 @@ fn cut(text: &str, members: &[Member], position: usize) -> String {
         } else {
             cuts.push(next..next + 1);
         }
-    } else if let Some(previous) = position.checked_sub(1).and_then(|before| members.get(before)) {
+    } else if let Some(previous) = position.checked_sub(1).and_then(|before| spans.get(before)) {
         // Most clients reject a trailing comma.
-        let comma = after_trivia(text, previous.value.span.end);
+        let comma = after_trivia(text, previous.end);
         cuts.push(comma..comma + 1);
     }
     cuts.push(whole_lines(text, own));

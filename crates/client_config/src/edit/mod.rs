@@ -13,6 +13,7 @@ use similar::TextDiff;
 use crate::display;
 use crate::document::{self, Format};
 use crate::files::{self, FileError};
+use crate::key_path::KeyPath;
 use crate::references::References;
 use crate::tree::{SyntaxError, Tree};
 
@@ -38,6 +39,10 @@ pub enum EditError {
     Syntax { file: PathBuf, why: SyntaxError },
     #[error("`{}`: `{key}` is not an object, so nothing can be added to it; fix it, then try again", file.display())]
     NotAnObject { file: PathBuf, key: String },
+    #[error(
+        "`{}`: {} has {items} items; use their positions from 0, or [{items}] to add one", file.display(), named(list)
+    )]
+    NoSuchItem { file: PathBuf, list: String, items: usize },
     #[error("`{}` cannot be edited without changing other parts of it; edit it by hand", file.display())]
     Unsupported { file: PathBuf },
 }
@@ -47,7 +52,13 @@ pub enum EditError {
 enum Refused {
     Syntax(SyntaxError),
     NotAnObject(String),
+    NoSuchItem { list: String, items: usize },
     Unsupported,
+}
+
+/// Names a list for people to read.
+fn named(list: &str) -> String {
+    if list.is_empty() { "the file".to_owned() } else { format!("`{list}`") }
 }
 
 impl From<SyntaxError> for Refused {
@@ -117,6 +128,28 @@ impl Change {
         let edited = match self.format {
             Format::Json => json::set(&self.after, path, value),
             Format::Toml => toml::set(&self.after, path, value),
+        };
+        self.after = edited.map_err(|refused| self.refused(refused))?;
+        Ok(())
+    }
+
+    /// Sets the value at a path that may go through lists.
+    pub fn set_at(&mut self, path: &KeyPath, value: &Value) -> Result<(), EditError> {
+        let edited = match (self.format, path.keys()) {
+            (Format::Json, _) => json::set_at(&self.after, path.steps(), value),
+            (Format::Toml, Some(keys)) => toml::set(&self.after, &keys, value),
+            (Format::Toml, None) => Err(Refused::Unsupported),
+        };
+        self.after = edited.map_err(|refused| self.refused(refused))?;
+        Ok(())
+    }
+
+    /// Removes the value at a path that may go through lists, if there is one.
+    pub fn remove_at(&mut self, path: &KeyPath) -> Result<(), EditError> {
+        let edited = match (self.format, path.keys()) {
+            (Format::Json, _) => json::remove_at(&self.after, path.steps()),
+            (Format::Toml, Some(keys)) => toml::remove(&self.after, &keys),
+            (Format::Toml, None) => Err(Refused::Unsupported),
         };
         self.after = edited.map_err(|refused| self.refused(refused))?;
         Ok(())
@@ -256,6 +289,7 @@ impl Change {
         match refused {
             Refused::Syntax(why) => EditError::Syntax { file, why },
             Refused::NotAnObject(key) => EditError::NotAnObject { file, key },
+            Refused::NoSuchItem { list, items } => EditError::NoSuchItem { file, list, items },
             Refused::Unsupported => EditError::Unsupported { file },
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Change, json, mask, toml};
 use crate::document::Format;
 use crate::json5::parse;
+use crate::key_path::KeyPath;
 
 fn entry() -> Value {
     json!({"command": "x", "args": ["mcp"]})
@@ -72,6 +73,36 @@ fn a_value_is_appended_to_the_end_of_a_list() {
     ];
     for (before, after) in cases {
         assert_eq!(json::append(before, &["l"], &json!("x")).unwrap(), after);
+    }
+}
+
+#[test]
+fn items_of_lists_are_set_added_and_removed_in_place() {
+    let steps = |path: &str| KeyPath::parse(path).unwrap().steps().to_vec();
+    let two = "{\n  l: [\n    { id: 'a' }, // first\n    { id: 'b', t: { deny: ['x', 'y'] } },\n  ],\n}";
+    let set = [
+        ("l[0].t.deny", json!(["z"]), two.replace("{ id: 'a' }", "{ id: 'a', \"t\": {\"deny\":[\"z\"]} }")),
+        ("l[1].t.deny[0]", json!("z"), two.replace("'x'", "\"z\"")),
+        ("l.1.t.deny.2", json!("z"), two.replace("'y'", "'y', \"z\"")),
+        ("l[2].id", json!("c"), two.replace("},\n  ]", "},\n    {\n      \"id\": \"c\"\n    },\n  ]")),
+        ("m[0]", json!(1), two.replace("  ],\n", "  ],\n  \"m\": [1],\n")),
+    ];
+    for (path, value, expected) in set {
+        assert_eq!(json::set_at(two, &steps(path), &value).unwrap(), expected, "{path}");
+        assert_eq!(json::set_at(&expected, &steps(path), &value).unwrap(), expected, "a second edit changes nothing");
+    }
+    let removed = [
+        ("l[1].t.deny[0]", two.replace("'x', ", " ")),
+        ("l[1].t.deny[1]", two.replace(", 'y'", "")),
+        ("l[0]", two.replace("    { id: 'a' }, // first\n", "    // first\n")),
+        ("l[7]", two.to_owned()),
+        ("l.x", two.to_owned()),
+    ];
+    for (path, expected) in removed {
+        assert_eq!(json::remove_at(two, &steps(path)).unwrap(), expected, "{path}");
+    }
+    for path in ["l[3]", "l.x", "l[0].id.x", "m[1]", "[0]"] {
+        assert!(json::set_at(two, &steps(path), &json!(1)).is_err(), "{path}");
     }
 }
 

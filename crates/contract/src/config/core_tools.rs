@@ -1,10 +1,14 @@
 //! `tools.fs`, `tools.exec` and `tools.web`: the core tools, which read and change files, run commands and fetch pages.
 //!
-//! Each is off unless `enabled` is `true`. All agents share them; an agent's policy can deny them.
+//! Each is off unless `enabled` is `true`. All agents share them; an agent's settings and policy can only deny them.
+//! The objects also have keys of OpenClaw: those with the same meaning are applied, the others are accepted and reported
+//! by [`super::openclaw::unused`].
 
 use serde_json::Value;
 
 use super::error::{ConfigError, Path};
+use super::openclaw::keys;
+use super::pattern::Pattern;
 use super::reader::Reader;
 
 /// The resolved settings of all core tools.
@@ -19,8 +23,11 @@ pub struct CoreTools {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileTools {
     pub enabled: bool,
-    /// The folders that the file tools and the shell may use, as they are written in the configuration.
+    /// The folders that the file tools and the shell may use, as they are written in the configuration. An agent's
+    /// workspace can replace them: [`super::AgentsConfig::file_roots`].
     pub roots: Vec<String>,
+    /// OpenClaw's `workspaceOnly`: an agent's workspace is its only root.
+    pub workspace_only: bool,
 }
 
 /// `tools.exec`: the shell.
@@ -29,34 +36,151 @@ pub struct ShellTool {
     pub enabled: bool,
     /// Whether commands may run without Landlock on a system that does not have it.
     pub unconfined: bool,
+    /// OpenClaw's `timeoutSec` or `timeoutSeconds`: how long a command may run if the call does not say.
+    pub timeout_seconds: Option<u64>,
 }
 
-/// `tools.web.fetch`: the tool that fetches pages.
+/// `tools.web.fetch`: the tool that fetches pages. The limits are OpenClaw's; those that are not given have defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebFetch {
     pub enabled: bool,
+    /// The most characters of a page that are returned: the lower of `maxChars` and `maxCharsCap`.
+    pub max_chars: Option<u64>,
+    /// The most bytes of a response that are read.
+    pub max_response_bytes: Option<u64>,
+    pub timeout_seconds: Option<u64>,
+    pub max_redirects: Option<u64>,
 }
 
+/// The names of the file tools, all of the source and owner `openclaw:core`.
+const FILE_TOOLS: [&str; 7] = ["read", "write", "edit", "apply_patch", "ls", "find", "grep"];
+
+/// The file tools that change files.
+const WRITING_TOOLS: [&str; 3] = ["write", "edit", "apply_patch"];
+
+const APPLY_PATCH: [&str; 1] = ["apply_patch"];
+const SHELL_TOOLS: [&str; 2] = ["exec", "process"];
+const FETCH_TOOLS: [&str; 1] = ["web_fetch"];
+const SEARCH_TOOLS: [&str; 1] = ["web_search"];
+
 impl CoreTools {
-    /// Reads `fs`, `exec` and `web` of the global `tools`.
-    pub(super) fn read(reader: &mut Reader<'_, '_>) -> Self {
+    /// Reads `fs`, `exec` and `web` of the global `tools`. Also returns patterns of core tools that are denied.
+    pub(super) fn read(reader: &mut Reader<'_, '_>) -> (Self, Vec<Pattern>) {
+        let mut denied = Vec::new();
         let files = reader.object("fs", |reader| FileTools {
             enabled: reader.flag("enabled").unwrap_or(false),
             roots: reader.list("roots", root).unwrap_or_default(),
+            workspace_only: reader.flag("workspaceOnly").unwrap_or(false),
         });
-        let shell = reader.object("exec", |reader| ShellTool {
-            enabled: reader.flag("enabled").unwrap_or(false),
-            unconfined: reader.flag("unconfined").unwrap_or(false),
+        let shell = reader.object("exec", |reader| {
+            let enabled = reader.flag("enabled").unwrap_or(false);
+            let unconfined = reader.flag("unconfined").unwrap_or(false);
+            let timeout_seconds = timeout(reader);
+            let is_denied = denied_by_openclaw(reader, &mut denied);
+            ShellTool { enabled: enabled && !is_denied, unconfined, timeout_seconds }
         });
         let web_fetch = reader.object("web", |reader| {
-            reader.object("fetch", |reader| WebFetch { enabled: reader.flag("enabled").unwrap_or(false) })
+            reader.accept_table(keys::WEB);
+            reader.object("fetch", |reader| {
+                reader.accept_table(keys::FETCH);
+                let (chars, cap) = (reader.whole("maxChars", 1), reader.whole("maxCharsCap", 1));
+                WebFetch {
+                    enabled: reader.flag("enabled").unwrap_or(false),
+                    max_chars: chars.into_iter().chain(cap).min(),
+                    max_response_bytes: reader.whole("maxResponseBytes", 1),
+                    timeout_seconds: reader.whole("timeoutSeconds", 1),
+                    max_redirects: reader.whole("maxRedirects", 0),
+                }
+            })
         });
-        Self {
+        let tools = Self {
             files: files.unwrap_or_default(),
             shell: shell.unwrap_or_default(),
             web_fetch: web_fetch.flatten().unwrap_or_default(),
+        };
+        (tools, denied)
+    }
+}
+
+/// The settings of core tools in one agent's `tools`, which can only restrict.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct AgentCoreTools {
+    /// Patterns of the core tools that the agent does not have.
+    pub(super) denied: Vec<Pattern>,
+    pub(super) workspace_only: bool,
+}
+
+impl AgentCoreTools {
+    pub(super) fn read(reader: &mut Reader<'_, '_>) -> Self {
+        let mut tools = Self::default();
+        reader.object("fs", |reader| {
+            tools.deny_if(reader.flag("enabled") == Some(false), &FILE_TOOLS);
+            reader.forbid("roots", "no value here (set it under `tools.fs`; an agent's folder is its `workspace`)");
+            tools.workspace_only = reader.flag("workspaceOnly").unwrap_or(false);
+        });
+        reader.object("exec", |reader| {
+            let is_off = reader.flag("enabled") == Some(false);
+            reader.forbid("unconfined", "no value here (set it under `tools.exec`, because it is about this machine)");
+            // It is set for all agents, and only checked here.
+            let _timeout = timeout(reader);
+            let is_denied = denied_by_openclaw(reader, &mut tools.denied);
+            tools.deny_if(is_off || is_denied, &SHELL_TOOLS);
+        });
+        reader.object("web", |reader| {
+            reader.accept_table(keys::WEB);
+            let search = reader.raw("search").and_then(|search| search.get("enabled")).and_then(Value::as_bool);
+            tools.deny_if(search == Some(false), &SEARCH_TOOLS);
+            reader.object("fetch", |reader| {
+                reader.accept_table(keys::FETCH);
+                tools.deny_if(reader.flag("enabled") == Some(false), &FETCH_TOOLS);
+                let keys = ["maxChars", "maxCharsCap", "maxResponseBytes", "timeoutSeconds", "maxRedirects"];
+                for key in keys {
+                    let _checked = reader.whole(key, 0);
+                }
+            });
+        });
+        tools
+    }
+
+    fn deny_if(&mut self, is_denied: bool, names: &[&str]) {
+        if is_denied {
+            self.denied.extend(patterns(names));
         }
     }
+}
+
+/// Returns the core tools that a sandboxed agent does not have because of its `sandbox.workspaceAccess`.
+pub(super) fn denied_without_write_access() -> Vec<Pattern> {
+    patterns(&WRITING_TOOLS).into_iter().chain(patterns(&SHELL_TOOLS)).collect()
+}
+
+/// Returns the core tools that a sandboxed agent without access to its workspace does not have.
+pub(super) fn denied_without_access() -> Vec<Pattern> {
+    patterns(&FILE_TOOLS).into_iter().chain(patterns(&SHELL_TOOLS)).collect()
+}
+
+fn patterns(names: &[&str]) -> Vec<Pattern> {
+    names.iter().filter_map(|name| Pattern::parse(&format!("openclaw:core:{name}")).ok()).collect()
+}
+
+/// Reads the time limit of commands, under the names of older and newer versions of OpenClaw.
+fn timeout(reader: &mut Reader<'_, '_>) -> Option<u64> {
+    let (older, newer) = (reader.whole("timeoutSec", 1), reader.whole("timeoutSeconds", 1));
+    newer.or(older)
+}
+
+/// Reads OpenClaw's own keys of `exec`. Returns whether they switch the shell off, and adds `apply_patch` to `denied` if
+/// they switch it off.
+fn denied_by_openclaw(reader: &mut Reader<'_, '_>, denied: &mut Vec<Pattern>) -> bool {
+    reader.accept_table(keys::EXEC);
+    let is_patch_off = reader.object("applyPatch", |reader| {
+        reader.accept_table(keys::APPLY_PATCH);
+        reader.flag("enabled") == Some(false)
+    });
+    if is_patch_off == Some(true) {
+        denied.extend(patterns(&APPLY_PATCH));
+    }
+    ["security", "mode"].iter().any(|key| reader.raw(key).and_then(Value::as_str) == Some("deny"))
 }
 
 fn root(value: &Value, path: &Path) -> Result<String, ConfigError> {

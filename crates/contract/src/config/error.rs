@@ -42,8 +42,10 @@ impl ConfigError {
         }
     }
 
-    pub fn unknown_key(path: &Path, key: &str, known: &[&'static str]) -> Self {
-        let nearest = nearest(key, known.iter().copied());
+    /// Reports a key that is not one of `known`, and suggests the nearest of them or of `accepted`, which are known but
+    /// not used.
+    pub fn unknown_key(path: &Path, key: &str, known: &[&'static str], accepted: &[&'static str]) -> Self {
+        let nearest = nearest(key, known.iter().chain(accepted).copied());
         Self { path: path.key(key).to_string(), problem: Problem::UnknownKey { known: known.to_vec(), nearest } }
     }
 }
@@ -139,12 +141,16 @@ mod tests {
                 "`tools.mode`: expected `code`, found `\"zebra\"`",
             ),
             (
-                ConfigError::unknown_key(&path, "alow", &["deny", "allow"]),
+                ConfigError::unknown_key(&path, "alow", &["deny", "allow"], &[]),
                 "`tools.mode.alow`: unknown key; did you mean `allow`?",
             ),
             (
-                ConfigError::unknown_key(&path, "zebra", &["deny", "allow"]),
+                ConfigError::unknown_key(&path, "zebra", &["deny", "allow"], &["media"]),
                 "`tools.mode.zebra`: unknown key; known keys are `deny`, `allow`",
+            ),
+            (
+                ConfigError::unknown_key(&path, "medai", &["deny", "allow"], &["media"]),
+                "`tools.mode.medai`: unknown key; did you mean `media`?",
             ),
         ];
         for (error, expected) in cases {

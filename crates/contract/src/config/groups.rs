@@ -61,14 +61,15 @@ static GROUPS: [Group; 16] = [
     Group::new(
         "group:openclaw",
         &[Source::Openclaw],
-        Members::Except(&["read", "write", "edit", "apply_patch", "exec", "process", "canvas"]),
+        Members::Except(&["read", "write", "edit", "apply_patch", "ls", "find", "grep", "exec", "process", "canvas"]),
     ),
     // MCP servers count as plugins; `plugin:*` is the rest.
     Group::new("group:plugins", &[Source::Plugin, Source::Mcp], Members::All),
     Group::new("group:mcp", &[Source::Mcp], Members::All),
     Group::new("group:client", &[Source::Client], Members::All),
     Group::new(BUNDLE_MCP, &[Source::Mcp], Members::All),
-    Group::core("group:fs", &["read", "write", "edit", "apply_patch"]),
+    // `ls`, `find` and `grep` are tools of Cellmate: a policy that denies access to files must deny them, too.
+    Group::core("group:fs", &["read", "write", "edit", "apply_patch", "ls", "find", "grep"]),
     Group::core("group:runtime", &["exec", "process", "code_execution"]),
     Group::core("group:web", &["web_search", "web_fetch", "x_search"]),
     Group::core("group:memory", &["memory_search", "memory_get"]),
@@ -106,6 +107,7 @@ mod tests {
             ("group:openclaw", "openclaw:other:anything", true),
             ("group:openclaw", "openclaw:core:exec", false),
             ("group:openclaw", "openclaw:core:read", false),
+            ("group:openclaw", "openclaw:core:find", false),
             ("group:openclaw", "plugin:a:cron", false),
             ("group:plugins", "plugin:a:x", true),
             ("group:plugins", "mcp:a:x", true),
@@ -118,6 +120,7 @@ mod tests {
             ("group:client", "client:a:x", true),
             ("group:client", "mcp:a:x", false),
             ("group:fs", "openclaw:core:read", true),
+            ("group:fs", "openclaw:core:grep", true),
             ("group:fs", "openclaw:core:exec", false),
             ("group:fs", "mcp:evil:read", false),
             ("group:fs", "client:evil:read", false),

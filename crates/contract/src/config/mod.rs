@@ -5,6 +5,7 @@
 
 pub mod error;
 pub mod groups;
+pub mod openclaw;
 pub mod pattern;
 pub mod plugins;
 pub mod policy;
@@ -12,18 +13,16 @@ pub mod profiles;
 pub mod reader;
 pub mod schema;
 
+mod agents;
 mod code_mode;
 mod core_tools;
 mod numbers;
 mod store;
 mod tool_search;
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
-use crate::limits::MAX_LIVE_RUNS;
-
+pub use agents::{AgentsConfig, LOCAL_AGENT, SandboxMode};
 pub use code_mode::{CodeMode, Languages};
 pub use core_tools::{CoreTools, FileTools, ShellTool, WebFetch};
 pub use error::{ConfigError, Path};
@@ -46,83 +45,12 @@ pub struct ToolsConfig {
 impl ToolsConfig {
     /// Resolves the value of `tools`; `null` for a configuration without it.
     pub fn resolve(tools: &Value) -> Result<Self, Vec<ConfigError>> {
-        AgentsConfig::resolve(tools, &Value::Null).map(|agents| agents.global)
+        AgentsConfig::resolve(tools, &Value::Null).map(|agents| agents.global().clone())
     }
 }
 
-/// The resolved `tools` configuration of every agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentsConfig {
-    global: ToolsConfig,
-    core_tools: CoreTools,
-    agents: BTreeMap<String, ToolsConfig>,
-}
-
-impl AgentsConfig {
-    /// Resolves the values of `tools` and `agents`; `null` for a configuration without them.
-    ///
-    /// Only the `tools` of an agent is read here; its other keys are ignored.
-    pub fn resolve(tools: &Value, agents: &Value) -> Result<Self, Vec<ConfigError>> {
-        let mut errors = Vec::new();
-        let mut profiles = profiles::Profiles::built_in();
-        let (global, core_tools) = match tools {
-            Value::Null => (PartialConfig::empty(&Path::root("tools")), CoreTools::default()),
-            given => PartialConfig::read_global(given, &mut profiles, &mut errors),
-        };
-        let agents = match agents {
-            Value::Null => BTreeMap::new(),
-            given => reader::entries(given, &Path::root("agents"), &mut errors, |agent, path, errors| {
-                read_agent(agent, path, errors, &profiles)
-            }),
-        };
-        if !errors.is_empty() {
-            return Err(errors);
-        }
-        let agents = agents.into_iter().map(|(id, agent)| (id, agent.merged_over(&global).resolve())).collect();
-        Ok(Self { global: global.resolve(), core_tools, agents })
-    }
-
-    /// Returns the configuration of an agent; the global one if the agent has none of its own.
-    pub fn tools(&self, agent: &str) -> &ToolsConfig {
-        self.agents.get(agent).unwrap_or(&self.global)
-    }
-
-    pub fn global(&self) -> &ToolsConfig {
-        &self.global
-    }
-
-    /// Returns the settings of the core tools, which all agents share.
-    pub fn core_tools(&self) -> &CoreTools {
-        &self.core_tools
-    }
-
-    /// Returns the largest memory limit of any agent's cells.
-    pub fn largest_memory_limit(&self) -> u64 {
-        let all = self.agents.values().chain([&self.global]);
-        all.map(|tools| tools.code_mode.limits.memory_bytes).max().unwrap_or(0)
-    }
-}
-
-fn read_agent(
-    agent: &Value,
-    path: &Path,
-    errors: &mut Vec<ConfigError>,
-    profiles: &profiles::Profiles,
-) -> Option<PartialConfig> {
-    let Value::Object(fields) = agent else {
-        errors.push(ConfigError::value(path, agent, "an object"));
-        return None;
-    };
-    let path = path.key("tools");
-    let given = reader::object(fields.get("tools")?, &path, errors, |reader| PartialConfig::read(reader, profiles))?;
-    if let Some(runs) = given.code_mode.given_max_live_runs() {
-        let expected = "no value here (set it under `tools.codeMode`, because it counts the runs of all agents)";
-        errors.push(ConfigError::value(&path.key("codeMode").key(MAX_LIVE_RUNS.key), &Value::from(runs), expected));
-    }
-    Some(given)
-}
-
-/// The settings of one scope, `tools` or `agents.<id>.tools`, before defaults are filled in.
+/// The settings of one scope, `tools` or an agent's `tools`, before defaults are filled in.
+#[derive(Clone)]
 struct PartialConfig {
     code_mode: code_mode::PartialConfig,
     tool_search: tool_search::PartialConfig,
@@ -150,23 +78,36 @@ impl PartialConfig {
             if let Some((value, path, errors)) = reader.field("profiles") {
                 profiles.add(value, &path, errors);
             }
-            (Self::read(reader, profiles), CoreTools::read(reader))
+            let mut scope = Self::read(reader, profiles);
+            let (core_tools, denied) = CoreTools::read(reader);
+            scope.deny(denied);
+            (scope, core_tools)
         });
         given.unwrap_or_else(|| (Self::empty(&path), CoreTools::default()))
     }
 
     fn read(reader: &mut reader::Reader<'_, '_>, profiles: &profiles::Profiles) -> Self {
-        let code_mode =
-            reader.field("codeMode").map(|(value, path, errors)| code_mode::PartialConfig::read(value, &path, errors));
-        let tool_search = reader
-            .field("toolSearch")
-            .map(|(value, path, errors)| tool_search::PartialConfig::read(value, &path, errors));
+        reader.accept_table(openclaw::keys::TOOLS);
+        let code_mode = reader.field("codeMode").and_then(|(value, path, errors)| {
+            let value = openclaw::code_mode(value)?;
+            Some(code_mode::PartialConfig::read(&value, &path, errors))
+        });
+        let tool_search = reader.field("toolSearch").map(|(value, path, errors)| {
+            tool_search::PartialConfig::read(&openclaw::tool_search(value), &path, errors)
+        });
         let search_meaning = reader.object("search", |reader| reader.flag("meaning")).flatten();
         Self {
             search_meaning,
             code_mode: code_mode.unwrap_or_default(),
             tool_search: tool_search.unwrap_or_default(),
             policy: PolicyConfig { scopes: vec![policy::Scope::read(reader, profiles)] },
+        }
+    }
+
+    /// Adds patterns to the deny list of this scope.
+    fn deny(&mut self, patterns: Vec<pattern::Pattern>) {
+        if let Some(scope) = self.policy.scopes.last_mut() {
+            scope.rules.lists.deny.extend(patterns);
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::error::{ConfigError, Path};
+use super::openclaw::keys;
 use super::reader::{self, Reader};
 
 /// The resolved configuration.
@@ -57,6 +58,7 @@ impl PluginsConfig {
     }
 
     fn read(reader: &mut Reader<'_, '_>) -> Self {
+        reader.accept_table(keys::PLUGINS);
         let entries = reader
             .field("entries")
             .map(|(value, path, errors)| reader::entries(value, &path, errors, PluginEntry::read));
@@ -71,9 +73,10 @@ impl PluginsConfig {
 
 impl PluginEntry {
     fn read(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<Self> {
-        reader::object(value, path, errors, |reader| Self {
-            enabled: reader.flag("enabled"),
-            config: config(reader).unwrap_or_else(|| Value::Object(Map::new())),
+        reader::object(value, path, errors, |reader| {
+            reader.accept_table(keys::PLUGIN_ENTRY);
+            let enabled = reader.flag("enabled");
+            Self { enabled, config: config(reader).unwrap_or_else(|| Value::Object(Map::new())) }
         })
     }
 }

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::error::{ConfigError, Path, listed};
+use super::openclaw::ForeignKeys;
+use super::openclaw::keys::ForeignKey;
 use crate::limits::Bound;
+use crate::spelling::edits;
 
 /// Reads the fields of one object and records the keys it was asked for, which are the known keys.
 #[derive(Debug)]
@@ -16,6 +19,9 @@ pub struct Reader<'v, 'e> {
     path: &'e Path,
     fields: &'v Map<String, Value>,
     known_keys: Vec<&'static str>,
+    /// Keys that are accepted but not used.
+    foreign_keys: Vec<&'static str>,
+    is_open: bool,
     errors: &'e mut Vec<ConfigError>,
 }
 
@@ -48,7 +54,8 @@ pub fn object<T>(
         errors.push(ConfigError::value(path, value, "an object"));
         return None;
     };
-    let mut reader = Reader { path, fields, known_keys: Vec::new(), errors };
+    let (known_keys, foreign_keys) = (Vec::new(), Vec::new());
+    let mut reader = Reader { path, fields, known_keys, foreign_keys, is_open: false, errors };
     let read = read(&mut reader);
     reader.finish();
     Some(read)
@@ -85,10 +92,30 @@ impl<'v> Reader<'v, '_> {
         self.errors.push(error);
     }
 
+    /// Accepts keys of OpenClaw that are not used. [`super::openclaw::unused`] reports them.
+    pub fn accept(&mut self, foreign: ForeignKeys) {
+        self.accept_table(foreign.0);
+    }
+
+    pub(super) fn accept_table(&mut self, table: &'static [ForeignKey]) {
+        self.foreign_keys.extend(table.iter().map(|foreign| foreign.name));
+    }
+
+    /// Accepts unknown keys, because OpenClaw adds some with every version. A key that differs from one that is read in
+    /// only one letter is still an error.
+    pub(super) fn accept_unknown(&mut self) {
+        self.is_open = true;
+    }
+
     /// Returns the raw value of a field, its path, and the list to report errors to; `None` if the field is absent.
     pub fn field(&mut self, key: &'static str) -> Option<(&'v Value, Path, &mut Vec<ConfigError>)> {
         self.known_keys.push(key);
         self.fields.get(key).map(|value| (value, self.path.key(key), &mut *self.errors))
+    }
+
+    /// Returns the raw value of a field that is accepted under another table.
+    pub(super) fn raw(&self, key: &str) -> Option<&'v Value> {
+        self.fields.get(key)
     }
 
     pub fn flag(&mut self, key: &'static str) -> Option<bool> {
@@ -108,6 +135,33 @@ impl<'v> Reader<'v, '_> {
             errors.push(ConfigError::value(&path, value, &expected));
         }
         number
+    }
+
+    /// Reads a whole number from `least`.
+    pub(super) fn whole(&mut self, key: &'static str, least: u64) -> Option<u64> {
+        let (value, path, errors) = self.field(key)?;
+        let number = whole(value).filter(|number| *number >= least);
+        if number.is_none() {
+            errors.push(ConfigError::value(&path, value, &format!("a whole number from {least}")));
+        }
+        number
+    }
+
+    /// Reports a field that cannot be set here.
+    pub(super) fn forbid(&mut self, key: &'static str, expected: &str) {
+        if let Some((value, path, errors)) = self.field(key) {
+            errors.push(ConfigError::value(&path, value, expected));
+        }
+    }
+
+    /// Reads a string that is not blank.
+    pub(super) fn text(&mut self, key: &'static str, expected: &str) -> Option<String> {
+        let (value, path, errors) = self.field(key)?;
+        let text = value.as_str().filter(|text| !text.trim().is_empty());
+        if text.is_none() {
+            errors.push(ConfigError::value(&path, value, expected));
+        }
+        text.map(str::to_owned)
     }
 
     /// Reads one of a few words and returns its meaning.
@@ -132,8 +186,11 @@ impl<'v> Reader<'v, '_> {
     }
 
     fn finish(self) {
-        let unknown = self.fields.keys().filter(|key| !self.known_keys.contains(&key.as_str()));
-        self.errors.extend(unknown.map(|key| ConfigError::unknown_key(self.path, key, &self.known_keys)));
+        let is_known = |key: &str| self.known_keys.contains(&key) || self.foreign_keys.contains(&key);
+        let is_near = |key: &str| self.known_keys.iter().any(|known| edits(key, known) <= 1);
+        let unknown = self.fields.keys().filter(|key| !is_known(key) && (!self.is_open || is_near(key)));
+        let error = |key: &String| ConfigError::unknown_key(self.path, key, &self.known_keys, &self.foreign_keys);
+        self.errors.extend(unknown.map(error));
     }
 }
 

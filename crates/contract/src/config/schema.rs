@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::openclaw::keys::{self, ForeignKey};
 use super::{code_mode, groups, profiles, store, tool_search};
 use crate::cell::Language;
 use crate::limits::{Bound, MAX_LIVE_RUNS, MAX_PATTERN_BYTES};
@@ -41,35 +42,177 @@ pub fn tools() -> Value {
 
 /// Returns the schemas of `tools.fs`, `tools.exec` and `tools.web`.
 fn core_tools() -> [Value; 3] {
-    let object = |properties: &[(&str, Value)]| {
-        closed(properties.iter().map(|(key, schema)| ((*key).to_owned(), schema.clone())).collect())
-    };
-    let flag = |text: &str| described(json!({"type": "boolean", "default": false}), text);
     let folders = json!({"type": "array", "items": {"type": "string", "minLength": 1}});
     let fs = object(&[
         ("enabled", flag("Whether runs have the file tools.")),
         ("roots", described(folders, "Folders that the file tools and the shell may use.")),
+        ("workspaceOnly", flag("Whether an agent's `workspace` is its only root.")),
     ]);
     let exec = object(&[
         ("enabled", flag("Whether runs have the shell.")),
         ("unconfined", flag("Whether the shell may run on a system without Landlock.")),
+        ("timeoutSec", from(1, "Time limit of a command, in seconds; older name of `timeoutSeconds`.")),
+        ("timeoutSeconds", from(1, "Time limit of a command, in seconds.")),
+        ("applyPatch", apply_patch()),
     ]);
-    let fetch = object(&[("enabled", flag("Whether runs can fetch pages."))]);
-    let web = object(&[("fetch", described(fetch, "The tool that fetches pages."))]);
-    [described(fs, "The file tools."), described(exec, "The shell."), described(web, "Tools that access the web.")]
+    let fetch = object(&[
+        ("enabled", flag("Whether runs can fetch pages.")),
+        ("maxChars", from(1, "Most characters of a page that are returned.")),
+        ("maxCharsCap", from(1, "Upper limit of `maxChars`.")),
+        ("maxResponseBytes", from(1, "Most bytes of a response that are read.")),
+        ("timeoutSeconds", from(1, "Time limit of a fetch, in seconds.")),
+        ("maxRedirects", from(0, "Most redirects that are followed.")),
+    ]);
+    [described(fs, "The file tools."), described(with(exec, keys::EXEC), "The shell."), web(with(fetch, keys::FETCH))]
 }
 
-/// Returns the schema of `agents`: settings of single agents, by id.
+/// Returns the schemas of the same objects in an agent's `tools`, where they can only restrict.
+fn agent_core_tools() -> [Value; 3] {
+    let forbidden = Value::Bool(false);
+    let fs = object(&[
+        ("enabled", flag("`false`: the agent has no file tools.")),
+        ("roots", forbidden.clone()),
+        ("workspaceOnly", flag("Whether the agent's `workspace` is its only root.")),
+    ]);
+    let exec = object(&[
+        ("enabled", flag("`false`: the agent has no shell.")),
+        ("unconfined", forbidden),
+        ("timeoutSec", from(1, NOT_PER_AGENT)),
+        ("timeoutSeconds", from(1, NOT_PER_AGENT)),
+        ("applyPatch", apply_patch()),
+    ]);
+    let fetch = object(&[
+        ("enabled", flag("`false`: the agent cannot fetch pages.")),
+        ("maxChars", from(0, NOT_PER_AGENT)),
+        ("maxCharsCap", from(0, NOT_PER_AGENT)),
+        ("maxResponseBytes", from(0, NOT_PER_AGENT)),
+        ("timeoutSeconds", from(0, NOT_PER_AGENT)),
+        ("maxRedirects", from(0, NOT_PER_AGENT)),
+    ]);
+    [described(fs, "The file tools."), described(with(exec, keys::EXEC), "The shell."), web(with(fetch, keys::FETCH))]
+}
+
+const NOT_PER_AGENT: &str = "Not used here: all agents share this setting.";
+
+fn apply_patch() -> Value {
+    let apply_patch =
+        object(&[("enabled", described(json!({"type": "boolean"}), "`false`: there is no `apply_patch`."))]);
+    described(with(apply_patch, keys::APPLY_PATCH), "The tool `apply_patch`.")
+}
+
+fn web(fetch: Value) -> Value {
+    let web = object(&[("fetch", described(fetch, "The tool that fetches pages."))]);
+    described(with(web, keys::WEB), "Tools that access the web.")
+}
+
+/// Returns the schema of `agents`: OpenClaw's shapes, and settings of single agents by id.
 pub fn agents() -> Value {
+    let id = ("id", described(json!({"type": "string", "minLength": 1}), "The agent's id."));
+    let default = ("default", flag("Whether it is the agent of clients that name none."));
+    let listed = required(agent(&[id, default.clone()]), "id");
+    let shapes = [
+        ("list", described(json!({"type": "array", "items": listed}), "Agents, as OpenClaw writes them.")),
+        (
+            "entries",
+            described(
+                json!({"type": "object", "additionalProperties": agent(&[default.clone()])}),
+                "Agents by id, as newer versions of OpenClaw write them.",
+            ),
+        ),
+        ("defaults", described(agent(&[]), "Settings of all agents.")),
+    ];
+    let mut properties: Map<String, Value> = shapes.into_iter().map(|(key, schema)| (key.to_owned(), schema)).collect();
+    properties.extend(foreign(keys::AGENTS));
+    let schema = json!({"type": "object", "properties": properties, "additionalProperties": agent(&[default])});
+    described(schema, "Settings of single agents, by id.")
+}
+
+/// Returns the schema of one agent. It may have other keys: OpenClaw adds some with every version.
+fn agent(more: &[(&str, Value)]) -> Value {
     let mut numbers = code_mode_numbers();
     // It counts the runs of all agents.
     numbers.insert(MAX_LIVE_RUNS.key.to_owned(), Value::Bool(false));
-    let agent = json!({
-        "type": "object",
-        "description": "An agent. Other keys than `tools` are ignored.",
-        "properties": {"tools": scope(&[], numbers)},
-    });
-    described(json!({"type": "object", "additionalProperties": agent}), "Settings of single agents, by id.")
+    let [fs, exec, web] = agent_core_tools();
+    let tools = scope(&[("fs", fs), ("exec", exec), ("web", web)], numbers);
+    let workspace = json!({"type": "string", "minLength": 1});
+    let own = [
+        ("tools", tools),
+        (
+            "workspace",
+            described(workspace, "Folder that file tools and shell may use if `tools.fs.roots` is not given."),
+        ),
+        ("sandbox", sandbox()),
+    ];
+    let own = own.iter().chain(more).map(|(key, schema)| ((*key).to_owned(), schema.clone()));
+    let properties: Map<String, Value> = own.chain(foreign(keys::AGENT)).collect();
+    json!({"type": "object", "description": "An agent.", "properties": properties})
+}
+
+/// Returns the schema of an agent's `sandbox`.
+fn sandbox() -> Value {
+    let mode = json!({"enum": ["off", "non-main", "all"], "default": "off"});
+    let mode = described(mode, "Whether `tools.sandbox.tools` applies; nothing runs in a container.");
+    let access = json!({"enum": ["none", "ro", "rw"]});
+    let access =
+        described(access, "If `mode` is not `off`: `ro` denies tools that can write files, `none` all file tools.");
+    let own = [("mode".to_owned(), mode), ("workspaceAccess".to_owned(), access)];
+    let properties: Map<String, Value> = own.into_iter().chain(foreign(keys::SANDBOX)).collect();
+    described(json!({"type": "object", "properties": properties}), "OpenClaw's sandbox.")
+}
+
+/// Returns the schema of `plugins`.
+pub fn plugins() -> Value {
+    let ids = |text: &str| described(json!({"type": "array", "items": {"type": "string", "minLength": 1}}), text);
+    let config = described(json!({"type": "object"}), "The plugin's own settings.");
+    let entry =
+        object(&[("enabled", described(json!({"type": "boolean"}), "Whether it is used.")), ("config", config)]);
+    let entries = json!({"type": "object", "additionalProperties": with(entry, keys::PLUGIN_ENTRY)});
+    let plugins = object(&[
+        ("enabled", described(json!({"type": "boolean", "default": true}), "Whether any plugin is used.")),
+        ("allow", ids("Plugins that may be used; an empty list allows none.")),
+        ("deny", ids("Plugins that are not used.")),
+        ("entries", described(entries, "Settings by plugin id.")),
+    ]);
+    described(with(plugins, keys::PLUGINS), "Which plugins are used, and their settings.")
+}
+
+/// Returns the schemas of keys that are accepted but not used.
+fn foreign(table: &'static [ForeignKey]) -> impl Iterator<Item = (String, Value)> {
+    table.iter().map(|key| (key.name.to_owned(), unused(key.reason)))
+}
+
+/// Returns the schema of a setting that is accepted but not used.
+pub fn unused(reason: &str) -> Value {
+    json!({"description": format!("{UNUSED}{reason}.")})
+}
+
+const UNUSED: &str = "Not used by cellmate: ";
+
+/// Adds keys that are accepted but not used to an object.
+fn with(mut object: Value, table: &'static [ForeignKey]) -> Value {
+    if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.extend(foreign(table));
+    }
+    object
+}
+
+fn required(mut object: Value, key: &str) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("required".to_owned(), json!([key]));
+    }
+    object
+}
+
+fn object(properties: &[(&str, Value)]) -> Value {
+    closed(properties.iter().map(|(key, schema)| ((*key).to_owned(), schema.clone())).collect())
+}
+
+fn flag(text: &str) -> Value {
+    described(json!({"type": "boolean", "default": false}), text)
+}
+
+fn from(least: u64, text: &str) -> Value {
+    described(json!({"type": "integer", "minimum": least}), text)
 }
 
 /// Returns the schema of `store`.
@@ -125,6 +268,7 @@ fn scope(more: &[(&str, Value)], code_mode_numbers: Map<String, Value>) -> Value
     let sandbox = closed([("tools".to_owned(), described(closed(lists()), "More lists."))].into_iter().collect());
     properties.insert("sandbox".to_owned(), described(sandbox, "Additional lists for sandboxed runs."));
     properties.extend(more.iter().map(|(key, schema)| ((*key).to_owned(), schema.clone())));
+    properties.extend(foreign(keys::TOOLS));
     described(closed(properties), "Which tools runs have, and what cells may use.")
 }
 
@@ -150,7 +294,14 @@ fn code_mode(numbers: Map<String, Value>) -> Value {
     let words = [Language::JavaScript, Language::TypeScript].map(Language::as_str);
     let mut properties = numbers;
     let more = [
-        ("enabled", described(json!({"type": "boolean"}), "Whether the model calls tools through `exec` and `wait`.")),
+        (
+            "enabled",
+            described(
+                json!({"anyOf": [{"type": "boolean"}, {"const": "auto"}]}),
+                "Whether the model calls tools through `exec` and `wait`. OpenClaw's `auto` counts as not given.",
+            ),
+        ),
+        ("executor", unused("cells always run in the QuickJS sandbox")),
         ("runtime", described(json!({"const": "quickjs-wasi"}), "The only runtime.")),
         ("mode", described(json!({"const": "only"}), "The only mode.")),
         (
@@ -162,7 +313,8 @@ fn code_mode(numbers: Map<String, Value>) -> Value {
         ),
     ];
     properties.extend(more.into_iter().map(|(key, schema)| (key.to_owned(), schema)));
-    described(switch_or(closed(properties)), "Code mode: the tools `exec` and `wait`, and limits of cells.")
+    let code_mode = json!({"anyOf": [{"type": "boolean"}, {"const": "auto"}, closed(properties)]});
+    described(code_mode, "Code mode: the tools `exec` and `wait`, and limits of cells.")
 }
 
 fn code_mode_numbers() -> Map<String, Value> {
@@ -171,12 +323,14 @@ fn code_mode_numbers() -> Map<String, Value> {
 
 fn tool_search() -> Value {
     let mut properties = numbers(&tool_search::NUMBERS);
-    let mode = described(json!({"enum": ["code", "tools"], "default": "code"}), "One tool for code, or three tools.");
+    let mode = described(json!({"enum": ["code", "tools", "directory"], "default": "code"}), MODE);
     properties.insert("mode".to_owned(), mode);
     let enabled = described(json!({"type": "boolean"}), "Whether the model finds tools through search controls.");
     properties.insert("enabled".to_owned(), enabled);
     described(switch_or(closed(properties)), "Tool Search.")
 }
+
+const MODE: &str = "One tool for code, or three tools. OpenClaw's `directory` counts as not given.";
 
 fn switch_or(object: Value) -> Value {
     json!({"anyOf": [{"type": "boolean"}, object]})
@@ -200,18 +354,22 @@ fn numbers(bounds: &[&Bound]) -> Map<String, Value> {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{agents, store, tools};
+    use super::{UNUSED, agents, plugins, store, tools};
     use crate::config::error::Problem;
-    use crate::config::{AgentsConfig, ConfigError, StoreConfig};
+    use crate::config::{AgentsConfig, ConfigError, PluginsConfig, StoreConfig};
 
     /// Returns the errors that an otherwise empty configuration has with this value in this section.
     fn errors(section: &str, value: &Value) -> Vec<ConfigError> {
         match section {
             "tools" => AgentsConfig::resolve(value, &Value::Null).err().unwrap_or_default(),
             "agents" => AgentsConfig::resolve(&Value::Null, value).err().unwrap_or_default(),
+            "plugins" => PluginsConfig::resolve(value).err().unwrap_or_default(),
             _ => StoreConfig::resolve(value).err().unwrap_or_default(),
         }
     }
+
+    /// A step into a list.
+    const ITEM: &str = "[]";
 
     /// Calls `each` with every object of a schema and the keys that lead to it; a key of the user's choice is `x`.
     fn objects(schema: &Value, path: &mut Vec<String>, each: &mut dyn FnMut(&[String], &Value)) {
@@ -224,7 +382,8 @@ mod tests {
         let named = schema["properties"].as_object().into_iter().flatten();
         let chosen =
             schema["additionalProperties"].is_object().then(|| (String::from("x"), &schema["additionalProperties"]));
-        for (key, below) in named.map(|(key, below)| (key.clone(), below)).chain(chosen) {
+        let items = schema["items"].is_object().then(|| (ITEM.to_owned(), &schema["items"]));
+        for (key, below) in named.map(|(key, below)| (key.clone(), below)).chain(chosen).chain(items) {
             path.push(key);
             objects(below, path, each);
             path.pop();
@@ -234,32 +393,50 @@ mod tests {
     #[test]
     fn the_schema_has_exactly_the_keys_that_are_read() {
         let mut closed = 0;
-        for (section, schema) in [("tools", tools()), ("agents", agents()), ("store", store())] {
+        for (section, schema) in [("tools", tools()), ("agents", agents()), ("plugins", plugins()), ("store", store())]
+        {
             objects(&schema, &mut Vec::new(), &mut |path, object| {
                 if object["additionalProperties"] != json!(false) {
                     return;
                 }
                 closed += 1;
                 let unknown: Map<String, Value> = [("zz".to_owned(), json!(1))].into_iter().collect();
-                let value = path.iter().rev().fold(Value::Object(unknown), |inner, key| json!({(key): inner}));
+                let nest = |inner: Value, key: &String| match key.as_str() {
+                    ITEM => {
+                        let mut item = inner;
+                        item["id"] = json!("x");
+                        json!([item])
+                    }
+                    key => json!({(key): inner}),
+                };
+                let value = path.iter().rev().fold(Value::Object(unknown), nest);
                 let known = errors(section, &value).into_iter().find_map(|error| match error.problem {
                     Problem::UnknownKey { known, .. } if error.path.ends_with(".zz") => Some(known),
                     _ => None,
                 });
                 let mut known = known.unwrap_or_else(|| panic!("{section} {path:?} accepts any key"));
+                let is_unused =
+                    |schema: &Value| schema["description"].as_str().is_some_and(|about| about.starts_with(UNUSED));
+                let properties = object["properties"].as_object().unwrap().iter();
                 let mut listed: Vec<&str> =
-                    object["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+                    properties.filter(|(_, schema)| !is_unused(schema)).map(|(key, _)| key.as_str()).collect();
                 known.sort_unstable();
+                known.dedup();
                 listed.sort_unstable();
                 assert_eq!(listed, known, "{section} {path:?}");
             });
         }
-        assert_eq!(closed, 2 * 7 + 4 + 2, "objects of `tools` twice, of the core tools, and of `store`");
+        let of_scope = 7 + 5;
+        assert_eq!(
+            closed,
+            5 * of_scope + 2 + 2,
+            "objects of `tools`, of four kinds of agents, of `plugins` and of `store`"
+        );
     }
 
     #[test]
     fn every_setting_is_described() {
-        for schema in [tools(), agents(), store()] {
+        for schema in [tools(), agents(), plugins(), store()] {
             objects(&schema, &mut Vec::new(), &mut |path, object| {
                 for (key, below) in object["properties"].as_object().into_iter().flatten() {
                     let about = below["description"].as_str().unwrap_or_default();

@@ -54,7 +54,7 @@ fn errors_of_all_parts_are_reported_together() {
         "profiles": {"mine": [""]},
         "codemode": true,
         "profile": "mine",
-        "exec": {},
+        "shell": {},
     }))
     .unwrap_err();
     assert_eq!(
@@ -66,8 +66,8 @@ fn errors_of_all_parts_are_reported_together() {
             "`tools.toolSearch`: expected `true`, `false` or an object, found a list",
             "`tools.deny[0]`: expected a tool's id, name or owner, a glob over them, or a group, found `7`",
             "`tools.codemode`: unknown key; did you mean `codeMode`?",
-            "`tools.exec`: unknown key; known keys are `profiles`, `codeMode`, `toolSearch`, `search`, `allow`, \
-             `alsoAllow`, `deny`, `profile`, `byProvider`, `sandbox`",
+            "`tools.shell`: unknown key; known keys are `profiles`, `codeMode`, `toolSearch`, `search`, `allow`, \
+             `alsoAllow`, `deny`, `profile`, `byProvider`, `sandbox`, `fs`, `exec`, `web`",
         ]
     );
     assert_eq!(texts(&ToolsConfig::resolve(&json!(true)).unwrap_err()), ["`tools`: expected an object, found `true`"]);
@@ -140,7 +140,7 @@ fn errors_in_agents_are_reported_with_their_path() {
         &json!({
             "main": {"tools": {"codeMode": {"maxLiveRuns": 5, "timeoutMs": -1}, "profiles": {}, "allows": []}},
             "my bot": {"tools": 7},
-            "list": [],
+            "list": {},
             "other": {"tool": {}},
         }),
     )
@@ -155,7 +155,8 @@ fn errors_in_agents_are_reported_with_their_path() {
             "`agents.main.tools.codeMode.maxLiveRuns`: expected no value here (set it under `tools.codeMode`, because \
              it counts the runs of all agents), found `5`",
             "`agents[\"my bot\"].tools`: expected an object, found `7`",
-            "`agents.list`: expected an object, found a list",
+            "`agents.list`: expected a list of agents, found an object",
+            "`agents.other.tool`: unknown key; did you mean `tools`?",
         ]
     );
     let errors = agents(&json!({}), &json!([])).unwrap_err();

@@ -1,9 +1,7 @@
 //! The identity that an agent acts for. Its runs, standing approvals and configuration are found by this name.
 
+use contract::config::LOCAL_AGENT;
 use contract::scope::Scope;
-
-/// The principal of clients that start this process, and of the token that is generated for them.
-const LOCAL: &str = "local";
 
 const MAX_NAME_BYTES: usize = 64;
 
@@ -15,8 +13,9 @@ pub struct Principal(String);
 pub struct BadPrincipal;
 
 impl Principal {
+    /// Returns the principal of clients that start this process, and of the token that is generated for them.
     pub fn local() -> Self {
-        Self(LOCAL.to_owned())
+        Self(LOCAL_AGENT.to_owned())
     }
 
     pub fn named(name: &str) -> Result<Self, BadPrincipal> {
