@@ -2,12 +2,55 @@
 
 use std::sync::Arc;
 
-use ::tools::core::CoreTools;
+use ::tools::core::{CoreTools, ProtectedFolder, Root, Roots};
+use client_config::{Places, display};
+use contract::config;
 use executor::run::LocalTools;
 
 use crate::policy::CallPolicy;
+use crate::render;
 
-/// Returns the core tools and plugins that the user enabled.
+/// Returns the core tools and plugins that the user enabled. What cannot be used is reported, and the rest works.
 pub(crate) fn local_tools(policy: &CallPolicy) -> LocalTools {
-    LocalTools { sources: vec![Arc::new(CoreTools::new(policy.config.core_tools()))], ..LocalTools::default() }
+    let settings = policy.config.core_tools();
+    let (roots, problems) = roots(settings, &Places::here(&[]));
+    for problem in problems {
+        render::note(&format!("cellmate: {problem}"));
+        tracing::warn!(problem, "part of the configuration cannot be used");
+    }
+    LocalTools { sources: vec![Arc::new(CoreTools::new(settings, &roots))], ..LocalTools::default() }
+}
+
+/// Opens the folders of `tools.fs.roots`, if a tool uses them. Returns also why some cannot be used.
+pub(crate) fn roots(settings: &config::CoreTools, places: &Places) -> (Roots, Vec<String>) {
+    let (mut roots, mut problems) = (Roots::default(), Vec::new());
+    if !settings.files.enabled && !settings.shell.enabled {
+        return (roots, problems);
+    }
+    let own = protected_folders(places);
+    for (position, root) in settings.files.roots.iter().enumerate() {
+        let opened = Root::open(&places.resolve(&root.path), root.access)
+            .and_then(|opened| opened.keep_away_from(&own))
+            .and_then(|opened| roots.push(opened));
+        if let Err(error) = opened {
+            let path = display::plain(&root.path);
+            problems.push(format!("`tools.fs.roots[{position}]`: the folder `{path}` cannot be used: {error}"));
+        }
+    }
+    if settings.files.roots.is_empty() {
+        problems.push(
+            "`tools.fs.roots` is empty, so file tools and shell have no folder; list the folders that they may use"
+                .to_owned(),
+        );
+    }
+    (roots, problems)
+}
+
+/// Returns the folders with Cellmate's own settings, keys and tokens: a tool that changes them could grant itself
+/// anything.
+fn protected_folders(places: &Places) -> Vec<ProtectedFolder> {
+    let settings = places.user_file().and_then(|file| Some(file.parent()?.to_owned()));
+    let settings = settings.map(|path| ProtectedFolder { path, what: "Cellmate's configuration" });
+    let state = places.state().map(|path| ProtectedFolder { path, what: "Cellmate's keys and tokens" });
+    settings.into_iter().chain(state).collect()
 }

@@ -262,6 +262,80 @@ pub const MAX_MATCHED_BYTES: usize = 512 << 10;
 /// Different regular expressions that one check of arguments uses.
 pub const MAX_MATCHED_PATTERNS: usize = 256;
 
+/// Folders in `tools.fs.roots`.
+pub const MAX_FILE_ROOTS: usize = 32;
+
+/// Bytes of a path in a call of a file tool, which is the limit of Linux, and folders inside each other in it. The
+/// process may hold one descriptor for each folder of a path.
+pub const MAX_FILE_PATH_BYTES: usize = 4_096;
+pub const MAX_FILE_PATH_DEPTH: usize = 256;
+
+/// Calls of file tools that one process executes at once. Others wait.
+pub const MAX_FILE_CALLS: usize = 16;
+
+/// Bytes of text that one `read` returns to a cell.
+pub const MAX_READ_BYTES: usize = 2 << 20;
+
+/// Bytes that one `read` goes through to find its lines and to count them. Lines after that are not counted.
+pub const MAX_READ_SCAN_BYTES: u64 = 256 << 20;
+
+/// Bytes of an image that `read` returns.
+pub const MAX_IMAGE_BYTES: usize = 3 << 20;
+
+/// Bytes, and lines, of the text block that a model sees of a file tool's result. Cells receive the details instead.
+pub const MAX_FILE_TEXT_BYTES: usize = 50 << 10;
+pub const MAX_FILE_TEXT_LINES: usize = 2_000;
+
+/// Bytes of a file that `edit` and `apply_patch` change, before and after.
+pub const MAX_EDITED_FILE_BYTES: usize = 8 << 20;
+
+/// Replacements in one `edit`.
+pub const MAX_EDITS: usize = 200;
+
+/// Bytes of the difference that `edit` returns.
+pub const MAX_DIFF_BYTES: usize = 20 << 10;
+
+/// Bytes of a patch, files in it, and lines that are compared to find the places of its hunks.
+pub const MAX_PATCH_BYTES: usize = 4 << 20;
+pub const MAX_PATCH_FILES: usize = 100;
+pub const MAX_PATCH_STEPS: usize = 100_000_000;
+
+/// Entries that `ls` returns if `limit` is not given, and at most.
+pub const LS_LIMIT: Bound = Bound::new("limit", 500, 1..=10_000);
+
+/// Paths that `find` returns if `limit` is not given, and at most.
+pub const FIND_LIMIT: Bound = Bound::new("limit", 1_000, 1..=20_000);
+
+/// Matches that `grep` returns if `limit` is not given, and at most.
+pub const GREP_LIMIT: Bound = Bound::new("limit", 100, 1..=10_000);
+
+/// Lines around a match that `grep` returns.
+pub const GREP_CONTEXT: Bound = Bound::new("context", 0, 0..=20);
+
+/// Characters of one line in the result of `grep`; bytes of its pattern; bytes of a glob.
+pub const MAX_GREP_LINE_CHARS: usize = 500;
+pub const MAX_GREP_PATTERN_BYTES: usize = 4 << 10;
+pub const MAX_GLOB_BYTES: usize = 1 << 10;
+
+/// Bytes of a file that `grep` searches; larger files are skipped and counted.
+pub const MAX_GREP_FILE_BYTES: u64 = 256 << 20;
+
+/// Bytes of one line that `grep` holds; a file with a longer line is skipped and counted.
+pub const MAX_GREP_LINE_BYTES: usize = 1 << 20;
+
+/// Entries that one `ls`, `find` or `grep` looks at, and how deep it descends.
+pub const MAX_VISITED_ENTRIES: usize = 500_000;
+pub const MAX_WALK_DEPTH: usize = 128;
+
+/// Milliseconds that one `find` or `grep` takes. What was found until then is returned.
+pub const MAX_WALK_MS: u64 = 20_000;
+
+/// Bytes of paths and lines that one `ls`, `find` or `grep` returns.
+pub const MAX_WALK_RESULT_BYTES: usize = 1 << 20;
+
+/// Bytes of an ignore file, such as `.gitignore`; a larger one is not applied.
+pub const MAX_IGNORE_FILE_BYTES: usize = 256 << 10;
+
 /// The limits of one cell, already clamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::limits::MAX_LIVE_RUNS;
 
 pub use code_mode::{CodeMode, Languages};
-pub use core_tools::{CoreTools, FileTools, ShellTool, WebFetch};
+pub use core_tools::{CoreTools, FileRoot, FileTools, RootAccess, ShellTool, WebFetch};
 pub use error::{ConfigError, Path};
 pub use numbers::SearchLimits;
 pub use policy::PolicyConfig;

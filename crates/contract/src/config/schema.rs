@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{code_mode, groups, profiles, store, tool_search};
+use super::{RootAccess, code_mode, groups, profiles, store, tool_search};
 use crate::cell::Language;
-use crate::limits::{Bound, MAX_LIVE_RUNS, MAX_PATTERN_BYTES};
+use crate::limits::{Bound, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_PATTERN_BYTES};
 
 /// What each number means. The key alone does not tell where it applies, but no two meanings differ.
 const NUMBERS: [(&str, &str); 16] = [
@@ -45,7 +45,13 @@ fn core_tools() -> [Value; 3] {
         closed(properties.iter().map(|(key, schema)| ((*key).to_owned(), schema.clone())).collect())
     };
     let flag = |text: &str| described(json!({"type": "boolean", "default": false}), text);
-    let folders = json!({"type": "array", "items": {"type": "string", "minLength": 1}});
+    let access = RootAccess::WORDS.map(|(word, _)| word);
+    let path = json!({"type": "string", "minLength": 1});
+    let root = object(&[
+        ("path", described(path.clone(), "The folder: absolute, relative to the current folder, or with `~/`.")),
+        ("access", described(json!({"enum": access, "default": "write"}), "What tools may do there.")),
+    ]);
+    let folders = json!({"type": "array", "maxItems": MAX_FILE_ROOTS, "items": {"anyOf": [path, root]}});
     let fs = object(&[
         ("enabled", flag("Whether runs have the file tools.")),
         ("roots", described(folders, "Folders that the file tools and the shell may use.")),

@@ -1,5 +1,8 @@
 //! The core tools, `openclaw:core:*`. Each is off unless the user's own configuration enables it.
 
+mod beneath;
+mod roots;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -7,6 +10,9 @@ use std::pin::Pin;
 use contract::config;
 use contract::tool::ToolSpec;
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolSource};
+
+pub use beneath::Resolver;
+pub use roots::{ProtectedFolder, Root, RootError, Roots};
 
 /// The source of all core tools that are enabled.
 #[derive(Debug)]
@@ -23,8 +29,8 @@ pub(crate) trait CoreTool: fmt::Debug + Send + Sync {
 }
 
 impl CoreTools {
-    /// Creates the tools that the settings enable.
-    pub fn new(_settings: &config::CoreTools) -> Self {
+    /// Creates the tools that the settings enable. They may use these folders.
+    pub fn new(_settings: &config::CoreTools, _roots: &Roots) -> Self {
         Self { tools: Vec::new() }
     }
 }
