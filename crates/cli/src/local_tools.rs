@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::tools::core::{CoreTools, ProtectedFolder, Root, Roots};
+use ::tools::core::{CoreTools, ProtectedFolder, Root, Roots, Shell, ShellSettings, SystemLookup, WebFetch};
 use client_config::{Places, display};
 use contract::config;
 use executor::run::LocalTools;
@@ -13,12 +13,42 @@ use crate::render;
 /// Returns the core tools and plugins that the user enabled. What cannot be used is reported, and the rest works.
 pub(crate) fn local_tools(policy: &CallPolicy) -> LocalTools {
     let settings = policy.config.core_tools();
-    let (roots, problems) = roots(settings, &Places::here(&[]));
+    let places = Places::here(&[]);
+    let (roots, mut problems) = roots(settings, &places);
+    let mut core = CoreTools::new(settings, &roots);
+    if let Some(shell) = shell(settings, &roots, &places, &mut problems) {
+        core = core.with_shell(shell);
+    }
+    if settings.web_fetch.enabled {
+        match WebFetch::new(&settings.web_fetch.allow_private, SystemLookup) {
+            Ok(web_fetch) => core = core.with_web_fetch(web_fetch),
+            Err(why) => problems.push(format!("`tools.web.fetch`: {why}")),
+        }
+    }
     for problem in problems {
         render::note(&format!("cellmate: {problem}"));
         tracing::warn!(problem, "part of the configuration cannot be used");
     }
-    LocalTools { sources: vec![Arc::new(CoreTools::new(settings, &roots))], ..LocalTools::default() }
+    LocalTools { sources: vec![Arc::new(core)], ..LocalTools::default() }
+}
+
+/// Creates the shell, if the user enabled it. Adds why it, or a part of it, cannot be used.
+pub(crate) fn shell(
+    settings: &config::CoreTools,
+    roots: &Roots,
+    places: &Places,
+    problems: &mut Vec<String>,
+) -> Option<Shell> {
+    if !settings.shell.enabled {
+        return None;
+    }
+    let mut shell = ShellSettings::new(&settings.shell, std::env::temp_dir());
+    for path in &settings.shell.readable {
+        if let Err(error) = shell.allow_reading(&places.resolve(path)) {
+            problems.push(error.to_string());
+        }
+    }
+    Shell::new(shell, roots).map_err(|why| problems.push(format!("the shell (`tools.exec`) is off: {why}"))).ok()
 }
 
 /// Opens the folders of `tools.fs.roots`, if a tool uses them. Returns also why some cannot be used.

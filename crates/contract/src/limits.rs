@@ -336,6 +336,63 @@ pub const MAX_WALK_RESULT_BYTES: usize = 1 << 20;
 /// Bytes of an ignore file, such as `.gitignore`; a larger one is not applied.
 pub const MAX_IGNORE_FILE_BYTES: usize = 256 << 10;
 
+/// Seconds that a shell command may take.
+pub const SHELL_TIMEOUT_SECONDS: Bound = Bound::new("timeout", 1_800, 1..=7_200);
+
+/// Bytes of a shell command. Linux allows 128 KiB for one argument.
+pub const MAX_SHELL_COMMAND_BYTES: usize = 64 << 10;
+
+/// Variables that a call of the shell sets, and the bytes of their names and values together.
+pub const MAX_SHELL_VARIABLES: usize = 64;
+pub const MAX_SHELL_VARIABLE_BYTES: usize = 64 << 10;
+
+/// Bytes of each of a command's two output streams that are kept: half from its start, half from its end.
+pub const MAX_SHELL_OUTPUT_BYTES: usize = 256 << 10;
+
+/// Commands that one process runs at once, and those that wait for that. So the output of all commands together takes at
+/// most 4 MiB of memory.
+pub const MAX_SHELL_COMMANDS: usize = 8;
+pub const MAX_QUEUED_SHELL_COMMANDS: usize = 64;
+
+/// Processes of one command. With more it is ended.
+pub const MAX_SHELL_PROCESSES: usize = 512;
+
+/// Bytes of one file that a command writes, and open files of each of its processes.
+pub const MAX_SHELL_FILE_BYTES: u64 = 4 << 30;
+pub const MAX_SHELL_OPEN_FILES: u64 = 4_096;
+
+/// Progress updates of one command, the milliseconds between two, and the characters of one.
+pub const MAX_SHELL_UPDATES: usize = 1_000;
+pub const SHELL_UPDATE_INTERVAL_MS: u64 = 500;
+pub const MAX_SHELL_UPDATE_CHARS: usize = 200;
+
+/// Folders in `tools.exec.readable`.
+pub const MAX_SHELL_READABLE: usize = 64;
+
+/// Characters that `web_fetch` returns if `maxChars` is not given, and at most.
+pub const FETCH_CHARS: Bound = Bound::new("maxChars", 50_000, 100..=1_000_000);
+
+/// Bytes of a URL, and redirects that are followed.
+pub const MAX_FETCH_URL_BYTES: usize = 8 << 10;
+pub const MAX_FETCH_REDIRECTS: usize = 5;
+
+/// Bytes of a response before and after decompression. What is longer is cut.
+pub const MAX_FETCH_WIRE_BYTES: usize = 4 << 20;
+pub const MAX_FETCH_BYTES: usize = 4 << 20;
+
+/// Headers of a response. The HTTP library limits their bytes to about 400 KiB.
+pub const MAX_FETCH_HEADERS: usize = 100;
+
+/// Seconds that a fetch may take, with all its redirects.
+pub const MAX_FETCH_SECONDS: u64 = 30;
+
+/// Fetches that one process makes at once, and starts within a minute. Others wait, or fail.
+pub const MAX_FETCHES: usize = 8;
+pub const MAX_FETCHES_PER_MINUTE: usize = 240;
+
+/// Hosts in `tools.web.fetch.allowPrivate`.
+pub const MAX_PRIVATE_HOSTS: usize = 64;
+
 /// The limits of one cell, already clamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::error::{ConfigError, Path};
 use super::reader::{self, Reader};
+use crate::limits::{MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE};
 
 /// The resolved settings of all core tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,12 +51,18 @@ pub struct ShellTool {
     pub enabled: bool,
     /// Whether commands may run without Landlock on a system that does not have it.
     pub unconfined: bool,
+    /// Whether confined commands may use the network.
+    pub network: bool,
+    /// Folders and files outside the roots that confined commands may read.
+    pub readable: Vec<String>,
 }
 
 /// `tools.web.fetch`: the tool that fetches pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebFetch {
     pub enabled: bool,
+    /// Hosts that may be fetched although they are on this machine or in a private network.
+    pub allow_private: Vec<String>,
 }
 
 impl CoreTools {
@@ -68,9 +75,14 @@ impl CoreTools {
         let shell = reader.object("exec", |reader| ShellTool {
             enabled: reader.flag("enabled").unwrap_or(false),
             unconfined: reader.flag("unconfined").unwrap_or(false),
+            network: reader.flag("network").unwrap_or(false),
+            readable: limited(reader, "readable", MAX_SHELL_READABLE, folder),
         });
         let web_fetch = reader.object("web", |reader| {
-            reader.object("fetch", |reader| WebFetch { enabled: reader.flag("enabled").unwrap_or(false) })
+            reader.object("fetch", |reader| WebFetch {
+                enabled: reader.flag("enabled").unwrap_or(false),
+                allow_private: limited(reader, "allowPrivate", MAX_PRIVATE_HOSTS, host),
+            })
         });
         Self {
             files: files.unwrap_or_default(),
@@ -110,12 +122,37 @@ fn folder(value: &Value, path: &Path) -> Result<String, ConfigError> {
     text.map(str::to_owned).ok_or_else(|| ConfigError::value(path, value, "a folder"))
 }
 
+/// Reads a list of limited length.
+fn limited(
+    reader: &mut Reader<'_, '_>,
+    key: &'static str,
+    most: usize,
+    item: impl FnMut(&Value, &Path) -> Result<String, ConfigError>,
+) -> Vec<String> {
+    let Some((value, path, errors)) = reader.field(key) else { return Vec::new() };
+    if value.as_array().is_some_and(|items| items.len() > most) {
+        errors.push(ConfigError::value(&path, &Value::from("a longer list"), &format!("a list of at most {most}")));
+        return Vec::new();
+    }
+    reader::list(value, &path, errors, item).unwrap_or_default()
+}
+
+/// Reads the name or address of a host, without scheme and port.
+fn host(value: &Value, path: &Path) -> Result<String, ConfigError> {
+    let text = value.as_str().map(|text| text.trim_end_matches('.').to_ascii_lowercase());
+    let is_address = |text: &str| text.parse::<std::net::IpAddr>().is_ok();
+    let is_name = |text: &str| text.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_'));
+    let host = text.filter(|text| !text.is_empty() && (is_address(text) || is_name(text)));
+    host.ok_or_else(|| ConfigError::value(path, value, "a host name or an address, without scheme and port"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::{CoreTools, FileRoot, RootAccess};
     use crate::config::AgentsConfig;
+    use crate::limits::{MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE};
 
     #[test]
     fn core_tools_are_off_unless_enabled_is_true() {
@@ -128,6 +165,23 @@ mod tests {
         let enabled = read(enabled);
         assert!(enabled.files.enabled && enabled.shell.enabled && enabled.web_fetch.enabled);
         assert!(AgentsConfig::resolve(&json!({"exec": {"enabled": "yes"}}), &json!(null)).is_err());
+    }
+
+    #[test]
+    fn lists_of_the_shell_and_of_web_fetch_are_read_and_limited() {
+        let read = |tools| AgentsConfig::resolve(&tools, &json!(null)).map(|config| config.core_tools().clone());
+        let shell = read(json!({"exec": {"network": true, "readable": ["~/.cargo"]}})).unwrap().shell;
+        assert!(shell.network && shell.readable == ["~/.cargo"]);
+        let hosts = json!({"web": {"fetch": {"allowPrivate": ["Wiki.Corp.", "10.0.0.1", "::1", "localhost"]}}});
+        assert_eq!(read(hosts).unwrap().web_fetch.allow_private, ["wiki.corp", "10.0.0.1", "::1", "localhost"]);
+        let fetch = |hosts| json!({"web": {"fetch": {"allowPrivate": hosts}}});
+        for bad in [json!(["http://a"]), json!(["a:80"]), json!(["*"]), json!([""]), json!([3]), json!("a")] {
+            assert!(read(fetch(bad.clone())).is_err(), "{bad}");
+        }
+        assert!(read(fetch(json!(vec!["a"; MAX_PRIVATE_HOSTS]))).is_ok());
+        assert!(read(fetch(json!(vec!["a"; MAX_PRIVATE_HOSTS + 1]))).is_err());
+        assert!(read(json!({"exec": {"readable": vec!["a"; MAX_SHELL_READABLE + 1]}})).is_err());
+        assert!(read(json!({"exec": {"network": "yes"}})).is_err());
     }
 
     #[test]

@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::{RootAccess, code_mode, groups, profiles, store, tool_search};
 use crate::cell::Language;
-use crate::limits::{Bound, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_PATTERN_BYTES};
+use crate::limits::{
+    Bound, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_PATTERN_BYTES, MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE,
+};
 
 /// What each number means. The key alone does not tell where it applies, but no two meanings differ.
 const NUMBERS: [(&str, &str); 16] = [
@@ -47,6 +49,7 @@ fn core_tools() -> [Value; 3] {
     let flag = |text: &str| described(json!({"type": "boolean", "default": false}), text);
     let access = RootAccess::WORDS.map(|(word, _)| word);
     let path = json!({"type": "string", "minLength": 1});
+    let path_item = path.clone();
     let root = object(&[
         ("path", described(path.clone(), "The folder: absolute, relative to the current folder, or with `~/`.")),
         ("access", described(json!({"enum": access, "default": "write"}), "What tools may do there.")),
@@ -59,8 +62,26 @@ fn core_tools() -> [Value; 3] {
     let exec = object(&[
         ("enabled", flag("Whether runs have the shell.")),
         ("unconfined", flag("Whether the shell may run on a system without Landlock.")),
+        ("network", flag("Whether confined commands may use the network.")),
+        (
+            "readable",
+            described(
+                json!({"type": "array", "maxItems": MAX_SHELL_READABLE, "items": path_item}),
+                "Folders and files outside the roots that confined commands may read.",
+            ),
+        ),
     ]);
-    let fetch = object(&[("enabled", flag("Whether runs can fetch pages."))]);
+    let host = json!({"type": "string", "minLength": 1});
+    let fetch = object(&[
+        ("enabled", flag("Whether runs can fetch pages.")),
+        (
+            "allowPrivate",
+            described(
+                json!({"type": "array", "maxItems": MAX_PRIVATE_HOSTS, "items": host}),
+                "Hosts that may be fetched although they are on this machine or in a private network.",
+            ),
+        ),
+    ]);
     let web = object(&[("fetch", described(fetch, "The tool that fetches pages."))]);
     [described(fs, "The file tools."), described(exec, "The shell."), described(web, "Tools that access the web.")]
 }

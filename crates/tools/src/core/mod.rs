@@ -2,6 +2,8 @@
 
 mod beneath;
 mod roots;
+mod shell;
+mod web;
 
 use std::fmt;
 use std::future::Future;
@@ -13,6 +15,8 @@ use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolSource};
 
 pub use beneath::Resolver;
 pub use roots::{ProtectedFolder, Root, RootError, Roots};
+pub use shell::{Shell, ShellSettings, UnreadableFolder};
+pub use web::{Lookup, LookupFuture, SystemLookup, WebFetch};
 
 /// The source of all core tools that are enabled.
 #[derive(Debug)]
@@ -32,6 +36,20 @@ impl CoreTools {
     /// Creates the tools that the settings enable. They may use these folders.
     pub fn new(_settings: &config::CoreTools, _roots: &Roots) -> Self {
         Self { tools: Vec::new() }
+    }
+
+    /// Adds the shell.
+    #[must_use]
+    pub fn with_shell(mut self, shell: Shell) -> Self {
+        self.tools.push(Box::new(shell));
+        self
+    }
+
+    /// Adds the tool that fetches pages.
+    #[must_use]
+    pub fn with_web_fetch(mut self, web_fetch: WebFetch) -> Self {
+        self.tools.push(Box::new(web_fetch));
+        self
     }
 }
 
