@@ -289,16 +289,25 @@ pub const MAX_FILE_TEXT_LINES: usize = 2_000;
 /// Bytes of a file that `edit` and `apply_patch` change, before and after.
 pub const MAX_EDITED_FILE_BYTES: usize = 8 << 20;
 
+/// Lines of a file that `apply_patch` changes, because each takes memory of its own.
+pub const MAX_EDITED_LINES: usize = 500_000;
+
 /// Replacements in one `edit`.
 pub const MAX_EDITS: usize = 200;
 
 /// Bytes of the difference that `edit` returns.
 pub const MAX_DIFF_BYTES: usize = 20 << 10;
 
-/// Bytes of a patch, files in it, and lines that are compared to find the places of its hunks.
-pub const MAX_PATCH_BYTES: usize = 4 << 20;
-pub const MAX_PATCH_FILES: usize = 100;
+/// Lines that are compared to find the places of a file's hunks.
 pub const MAX_PATCH_STEPS: usize = 100_000_000;
+
+/// Bytes and lines of a patch, and files in it.
+pub const MAX_PATCH_BYTES: usize = 4 << 20;
+pub const MAX_PATCH_LINES: usize = 200_000;
+pub const MAX_PATCH_FILES: usize = 100;
+
+/// Bytes of all files that a patch changes, before and after together.
+pub const MAX_PATCHED_BYTES: usize = 64 << 20;
 
 /// Entries that `ls` returns if `limit` is not given, and at most.
 pub const LS_LIMIT: Bound = Bound::new("limit", 500, 1..=10_000);

@@ -60,11 +60,23 @@ impl Root {
     ///
     /// A path that leads outside is `EXDEV`.
     pub(crate) fn open_below(&self, below: &Path, flags: OFlags, links: Links) -> Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-        match self.resolver() {
-            Resolver::Kernel => open_in_kernel(self.folder(), below, flags, links),
-            Resolver::Walk => walk(self.folder(), below, flags, links),
-        }
+        open_beneath(self.resolver(), self.folder(), below, flags, links)
+    }
+}
+
+/// Opens a path of plain names below an open folder. The flags must not create anything.
+pub(crate) fn open_beneath(
+    resolver: Resolver,
+    folder: BorrowedFd<'_>,
+    below: &Path,
+    flags: OFlags,
+    links: Links,
+) -> Result<OwnedFd> {
+    // `openat2` refuses flags that it would ignore.
+    let flags = flags | OFlags::CLOEXEC;
+    match resolver {
+        Resolver::Kernel => open_in_kernel(folder, below, flags, links),
+        Resolver::Walk => walk(folder, below, flags, links),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The core tools, `openclaw:core:*`. Each is off unless the user's own configuration enables it.
 
 mod beneath;
+mod files;
 mod roots;
 mod shell;
 mod web;
@@ -34,8 +35,12 @@ pub(crate) trait CoreTool: fmt::Debug + Send + Sync {
 
 impl CoreTools {
     /// Creates the tools that the settings enable. They may use these folders.
-    pub fn new(_settings: &config::CoreTools, _roots: &Roots) -> Self {
-        Self { tools: Vec::new() }
+    pub fn new(settings: &config::CoreTools, roots: &Roots) -> Self {
+        let mut tools = Vec::new();
+        if settings.files.enabled {
+            tools.extend(files::tools(roots));
+        }
+        Self { tools }
     }
 
     /// Adds the shell.
