@@ -49,7 +49,7 @@ impl Page {
         while let Some(chunk) = response.chunk().await.map_err(|_| "the connection broke".to_owned())? {
             let room = MAX_FETCH_WIRE_BYTES - wire.len();
             is_cut = chunk.len() > room;
-            wire.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+            wire.extend_from_slice(chunk.get(..room).unwrap_or(chunk.as_ref()));
             if is_cut {
                 break;
             }

@@ -125,6 +125,8 @@ struct Writer<'b> {
     /// Line feeds to write before the next text.
     breaks: usize,
     has_space: bool,
+    /// Whether a list item or heading has begun and has no text yet, so that a block in it begins on its line.
+    is_fresh: bool,
     /// Cells of the current row of a table, and whether it is the first row.
     cells: usize,
     is_first_row: bool,
@@ -148,6 +150,7 @@ impl<'b> Writer<'b> {
             link: None,
             breaks: 0,
             has_space: false,
+            is_fresh: false,
             cells: 0,
             is_first_row: true,
         }
@@ -259,7 +262,10 @@ impl<'b> Writer<'b> {
                     self.lists.pop();
                     self.break_lines(if self.lists.is_empty() { 2 } else { 1 });
                 }
-                "li" => self.break_lines(1),
+                "li" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+                    self.is_fresh = false;
+                    self.break_lines(if name == "li" { 1 } else { 2 });
+                }
                 "blockquote" => {
                     self.break_lines(2);
                     self.quotes = self.quotes.saturating_sub(1);
@@ -309,12 +315,16 @@ impl<'b> Writer<'b> {
 
     /// Requests line feeds before the next text.
     fn break_lines(&mut self, count: usize) {
+        if self.is_fresh {
+            return;
+        }
         self.breaks = self.breaks.max(count);
         self.has_space = false;
     }
 
     /// Writes what is due before the next text: line feeds, or a space.
     fn separate(&mut self) {
+        self.is_fresh = false;
         let is_start = self.out.is_empty();
         let breaks = std::mem::take(&mut self.breaks);
         let space = std::mem::take(&mut self.has_space);
@@ -374,6 +384,7 @@ impl<'b> Writer<'b> {
             self.separate();
             self.out.push_str(&"#".repeat(level));
             self.out.push(' ');
+            self.is_fresh = true;
         }
     }
 
@@ -385,6 +396,7 @@ impl<'b> Writer<'b> {
     }
 
     fn item(&mut self) {
+        self.is_fresh = false;
         self.break_lines(1);
         let level = self.lists.len().saturating_sub(1);
         let mark = match self.lists.last_mut().and_then(|list| list.next.as_mut()) {
@@ -398,6 +410,7 @@ impl<'b> Writer<'b> {
         self.separate();
         self.out.push_str(&"  ".repeat(level));
         self.out.push_str(&mark);
+        self.is_fresh = true;
     }
 
     fn cell(&mut self) {
@@ -553,6 +566,7 @@ mod tests {
             ("<p>a <b>bold</b> and <i>it</i>, <code>x</code>.</p>", "a **bold** and *it*, `x`."),
             ("<a href='../c?d=1&amp;e'>text</a> end", "[text](https://example.com/c?d=1&e) end"),
             ("<ul><li>a<li>b<ul><li>c</ul></ul>z", "- a\n- b\n  - c\n\nz"),
+            ("<ul><li><p>a</p></li><li></li><li><div>b</div></li></ul><h2><div>c</div></h2>d", "- a\n-\n- b\n\n## c\n\nd"),
             ("<ol start=3><li>a</li><li>b</li></ol>", "3. a\n4. b"),
             ("<pre>a\n  b &lt;c&gt;</pre>x", "```\na\n  b <c>\n```\n\nx"),
             ("a<br>b<hr>c", "a\nb\n\n---\n\nc"),

@@ -162,7 +162,7 @@ impl Guard {
     }
 
     async fn addresses(self, name: String) -> Result<Vec<SocketAddr>, String> {
-        let host = plain_host(&Host::Domain(&name));
+        let host = plain_host(&Host::Domain(name.as_str()));
         let found = self.lookup.lookup(&name).await.map_err(|error| format!("the name cannot be resolved: {error}"))?;
         let is_private = self.private_hosts.contains(&host);
         let (mut allowed, mut refused) = (Vec::new(), None);
