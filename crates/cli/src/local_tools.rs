@@ -2,12 +2,88 @@
 
 use std::sync::Arc;
 
-use ::tools::core::CoreTools;
+use ::tools::core::{CoreTools, ProtectedFolder, Root, Roots, Shell, ShellSettings, SystemLookup, WebFetch};
+use client_config::{Places, display};
+use contract::config::{self, AgentsConfig};
 use executor::run::LocalTools;
+use mcp::server::Principal;
 
 use crate::policy::CallPolicy;
+use crate::render;
 
-/// Returns the core tools and plugins that the user enabled.
+/// Returns the core tools and plugins that the user enabled. What cannot be used is reported, and the rest works.
 pub(crate) fn local_tools(policy: &CallPolicy) -> LocalTools {
-    LocalTools { sources: vec![Arc::new(CoreTools::new(policy.config.core_tools()))], ..LocalTools::default() }
+    let settings = policy.config.core_tools();
+    let places = Places::here(&[]);
+    let (roots, mut problems) = roots(&policy.config, &places);
+    let mut core = CoreTools::new(settings, &roots);
+    if let Some(shell) = shell(settings, &roots, &places, &mut problems) {
+        core = core.with_shell(shell);
+    }
+    if settings.web_fetch.enabled {
+        match WebFetch::new(&settings.web_fetch.allow_private, SystemLookup) {
+            Ok(web_fetch) => core = core.with_web_fetch(web_fetch),
+            Err(why) => problems.push(format!("`tools.web.fetch`: {why}")),
+        }
+    }
+    for problem in problems {
+        render::note(&format!("cellmate: {problem}"));
+        tracing::warn!(problem, "part of the configuration cannot be used");
+    }
+    LocalTools { sources: vec![Arc::new(core)], ..LocalTools::default() }
+}
+
+/// Creates the shell, if the user enabled it. Adds why it, or a part of it, cannot be used.
+pub(crate) fn shell(
+    settings: &config::CoreTools,
+    roots: &Roots,
+    places: &Places,
+    problems: &mut Vec<String>,
+) -> Option<Shell> {
+    if !settings.shell.enabled {
+        return None;
+    }
+    let mut shell = ShellSettings::new(&settings.shell, std::env::temp_dir());
+    for path in &settings.shell.readable {
+        if let Err(error) = shell.allow_reading(&places.resolve(path)) {
+            problems.push(error.to_string());
+        }
+    }
+    Shell::new(shell, roots).map_err(|why| problems.push(format!("the shell (`tools.exec`) is off: {why}"))).ok()
+}
+
+/// Opens the folders of `tools.fs.roots`, or the agent's workspace, if a tool uses them. Returns also why some cannot be used.
+pub(crate) fn roots(config: &AgentsConfig, places: &Places) -> (Roots, Vec<String>) {
+    let settings = config.core_tools();
+    let (mut roots, mut problems) = (Roots::default(), Vec::new());
+    if !settings.files.enabled && !settings.shell.enabled {
+        return (roots, problems);
+    }
+    let own = protected_folders(places);
+    let folders = config.file_roots(Principal::local().name());
+    for root in &folders {
+        let opened = Root::open(&places.resolve(&root.path), root.access)
+            .and_then(|opened| opened.keep_away_from(&own))
+            .and_then(|opened| roots.push(opened));
+        if let Err(error) = opened {
+            let path = display::plain(&root.path);
+            problems.push(format!("`tools.fs.roots`: the folder `{path}` cannot be used: {error}"));
+        }
+    }
+    if folders.is_empty() {
+        problems.push(
+            "`tools.fs.roots` is empty, so file tools and shell have no folder; list the folders that they may use"
+                .to_owned(),
+        );
+    }
+    (roots, problems)
+}
+
+/// Returns the folders with Cellmate's own settings, keys and tokens: a tool that changes them could grant itself
+/// anything.
+fn protected_folders(places: &Places) -> Vec<ProtectedFolder> {
+    let settings = places.user_file().and_then(|file| Some(file.parent()?.to_owned()));
+    let settings = settings.map(|path| ProtectedFolder { path, what: "Cellmate's configuration" });
+    let state = places.state().map(|path| ProtectedFolder { path, what: "Cellmate's keys and tokens" });
+    settings.into_iter().chain(state).collect()
 }

@@ -42,9 +42,9 @@ use arguments::{Arguments, Command};
 const SHUTDOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn main() -> std::process::ExitCode {
-    // First of all: sandbox workers and the keepers of MCP servers are this program, re-executed.
+    // First of all: sandbox workers, the keepers of MCP servers and shell commands are this program, re-executed.
     sandbox::worker_main();
-    process::keeper_main();
+    process::keeper_main_closing(sandbox::close_inherited_files);
 
     let arguments = Arguments::parse();
     style::init(arguments.color);

@@ -4,6 +4,7 @@
 
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 
+pub mod address;
 pub mod cell;
 pub mod config;
 pub mod error;

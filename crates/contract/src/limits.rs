@@ -279,6 +279,146 @@ pub const MAX_MATCHED_BYTES: usize = 512 << 10;
 /// Different regular expressions that one check of arguments uses.
 pub const MAX_MATCHED_PATTERNS: usize = 256;
 
+/// Folders in `tools.fs.roots`.
+pub const MAX_FILE_ROOTS: usize = 32;
+
+/// Bytes of a path in a call of a file tool, which is the limit of Linux, and folders inside each other in it. The
+/// process may hold one descriptor for each folder of a path.
+pub const MAX_FILE_PATH_BYTES: usize = 4_096;
+pub const MAX_FILE_PATH_DEPTH: usize = 256;
+
+/// Calls of file tools that one process executes at once. Others wait.
+pub const MAX_FILE_CALLS: usize = 16;
+
+/// Bytes of text that one `read` returns to a cell.
+pub const MAX_READ_BYTES: usize = 2 << 20;
+
+/// Bytes that one `read` goes through to find its lines and to count them. Lines after that are not counted.
+pub const MAX_READ_SCAN_BYTES: u64 = 256 << 20;
+
+/// Bytes of an image that `read` returns.
+pub const MAX_IMAGE_BYTES: usize = 3 << 20;
+
+/// Bytes, and lines, of the text block that a model sees of a file tool's result. Cells receive the details instead.
+pub const MAX_FILE_TEXT_BYTES: usize = 50 << 10;
+pub const MAX_FILE_TEXT_LINES: usize = 2_000;
+
+/// Bytes of a file that `edit` and `apply_patch` change, before and after.
+pub const MAX_EDITED_FILE_BYTES: usize = 8 << 20;
+
+/// Lines of a file that `apply_patch` changes, because each takes memory of its own.
+pub const MAX_EDITED_LINES: usize = 500_000;
+
+/// Replacements in one `edit`.
+pub const MAX_EDITS: usize = 200;
+
+/// Bytes of the difference that `edit` returns.
+pub const MAX_DIFF_BYTES: usize = 20 << 10;
+
+/// Lines that are compared to find the places of a file's hunks.
+pub const MAX_PATCH_STEPS: usize = 100_000_000;
+
+/// Bytes and lines of a patch, and files in it.
+pub const MAX_PATCH_BYTES: usize = 4 << 20;
+pub const MAX_PATCH_LINES: usize = 200_000;
+pub const MAX_PATCH_FILES: usize = 100;
+
+/// Bytes of all files that a patch changes, before and after together.
+pub const MAX_PATCHED_BYTES: usize = 64 << 20;
+
+/// Entries that `ls` returns if `limit` is not given, and at most.
+pub const LS_LIMIT: Bound = Bound::new("limit", 500, 1..=10_000);
+
+/// Paths that `find` returns if `limit` is not given, and at most.
+pub const FIND_LIMIT: Bound = Bound::new("limit", 1_000, 1..=20_000);
+
+/// Matches that `grep` returns if `limit` is not given, and at most.
+pub const GREP_LIMIT: Bound = Bound::new("limit", 100, 1..=10_000);
+
+/// Lines around a match that `grep` returns.
+pub const GREP_CONTEXT: Bound = Bound::new("context", 0, 0..=20);
+
+/// Characters of one line in the result of `grep`; bytes of its pattern; bytes of a glob.
+pub const MAX_GREP_LINE_CHARS: usize = 500;
+pub const MAX_GREP_PATTERN_BYTES: usize = 4 << 10;
+pub const MAX_GLOB_BYTES: usize = 1 << 10;
+
+/// Bytes of a file that `grep` searches; larger files are skipped and counted.
+pub const MAX_GREP_FILE_BYTES: u64 = 256 << 20;
+
+/// Bytes of one line that `grep` holds; a file with a longer line is skipped and counted.
+pub const MAX_GREP_LINE_BYTES: usize = 1 << 20;
+
+/// Entries that one `ls`, `find` or `grep` looks at, and how deep it descends.
+pub const MAX_VISITED_ENTRIES: usize = 500_000;
+pub const MAX_WALK_DEPTH: usize = 128;
+
+/// Milliseconds that one `find` or `grep` takes. What was found until then is returned.
+pub const MAX_WALK_MS: u64 = 20_000;
+
+/// Bytes of paths and lines that one `ls`, `find` or `grep` returns.
+pub const MAX_WALK_RESULT_BYTES: usize = 1 << 20;
+
+/// Bytes of an ignore file, such as `.gitignore`; a larger one is not applied.
+pub const MAX_IGNORE_FILE_BYTES: usize = 256 << 10;
+
+/// Seconds that a shell command may take.
+pub const SHELL_TIMEOUT_SECONDS: Bound = Bound::new("timeout", 1_800, 1..=7_200);
+
+/// Bytes of a shell command. Linux allows 128 KiB for one argument.
+pub const MAX_SHELL_COMMAND_BYTES: usize = 64 << 10;
+
+/// Variables that a call of the shell sets, and the bytes of their names and values together.
+pub const MAX_SHELL_VARIABLES: usize = 64;
+pub const MAX_SHELL_VARIABLE_BYTES: usize = 64 << 10;
+
+/// Bytes of each of a command's two output streams that are kept: half from its start, half from its end.
+pub const MAX_SHELL_OUTPUT_BYTES: usize = 256 << 10;
+
+/// Commands that one process runs at once, and those that wait for that. So the output of all commands together takes at
+/// most 4 MiB of memory.
+pub const MAX_SHELL_COMMANDS: usize = 8;
+pub const MAX_QUEUED_SHELL_COMMANDS: usize = 64;
+
+/// Processes of one command. With more it is ended.
+pub const MAX_SHELL_PROCESSES: usize = 512;
+
+/// Bytes of one file that a command writes, and open files of each of its processes.
+pub const MAX_SHELL_FILE_BYTES: u64 = 4 << 30;
+pub const MAX_SHELL_OPEN_FILES: u64 = 4_096;
+
+/// Progress updates of one command, the milliseconds between two, and the characters of one.
+pub const MAX_SHELL_UPDATES: usize = 1_000;
+pub const SHELL_UPDATE_INTERVAL_MS: u64 = 500;
+pub const MAX_SHELL_UPDATE_CHARS: usize = 200;
+
+/// Folders in `tools.exec.readable`.
+pub const MAX_SHELL_READABLE: usize = 64;
+
+/// Characters that `web_fetch` returns if `maxChars` is not given, and at most.
+pub const FETCH_CHARS: Bound = Bound::new("maxChars", 50_000, 100..=1_000_000);
+
+/// Bytes of a URL, and redirects that are followed.
+pub const MAX_FETCH_URL_BYTES: usize = 8 << 10;
+pub const MAX_FETCH_REDIRECTS: usize = 5;
+
+/// Bytes of a response before and after decompression. What is longer is cut.
+pub const MAX_FETCH_WIRE_BYTES: usize = 4 << 20;
+pub const MAX_FETCH_BYTES: usize = 4 << 20;
+
+/// Headers of a response. The HTTP library limits their bytes to about 400 KiB.
+pub const MAX_FETCH_HEADERS: usize = 100;
+
+/// Seconds that a fetch may take, with all its redirects.
+pub const MAX_FETCH_SECONDS: u64 = 30;
+
+/// Fetches that one process makes at once, and starts within a minute. Others wait, or fail.
+pub const MAX_FETCHES: usize = 8;
+pub const MAX_FETCHES_PER_MINUTE: usize = 240;
+
+/// Hosts in `tools.web.fetch.allowPrivate`.
+pub const MAX_PRIVATE_HOSTS: usize = 64;
+
 /// The limits of one cell, already clamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -37,6 +37,8 @@ pub struct Process {
     child: Child,
     group: Group,
     kept: bool,
+    /// How long it, or its keeper on its behalf, may take to end after SIGTERM.
+    term_grace: Duration,
     /// The task that ends a group whose leader was killed: the rest of the group may keep the pipes open, so that the
     /// end would go unnoticed.
     watching: AbortHandle,
@@ -127,15 +129,24 @@ impl Process {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let group = Group(Arc::new(Mutex::new(group)));
-        let watching = tokio::spawn(group.clone().outlive_leader()).abort_handle();
-        let process = Self { child, group, kept: keeper.is_some(), watching, alive: watch::Sender::new(()) };
+        let process = Self::of(child, keeper.is_some(), TERM_GRACE);
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(io::Error::other("the process has no pipes"));
         };
         Ok(Started { process, stdin, stdout, stderr })
+    }
+
+    /// Takes over a keeper that leads its own group.
+    pub(crate) fn kept(keeper: Child, term_grace: Duration) -> Self {
+        Self::of(keeper, true, term_grace)
+    }
+
+    fn of(child: Child, kept: bool, term_grace: Duration) -> Self {
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let group = Group(Arc::new(Mutex::new(group)));
+        let watching = tokio::spawn(group.clone().outlive_leader()).abort_handle();
+        Self { child, group, kept, term_grace, watching, alive: watch::Sender::new(()) }
     }
 
     /// Returns what completes when the process and everything that it started have ended.
@@ -148,7 +159,7 @@ impl Process {
         if let Some(group) = self.group.number() {
             self.terminate(group);
             let term_sent = Instant::now();
-            while term_sent.elapsed() < TERM_GRACE && !has_ended(group) {
+            while term_sent.elapsed() < self.term_grace && !has_ended(group) {
                 sleep(END_POLL).await;
             }
         }

@@ -204,6 +204,40 @@ pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
     variables
 }
 
+/// Variables that a shell command does not inherit although a server does: those that name the user's folders, which it
+/// cannot read, and those that lead to agents, containers and the desktop.
+const NOT_FOR_COMMANDS: [&str; 14] = [
+    "HOME",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "XDG_*",
+    "SSH_AUTH_SOCK",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_*",
+    "CONTAINER_HOST",
+    "NPM_CONFIG_USERCONFIG",
+    "npm_config_userconfig",
+];
+
+/// Returns the variables of this process that a shell command gets: those of a server, without credentials of any kind.
+pub fn command_variables() -> BTreeMap<String, String> {
+    for_command(std::env::vars_os())
+}
+
+fn for_command(variables: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+    let texts = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts
+        .filter(|(name, value)| {
+            let is_withheld = NOT_FOR_COMMANDS.iter().any(|known| matches(known, name));
+            is_inheritable(name) && !is_withheld && !has_credentials(value)
+        })
+        .collect()
+}
+
 /// Whether servers inherit the variable of this name, if its value contains no credentials.
 pub fn is_inheritable(name: &str) -> bool {
     group_of(name).is_some()
@@ -282,7 +316,30 @@ mod tests {
     use std::collections::BTreeMap;
     use std::ffi::{OsStr, OsString};
 
-    use super::{INHERITED, MAX_WITHHELD, is_credential_name, is_inheritable, is_inherited, names_withheld};
+    use super::{
+        INHERITED, MAX_WITHHELD, for_command, is_credential_name, is_inheritable, is_inherited, names_withheld,
+    };
+
+    #[test]
+    fn a_command_gets_neither_credentials_nor_sockets_nor_the_home_folder() {
+        let given = [
+            ("PATH", "/bin"),
+            ("LANG", "C.UTF-8"),
+            ("HTTPS_PROXY", "http://me:pass@proxy:3128"),
+            ("HTTP_PROXY", "http://proxy:3128"),
+            ("HOME", "/home/me"),
+            ("SSH_AUTH_SOCK", "/run/agent"),
+            ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/bus"),
+            ("DOCKER_HOST", "unix:///run/docker.sock"),
+            ("XDG_RUNTIME_DIR", "/run/user/1"),
+            ("OPENAI_API_KEY", "x"),
+            ("LD_PRELOAD", "/x.so"),
+            ("CELLMATE_TOKEN", "x"),
+        ];
+        let variables = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let names: Vec<String> = for_command(variables.into_iter()).into_keys().collect();
+        assert_eq!(names, ["HTTP_PROXY", "LANG", "PATH"]);
+    }
 
     fn passes(name: &str, value: &str) -> bool {
         is_inherited(OsStr::new(name), OsStr::new(value))

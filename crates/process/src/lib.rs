@@ -3,20 +3,24 @@
 //!
 //! A [`Process`] has its own process group, a limited environment (`environment`) and a keeper (`keeper`), which ends it
 //! and everything that it started when the host process ends. [`Lines`] reads its messages with a length limit, [`Tail`]
-//! keeps the end of its standard error.
+//! keeps the end of its standard error. A [`RunningCommand`] is a shell command, which can be confined (`confine`).
 
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 
 mod child;
+mod command;
+mod confine;
 mod environment;
 mod keeper;
 mod lines;
 mod stderr;
 
 pub use child::{CLOSE_GRACE, Gone, Process, Started};
-pub use environment::{is_inheritable, withheld};
+pub use command::{CommandLimits, CommandSpec, Report, Reports, RunningCommand};
+pub use confine::{Confinement, DEVICES, Folder, Network, SYSTEM_READABLE, Support, support as confinement_support};
+pub use environment::{command_variables, is_inheritable, withheld};
 #[doc(hidden)]
 pub use keeper::keep_with;
-pub use keeper::keeper_main;
+pub use keeper::{keeper_main, keeper_main_closing};
 pub use lines::{LineError, Lines};
 pub use stderr::{Draining, MAX_SHOWN_CHARS, STDERR_BYTES, Tail};

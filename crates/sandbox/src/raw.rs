@@ -14,10 +14,21 @@ pub(crate) fn load_image(engine: &Engine, compiled: &[u8]) -> wasmtime::Result<M
 /// Closes every file descriptor from `first` on.
 #[cfg(target_os = "linux")]
 pub(crate) fn close_from(first: u32) -> std::io::Result<()> {
-    // SAFETY: called once, first in a worker's `main`, when nothing owns a descriptor above standard error; so no owner
+    // SAFETY: called once, first in `main`, when nothing owns a descriptor above standard error; so no owner
     // is left with a closed one.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Closes every file descriptor but the standard streams. Call it first in `main`, before any file is opened.
+#[cfg(target_os = "linux")]
+pub fn close_inherited_files() -> std::io::Result<()> {
+    close_from(3)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn close_inherited_files() -> std::io::Result<()> {
+    Ok(())
 }
 
 /// Limits the allocator to its main arena. With more arenas, glibc reads the number of processors when threads first

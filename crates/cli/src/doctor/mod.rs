@@ -1,5 +1,6 @@
 //! `cellmate doctor`: checks the sandbox, the store and the servers, and suggests fixes.
 
+mod core_tools;
 mod servers;
 
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
 use crate::{render, secrets, state};
+use core_tools::CoreTools;
 use servers::Servers;
 
 pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
@@ -39,6 +41,14 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
         line(&store.text),
         line(&secrets.text)
     );
+    let core_tools = CoreTools::check(&arguments);
+    let machine = match &core_tools {
+        Some(core_tools) => format!("{machine}\n{}", core_tools.text),
+        None => machine,
+    };
+    if let (Value::Object(all), Some(core_tools)) = (&mut all, &core_tools) {
+        all.insert("coreTools".to_owned(), core_tools.json.clone());
+    }
     let servers = match Servers::check(&arguments).await {
         Ok(servers) => servers,
         // The checks of the machine and the store are worth printing even if the configuration is invalid.
@@ -52,7 +62,8 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     }
     let readable = format!("{machine}\n{}", servers.readable());
     print(&all, readable.trim_end(), &arguments);
-    let is_ok = hello.jail == Jail::Full && store.is_ok && secrets.is_ok && servers.are_ok();
+    let core_tools_are_ok = core_tools.is_none_or(|core_tools| core_tools.is_ok);
+    let is_ok = hello.jail == Jail::Full && store.is_ok && secrets.is_ok && core_tools_are_ok && servers.are_ok();
     if is_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 

@@ -192,3 +192,28 @@ fn an_untrusted_or_huge_project_file_is_refused_without_being_parsed() {
         assert_eq!(trusted.code, 2, "{}", trusted.out);
     }
 }
+
+#[test]
+fn a_trusted_project_file_cannot_enable_core_tools() {
+    let person = Person::new();
+    let tools = json!({
+        "exec": {"enabled": true, "unconfined": true, "network": true},
+        "web": {"fetch": {"enabled": true, "allowPrivate": ["127.0.0.1"]}},
+        "fs": {"enabled": true, "roots": ["."]},
+    });
+    person.write(PROJECT, &json!({"tools": tools}).to_string());
+    assert_eq!(person.run(&["config", "trust"]).code, 0);
+    let listed = person.run(&["tools", "list", "--json"]);
+    assert!(!(listed.out.clone() + &listed.err).contains("openclaw:core:"), "{}{}", listed.out, listed.err);
+    let doctor = person.run(&["doctor", "--json"]);
+    assert!(!doctor.out.contains("coreTools"), "{}", doctor.out);
+    // In the user's own file, they are enabled.
+    person.write("project/work/file", "");
+    let own =
+        json!({"tools": {"exec": {"enabled": true}, "web": {"fetch": {"enabled": true}}, "fs": {"roots": ["work"]}}});
+    person.write(USER_CONFIG, &own.to_string());
+    let listed = person.run(&["tools", "list", "--json"]).out;
+    assert!(listed.contains("openclaw:core:exec") && listed.contains("openclaw:core:web_fetch"), "{listed}");
+    let doctor = person.run(&["doctor", "--json"]).json();
+    assert!(doctor["coreTools"]["shell"].as_str().unwrap().starts_with("on"), "{doctor}");
+}

@@ -6,9 +6,9 @@
 use serde_json::{Map, Value, json};
 
 use super::openclaw::keys::{self, ForeignKey};
-use super::{code_mode, groups, profiles, store, tool_search};
+use super::{RootAccess, code_mode, groups, profiles, store, tool_search};
 use crate::cell::Language;
-use crate::limits::{Bound, MAX_LIVE_RUNS, MAX_PATTERN_BYTES};
+use crate::limits::{Bound, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_PATTERN_BYTES, MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE};
 
 /// What each number means. The key alone does not tell where it applies, but no two meanings differ.
 const NUMBERS: [(&str, &str); 16] = [
@@ -42,7 +42,14 @@ pub fn tools() -> Value {
 
 /// Returns the schemas of `tools.fs`, `tools.exec` and `tools.web`.
 fn core_tools() -> [Value; 3] {
-    let folders = json!({"type": "array", "items": {"type": "string", "minLength": 1}});
+    let access = RootAccess::WORDS.map(|(word, _)| word);
+    let path = json!({"type": "string", "minLength": 1});
+    let path_item = path.clone();
+    let root = object(&[
+        ("path", described(path.clone(), "The folder: absolute, relative to the current folder, or with `~/`.")),
+        ("access", described(json!({"enum": access, "default": "write"}), "What tools may do there.")),
+    ]);
+    let folders = json!({"type": "array", "maxItems": MAX_FILE_ROOTS, "items": {"anyOf": [path, root]}});
     let fs = object(&[
         ("enabled", flag("Whether runs have the file tools.")),
         ("roots", described(folders, "Folders that the file tools and the shell may use.")),
@@ -51,12 +58,28 @@ fn core_tools() -> [Value; 3] {
     let exec = object(&[
         ("enabled", flag("Whether runs have the shell.")),
         ("unconfined", flag("Whether the shell may run on a system without Landlock.")),
+        ("network", flag("Whether confined commands may use the network.")),
+        (
+            "readable",
+            described(
+                json!({"type": "array", "maxItems": MAX_SHELL_READABLE, "items": path_item}),
+                "Folders and files outside the roots that confined commands may read.",
+            ),
+        ),
         ("timeoutSec", from(1, "Time limit of a command, in seconds; older name of `timeoutSeconds`.")),
         ("timeoutSeconds", from(1, "Time limit of a command, in seconds.")),
         ("applyPatch", apply_patch()),
     ]);
+    let host = json!({"type": "string", "minLength": 1});
     let fetch = object(&[
         ("enabled", flag("Whether runs can fetch pages.")),
+        (
+            "allowPrivate",
+            described(
+                json!({"type": "array", "maxItems": MAX_PRIVATE_HOSTS, "items": host}),
+                "Hosts that may be fetched although they are on this machine or in a private network.",
+            ),
+        ),
         ("maxChars", from(1, "Most characters of a page that are returned.")),
         ("maxCharsCap", from(1, "Upper limit of `maxChars`.")),
         ("maxResponseBytes", from(1, "Most bytes of a response that are read.")),

@@ -1,11 +1,18 @@
 //! The descendants of a keeper: the processes in its group, and those it adopted after they left the group.
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
+use std::collections::{HashMap, HashSet};
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait};
+
+/// How often, at most, new descendants are searched and stopped before all are killed. A search takes milliseconds, and
+/// each round leaves only those that were started during it.
+const STOP_ROUNDS: usize = 20;
 
 /// The result of reaping ended processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Reaped {
-    pub(super) leader_ended: bool,
+    /// How the leader ended, if it did.
+    pub(super) leader: Option<WaitStatus>,
     pub(super) none_left: bool,
 }
 
@@ -22,10 +29,11 @@ pub(super) fn adopt() {
 
 /// Reaps all children that have ended.
 pub(super) fn reap(leader: Option<Pid>) -> Reaped {
-    let mut reaped = Reaped { leader_ended: false, none_left: false };
+    let mut reaped = Reaped { leader: None, none_left: false };
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, _))) => reaped.leader_ended |= Some(pid) == leader,
+            Ok(Some((pid, status))) if Some(pid) == leader => reaped.leader = Some(status),
+            Ok(Some(_)) => {}
             Ok(None) => return reaped,
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => {
@@ -36,19 +44,94 @@ pub(super) fn reap(leader: Option<Pid>) -> Reaped {
     }
 }
 
-/// Kills this process's children and the rest of its group. Their children become its own and are killed next time.
+/// Kills all descendants and the rest of the group.
+///
+/// They are stopped first: a process that starts others all the time would otherwise replace the killed ones faster than
+/// they are found. Those that are missed become this process's children and are killed next time.
 pub(super) fn kill() {
-    let us = getpid();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    for pid in numbers.filter_map(Pid::from_raw).filter(|pid| *pid != us) {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-        let us = us.as_raw_nonzero().get();
-        if parent_and_group(&stat).is_some_and(|(parent, group)| parent == us || group == us) {
-            // The process may have ended in between.
-            let _already_ended = kill_process(pid, Signal::KILL);
+    let mut stopped = HashSet::new();
+    for _ in 0..STOP_ROUNDS {
+        let new: Vec<i32> = find().into_iter().filter(|pid| stopped.insert(*pid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        send(&new, Signal::STOP);
+    }
+    send(&find(), Signal::KILL);
+}
+
+/// Sends SIGTERM to the descendants that have left the group.
+pub(super) fn terminate_others() {
+    let us = getpid().as_raw_nonzero().get();
+    let others: Vec<i32> =
+        tree(&table(), us).into_iter().filter(|(_, group)| *group != us).map(|(pid, _)| pid).collect();
+    send(&others, Signal::TERM);
+}
+
+/// Whether this process has more descendants than that.
+pub(super) fn are_more_than(most: usize) -> bool {
+    let mut found = 0;
+    let mut open = vec![getpid().as_raw_nonzero().get()];
+    while let Some(pid) = open.pop() {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            let before = open.len();
+            open.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<i32>().ok()));
+            found += open.len() - before;
+            if found > most {
+                return true;
+            }
         }
     }
+    false
+}
+
+fn send(processes: &[i32], signal: Signal) {
+    for pid in processes.iter().copied().filter_map(Pid::from_raw) {
+        // The process may have ended in between.
+        let _already_ended = kill_process(pid, signal);
+    }
+}
+
+/// Returns all descendants, and the rest of the group.
+fn find() -> Vec<i32> {
+    let us = getpid().as_raw_nonzero().get();
+    tree(&table(), us).into_iter().map(|(pid, _)| pid).collect()
+}
+
+/// A process: its id, its parent and its group.
+type Process = (i32, i32, i32);
+
+/// Returns all processes of the system.
+fn table() -> Vec<Process> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let described = numbers.filter_map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (parent, group) = parent_and_group(&stat)?;
+        Some((pid, parent, group))
+    });
+    described.collect()
+}
+
+/// Returns the descendants of a process and the members of its group, each with its group.
+fn tree(processes: &[Process], root: i32) -> Vec<(i32, i32)> {
+    let mut children: HashMap<i32, Vec<(i32, i32)>> = HashMap::new();
+    for (pid, parent, group) in processes {
+        children.entry(*parent).or_default().push((*pid, *group));
+    }
+    let mut open: Vec<(i32, i32)> = children.get(&root).cloned().unwrap_or_default();
+    open.extend(processes.iter().filter(|(_, _, group)| *group == root).map(|(pid, _, group)| (*pid, *group)));
+    let mut seen = HashSet::from([root]);
+    let mut found = Vec::new();
+    while let Some((pid, group)) = open.pop() {
+        if seen.insert(pid) {
+            found.push((pid, group));
+            open.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    found
 }
 
 /// Parses the parent and the group out of `/proc/PID/stat`. The process name before them may contain anything,
@@ -61,7 +144,17 @@ fn parent_and_group(stat: &str) -> Option<(i32, i32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::parent_and_group;
+    use super::{parent_and_group, tree};
+
+    #[test]
+    fn descendants_are_found_at_any_depth_and_in_any_group() {
+        let processes = [(10, 1, 10), (11, 10, 10), (12, 11, 12), (13, 12, 13), (20, 1, 10), (30, 1, 30), (31, 30, 30)];
+        let mut found = tree(&processes, 10);
+        found.sort_unstable();
+        assert_eq!(found, [(11, 10), (12, 12), (13, 13), (20, 10)]);
+        // Ids that are reused while the table is read can form a circle.
+        assert_eq!(tree(&[(5, 6, 5), (6, 5, 5)], 5), [(6, 5)]);
+    }
 
     #[test]
     fn parent_and_group_are_found_after_any_process_name() {

@@ -16,6 +16,7 @@ mod descendants;
 mod watch;
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
@@ -23,12 +24,18 @@ use std::sync::OnceLock;
 
 use rustix::process::{getpid, getppid};
 
+use crate::command::become_command;
+
 /// The first argument of this program when it is started as a keeper, or to become the program.
 const KEEPER_ARGUMENT: &str = "__keeper";
 const PROGRAM_ARGUMENT: &str = "__kept";
 
+/// The first argument of this program when it is started as the keeper of a command, or to become the command.
+const COMMAND_KEEPER_ARGUMENT: &str = "__command-keeper";
+const COMMAND_ARGUMENT: &str = "__command";
+
 /// The exit code that a shell uses for a command that cannot be started.
-const CANNOT_START: i32 = 127;
+pub(crate) const CANNOT_START: i32 = 127;
 
 /// The program to start as a keeper. A static, because only `main` knows whether this program can be one.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -39,10 +46,21 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 ///
 /// Call it first in `main`, before any thread is started or file opened.
 pub fn keeper_main() {
+    keeper_main_closing(|| Ok(()));
+}
+
+/// Does what [`keeper_main`] does. Before this process becomes a command, it closes all files but the standard streams
+/// with `close_inherited`: the program that started the host may have left some open.
+pub fn keeper_main_closing(close_inherited: fn() -> io::Result<()>) {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(OsStr::to_str) {
-        Some(KEEPER_ARGUMENT) => exit(watch::run(arguments)),
+        Some(KEEPER_ARGUMENT) => exit(watch::keep_program(arguments)),
         Some(PROGRAM_ARGUMENT) => exit(become_program(arguments)),
+        Some(COMMAND_KEEPER_ARGUMENT) => exit(watch::keep_command(arguments)),
+        Some(COMMAND_ARGUMENT) => exit(match follow_keeper(number(arguments.next())) {
+            Ok(()) => become_command(close_inherited),
+            Err(code) => code,
+        }),
         _ => keep_with(this_program()),
     }
 }
@@ -64,6 +82,12 @@ pub(crate) fn arguments(program: &str, args: &[String]) -> Vec<String> {
     [KEEPER_ARGUMENT.to_owned(), us, program.to_owned()].into_iter().chain(args.iter().cloned()).collect()
 }
 
+/// Returns the arguments of a command's keeper: the process to watch, and how many processes the command may have.
+pub(crate) fn command_arguments(processes: usize) -> [String; 3] {
+    let us = getpid().as_raw_nonzero().to_string();
+    [COMMAND_KEEPER_ARGUMENT.to_owned(), us, processes.to_string()]
+}
+
 /// Returns the running executable itself, even if the file has been replaced since.
 fn this_program() -> PathBuf {
     let running = PathBuf::from("/proc/self/exe");
@@ -75,19 +99,25 @@ fn number(argument: Option<OsString>) -> Option<i32> {
     argument?.to_str()?.parse().ok()
 }
 
-/// Ties this process's life to its keeper and replaces it with the program.
+/// Replaces this process with the program.
 fn become_program(mut arguments: impl Iterator<Item = OsString>) -> i32 {
-    let (Some(keeper), Some(program)) = (number(arguments.next()), arguments.next()) else { return CANNOT_START };
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)) {
-        eprintln!("cannot tie the process to its keeper: {error}");
-        return CANNOT_START;
-    }
-    // The keeper may have ended before the signal was set.
-    if getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(keeper) {
-        return CANNOT_START;
+    let (keeper, Some(program)) = (number(arguments.next()), arguments.next()) else { return CANNOT_START };
+    if let Err(code) = follow_keeper(keeper) {
+        return code;
     }
     let error = Command::new(&program).args(arguments).exec();
     eprintln!("cannot start `{}`: {error}", program.to_string_lossy());
     CANNOT_START
+}
+
+/// Ties this process's life to its keeper. Returns an exit code if that fails.
+fn follow_keeper(keeper: Option<i32>) -> Result<(), i32> {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)) {
+        eprintln!("cannot tie the process to its keeper: {error}");
+        return Err(CANNOT_START);
+    }
+    // The keeper may have ended before the signal was set.
+    let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
+    if keeper.is_some() && parent == keeper { Ok(()) } else { Err(CANNOT_START) }
 }

@@ -2,16 +2,19 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpid, getppid, kill_current_process_group};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, getppid, kill_current_process_group, setsid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, interval, sleep, sleep_until};
 
-use super::{CANNOT_START, PROGRAM_ARGUMENT, descendants, number, this_program};
+use super::{CANNOT_START, COMMAND_ARGUMENT, PROGRAM_ARGUMENT, descendants, number, this_program};
+use crate::command::Report;
 
 /// How long a program and its descendants may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(500);
@@ -25,12 +28,37 @@ const SWEEP: Duration = Duration::from_millis(10);
 /// How often the keeper checks that the host is alive, in case no signal reports its end.
 const HOST_CHECK: Duration = Duration::from_millis(500);
 
-/// Runs the keeper and returns its exit code.
-pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> i32 {
-    let Some(host) = number(arguments.next()) else { return CANNOT_START };
+/// How often the processes of a command are counted.
+const COUNT_EVERY: Duration = Duration::from_millis(200);
+
+/// How long the processes of a command may take to end after they were killed: there may be thousands.
+const COMMAND_KILL_GRACE: Duration = Duration::from_secs(10);
+
+/// What a keeper starts.
+enum Kept {
+    /// A program with its arguments.
+    Program(Vec<OsString>),
+    /// A command, which may have this many processes.
+    Command { processes: usize },
+}
+
+/// Keeps a program and returns the exit code.
+pub(super) fn keep_program(mut arguments: impl Iterator<Item = OsString>) -> i32 {
+    let host = number(arguments.next());
+    run(host, Kept::Program(arguments.collect()))
+}
+
+/// Keeps a command and returns the exit code.
+pub(super) fn keep_command(mut arguments: impl Iterator<Item = OsString>) -> i32 {
+    let (host, processes) = (number(arguments.next()), number(arguments.next()));
+    let Some(processes) = processes.and_then(|most| usize::try_from(most).ok()) else { return CANNOT_START };
+    run(host, Kept::Command { processes })
+}
+
+fn run(host: Option<i32>, kept: Kept) -> i32 {
+    let Some(host) = host else { return CANNOT_START };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let kept = runtime.and_then(|runtime| runtime.block_on(keep(host, arguments.collect())));
-    match kept {
+    match runtime.and_then(|runtime| runtime.block_on(keep(host, kept))) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("cannot keep the process: {error}");
@@ -39,7 +67,20 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     }
 }
 
-async fn keep(host: i32, program: Vec<OsString>) -> io::Result<()> {
+async fn keep(host: i32, kept: Kept) -> io::Result<()> {
+    // The host of a command reads from the socket at standard input how the command ended.
+    let mut host_socket = match kept {
+        Kept::Program(_) => None,
+        Kept::Command { .. } => {
+            // A command must not use the host's terminal. The session's leader also leads a process group.
+            setsid()?;
+            Some(File::from(io::stdin().as_fd().try_clone_to_owned()?))
+        }
+    };
+    let most_processes = match kept {
+        Kept::Program(_) => None,
+        Kept::Command { processes } => Some(processes),
+    };
     descendants::adopt();
     // Handlers are installed before the program starts. The program does not inherit them.
     let mut terminated = signal(SignalKind::terminate())?;
@@ -48,27 +89,50 @@ async fn keep(host: i32, program: Vec<OsString>) -> io::Result<()> {
     // The kernel also sends this when only the host's starting thread ends, so the handler checks the parent again.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::HUP))?;
-    let leader = start(program)?;
+    let leader = start(kept)?;
     release_streams()?;
-    loop {
+    let mut host_check = interval(HOST_CHECK);
+    let mut count = interval(COUNT_EVERY);
+    let report = loop {
         tokio::select! {
-            _ = terminated.recv() => break,
-            _ = hung_up.recv() => if is_orphan_of(host) { break },
+            _ = terminated.recv() => break None,
+            _ = hung_up.recv() => if is_orphan_of(host) { break None },
             // For a host that ended before the signal was requested, and for systems without the signal.
-            () = sleep(HOST_CHECK) => if is_orphan_of(host) { break },
+            _ = host_check.tick() => if is_orphan_of(host) { break None },
             // When the configured command ends, the processes that it left behind are ended too.
-            _ = children.recv() => if descendants::reap(Some(leader)).leader_ended { break },
+            _ = children.recv() => if let Some(status) = descendants::reap(Some(leader)).leader { break report(status) },
+            _ = count.tick(), if most_processes.is_some() => {
+                if let Some(most) = most_processes.filter(|most| descendants::are_more_than(*most)) {
+                    break Some(Report::TooManyProcesses(most));
+                }
+            }
         }
+    };
+    if let (Some(socket), Some(report)) = (&mut host_socket, report) {
+        let line = serde_json::to_string(&report).unwrap_or_default();
+        // If the host has ended, nothing receives the report.
+        let _unheard = socket.write_all(format!("{line}\n").as_bytes());
     }
-    end(&mut children).await;
+    let patience = if most_processes.is_some() { COMMAND_KILL_GRACE } else { KILL_GRACE };
+    end(&mut children, patience).await;
     Ok(())
+}
+
+fn report(status: WaitStatus) -> Option<Report> {
+    let signalled = || status.terminating_signal().map(Report::Signalled);
+    status.exit_status().map(Report::Exited).or_else(signalled)
 }
 
 /// Starts the program. It must be called on the main thread, which lives as long as the keeper: the kernel sends the
 /// program's parent-death signal when the thread that started it ends.
-fn start(program: Vec<OsString>) -> io::Result<Pid> {
+fn start(kept: Kept) -> io::Result<Pid> {
     let us = getpid().as_raw_nonzero().to_string();
-    let child = Command::new(this_program()).arg(PROGRAM_ARGUMENT).arg(us).args(program).spawn()?;
+    let mut command = Command::new(this_program());
+    match kept {
+        Kept::Program(program) => command.arg(PROGRAM_ARGUMENT).arg(us).args(program),
+        Kept::Command { .. } => command.arg0("cellmate-command").arg(COMMAND_ARGUMENT).arg(us),
+    };
+    let child = command.spawn()?;
     i32::try_from(child.id())
         .ok()
         .and_then(Pid::from_raw)
@@ -90,9 +154,10 @@ fn is_orphan_of(host: i32) -> bool {
 }
 
 /// Sends SIGTERM to all descendants, waits a moment, then kills until none is left.
-async fn end(children: &mut Signals) {
+async fn end(children: &mut Signals, patience: Duration) {
     // The signal reaches the keeper too, which has a handler for it. It cannot fail: the keeper is in the group.
     let _never_fails = kill_current_process_group(Signal::TERM);
+    descendants::terminate_others();
     let term_sent = Instant::now();
     while !descendants::reap(None).none_left {
         tokio::select! {
@@ -102,7 +167,7 @@ async fn end(children: &mut Signals) {
     }
     let killing = Instant::now();
     while !descendants::reap(None).none_left {
-        if killing.elapsed() > KILL_GRACE {
+        if killing.elapsed() > patience {
             // This kills the keeper itself as well.
             let _not_reached = kill_current_process_group(Signal::KILL);
         }

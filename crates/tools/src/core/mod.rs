@@ -1,5 +1,11 @@
 //! The core tools, `openclaw:core:*`. Each is off unless the user's own configuration enables it.
 
+mod beneath;
+mod files;
+mod roots;
+mod shell;
+mod web;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -7,6 +13,11 @@ use std::pin::Pin;
 use contract::config;
 use contract::tool::ToolSpec;
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolSource};
+
+pub use beneath::Resolver;
+pub use roots::{ProtectedFolder, Root, RootError, Roots};
+pub use shell::{Shell, ShellSettings, UnreadableFolder};
+pub use web::{Lookup, LookupFuture, SystemLookup, WebFetch};
 
 /// The source of all core tools that are enabled.
 #[derive(Debug)]
@@ -23,9 +34,27 @@ pub(crate) trait CoreTool: fmt::Debug + Send + Sync {
 }
 
 impl CoreTools {
-    /// Creates the tools that the settings enable.
-    pub fn new(_settings: &config::CoreTools) -> Self {
-        Self { tools: Vec::new() }
+    /// Creates the tools that the settings enable. They may use these folders.
+    pub fn new(settings: &config::CoreTools, roots: &Roots) -> Self {
+        let mut tools = Vec::new();
+        if settings.files.enabled {
+            tools.extend(files::tools(roots));
+        }
+        Self { tools }
+    }
+
+    /// Adds the shell.
+    #[must_use]
+    pub fn with_shell(mut self, shell: Shell) -> Self {
+        self.tools.push(Box::new(shell));
+        self
+    }
+
+    /// Adds the tool that fetches pages.
+    #[must_use]
+    pub fn with_web_fetch(mut self, web_fetch: WebFetch) -> Self {
+        self.tools.push(Box::new(web_fetch));
+        self
     }
 }
 

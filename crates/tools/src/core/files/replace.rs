@@ -1,0 +1,414 @@
+//! Changes files so that each is replaced as a whole or not at all.
+//!
+//! New content is written to a temporary file in the same folder, which then takes the file's name. So readers see the
+//! former content or the new one, a hard link elsewhere keeps the former content, and a symbolic link that takes the
+//! file's place is replaced and not followed. A file that was read before is exchanged: the former file comes out, and
+//! if it is not what was read, it is put back. Several files are changed one after the other; if one fails, the former
+//! ones are put back.
+//!
+//! If the process is killed in between, files whose turn had come are changed and the others are not, and temporary files
+//! (`.cellmate-….tmp`) remain.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use contract::limits::MAX_EDITED_FILE_BYTES;
+use rustix::fs::{
+    Access, AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, accessat, fchmod, fchown, fstat, fsync, linkat,
+    mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::Stop;
+use super::failure::{Failure, refused};
+use super::open::{READ, ReadError, check_regular, read_whole};
+use crate::core::beneath::Links;
+use crate::core::roots::{Place, Roots, shorten};
+
+/// Where a file is or will be: an open folder and a name in it.
+pub(super) struct Target<'r> {
+    roots: &'r Roots,
+    pub(super) place: Place,
+    folder: OwnedFd,
+    name: OsString,
+}
+
+/// A file as it was read.
+#[derive(Debug)]
+pub(super) struct Original {
+    stat: Stat,
+    pub(super) content: Vec<u8>,
+}
+
+/// Who may do what with a new file.
+pub(super) enum Permissions<'s> {
+    /// As the system gives them to new files.
+    New,
+    /// As another file has them.
+    Of(&'s Stat),
+}
+
+impl Original {
+    pub(super) fn permissions(&self) -> Permissions<'_> {
+        Permissions::Of(&self.stat)
+    }
+}
+
+impl<'r> Target<'r> {
+    /// Finds a file whose folder exists.
+    pub(super) fn find(roots: &'r Roots, place: Place) -> Result<Self, Failure> {
+        let Some((parent, name)) = place.below.parent().zip(place.below.file_name()) else {
+            return Err(refused(roots, &place, Errno::ISDIR));
+        };
+        let name = name.to_owned();
+        let folder = open_parent(&place, parent).map_err(|error| refused(roots, &place, error))?;
+        Ok(Self { roots, place, folder, name })
+    }
+
+    /// Finds a file; `None` if its folder does not exist.
+    pub(super) fn find_if_any(roots: &'r Roots, place: &Place) -> Result<Option<Self>, Failure> {
+        match open_parent(place, place.below.parent().unwrap_or(Path::new(""))) {
+            Err(Errno::NOENT) => Ok(None),
+            Ok(_) | Err(_) => Self::find(roots, place.clone()).map(Some),
+        }
+    }
+
+    fn refused(&self, error: Errno) -> Failure {
+        refused(self.roots, &self.place, error)
+    }
+
+    fn shown(&self) -> String {
+        shorten(&self.place.shown)
+    }
+
+    /// Returns what the system says of the file, if there is one. Fails if it is not a regular file that may be changed.
+    pub(super) fn check_changeable(&self) -> Result<Option<Stat>, Failure> {
+        let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(self.refused(error)),
+        };
+        check_regular(&self.place, &stat)?;
+        // Replacing a file needs no permission to write to it, so a file that is protected must be recognized.
+        match accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::EACCESS) {
+            Ok(()) => Ok(Some(stat)),
+            Err(Errno::ACCESS | Errno::ROFS) => {
+                Err(Failure::new(format!("`{}` is write-protected; it is not changed", self.shown())))
+            }
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// Reads the file, which must exist and be changeable.
+    pub(super) fn read(&self, stop: &Stop) -> Result<Original, Failure> {
+        if self.check_changeable()?.is_none() {
+            return Err(self.refused(Errno::NOENT));
+        }
+        let opened = openat(&self.folder, &self.name, READ | OFlags::NOFOLLOW, Mode::empty());
+        let opened = opened.map_err(|error| self.refused(error))?;
+        let stat = fstat(&opened).map_err(|error| self.refused(error))?;
+        check_regular(&self.place, &stat)?;
+        let content = read_whole(&mut File::from(opened), MAX_EDITED_FILE_BYTES, stop).map_err(|error| match error {
+            ReadError::Stopped => Failure::new("the call was cancelled"),
+            ReadError::System(error) => self.refused(error),
+            ReadError::TooLarge => Failure::new(format!(
+                "`{}` has more than {MAX_EDITED_FILE_BYTES} bytes; replace it with `write`, or change it with a program",
+                self.shown()
+            )),
+        })?;
+        Ok(Original { stat, content })
+    }
+
+    /// Writes content to a temporary file beside this file.
+    pub(super) fn stage(
+        &self,
+        content: &[u8],
+        permissions: &Permissions<'_>,
+        stop: &Stop,
+    ) -> Result<Staged<'_>, Failure> {
+        let failed = |error: Errno| self.refused(error);
+        let random =
+            executor::random_name().map_err(|_| Failure::new("the system has no randomness for a file name"))?;
+        let temporary = OsString::from(format!(".cellmate-{random}.tmp"));
+        let mode = match permissions {
+            Permissions::New => Mode::from_raw_mode(0o666),
+            Permissions::Of(_) => Mode::from_raw_mode(0o600),
+        };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(&self.folder, &temporary, flags, mode).map_err(failed)?;
+        // From here on, dropping it removes the temporary file.
+        let staged = Staged { target: self, temporary };
+        if let Permissions::Of(stat) = permissions {
+            // Only the superuser can give a file away; otherwise it belongs to the user of this process.
+            if fchown(&opened, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid))).is_err() {
+                // A member of the group can at least keep the group.
+                fchown(&opened, None, Some(Gid::from_raw(stat.st_gid))).ok();
+            }
+            // As after any change of a file, it is not set-user-id or set-group-id any more.
+            fchmod(&opened, Mode::from_raw_mode(stat.st_mode & 0o777)).map_err(failed)?;
+        }
+        let mut file = File::from(opened);
+        for piece in content.chunks(1 << 20) {
+            stop.check()?;
+            file.write_all(piece).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        }
+        fsync(&file).map_err(failed)?;
+        Ok(staged)
+    }
+
+    /// Whether the entry with this name in the folder is the file that was read, with the same content.
+    fn is_unchanged(&self, name: &OsStr, original: &Original) -> bool {
+        let Ok(opened) = openat(&self.folder, name, READ | OFlags::NOFOLLOW, Mode::empty()) else { return false };
+        let Ok(stat) = fstat(&opened) else { return false };
+        let is_same = (stat.st_dev, stat.st_ino) == (original.stat.st_dev, original.stat.st_ino);
+        let limit = original.content.len();
+        is_same && read_whole(&mut File::from(opened), limit, &Stop::default()).is_ok_and(|now| now == original.content)
+    }
+
+    fn changed_meanwhile(&self) -> Failure {
+        Failure::new(format!(
+            "`{}` was changed by another program during this call, so it was not changed here; read it again, then repeat \
+             the change",
+            self.shown()
+        ))
+    }
+
+    fn exists_meanwhile(&self) -> Failure {
+        Failure::new(format!("`{}` exists; it is not overwritten", self.shown()))
+    }
+
+    /// Makes the entries of the folder durable.
+    fn sync(&self) {
+        // The change itself is done; on file systems that cannot do this, nothing can be done about it.
+        fsync(&self.folder).ok();
+    }
+
+    fn remove(&self, name: &OsStr) {
+        // A temporary file that cannot be removed does no harm.
+        unlinkat(&self.folder, name, AtFlags::empty()).ok();
+    }
+}
+
+/// Opens the folder of a file.
+fn open_parent(place: &Place, parent: &Path) -> Result<OwnedFd, Errno> {
+    place.root.open_below(parent, OFlags::RDONLY | OFlags::DIRECTORY, Links::Follow)
+}
+
+/// Folders that were created for new files. They are removed again if they are not needed after all.
+#[derive(Default)]
+pub(super) struct NewFolders {
+    created: Vec<(OwnedFd, OsString)>,
+}
+
+impl NewFolders {
+    /// Creates the folders of a path that do not exist, inside the root.
+    pub(super) fn create_for(&mut self, roots: &Roots, place: &Place) -> Result<(), Failure> {
+        let failed = |error| refused(roots, place, error);
+        let Some(parent) = place.below.parent() else { return Err(failed(Errno::ISDIR)) };
+        if open_parent(place, parent).is_ok() {
+            return Ok(());
+        }
+        let mut folders: Vec<&Path> = parent.ancestors().collect();
+        folders.reverse();
+        for pair in folders.windows(2) {
+            let [around, folder] = pair else { continue };
+            match open_parent(place, folder) {
+                Ok(_) => continue,
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            let around = open_parent(place, around).map_err(failed)?;
+            let Some(name) = folder.file_name() else { continue };
+            match mkdirat(&around, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) => self.created.push((around, name.to_owned())),
+                // Another program was faster. If it is not a folder, opening it fails.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        open_parent(place, parent).map(drop).map_err(failed)
+    }
+
+    /// Keeps the folders.
+    pub(super) fn keep(mut self) {
+        self.created.clear();
+    }
+}
+
+impl Drop for NewFolders {
+    fn drop(&mut self) {
+        for (around, name) in self.created.iter().rev() {
+            // A folder that another program uses by now is not empty and stays.
+            unlinkat(around, name, AtFlags::REMOVEDIR).ok();
+        }
+    }
+}
+
+/// A temporary file with the new content. It is removed when this is dropped.
+pub(super) struct Staged<'t> {
+    target: &'t Target<'t>,
+    temporary: OsString,
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        self.target.remove(&self.temporary);
+    }
+}
+
+impl Staged<'_> {
+    /// Gives the new file its name, whatever has that name now.
+    pub(super) fn overwrite(self) -> Result<(), Failure> {
+        let target = self.target;
+        renameat(&target.folder, &self.temporary, &target.folder, &target.name)
+            .map_err(|error| target.refused(error))?;
+        target.sync();
+        Ok(())
+    }
+}
+
+/// One change of a file, prepared so that only names are left to be changed.
+pub(super) enum Step<'t> {
+    Create(Staged<'t>),
+    Replace(Staged<'t>, &'t Original),
+    Delete(&'t Target<'t>, &'t Original),
+}
+
+/// A change that was made, with what undoes it.
+enum Done<'t> {
+    Created(&'t Target<'t>),
+    /// The former file has the temporary name.
+    Exchanged(Staged<'t>),
+    /// The former file is only in memory.
+    Overwritten(&'t Target<'t>, &'t Original),
+    Removed(Staged<'t>),
+}
+
+/// Makes all changes. If one fails, the former ones are undone.
+pub(super) fn commit(steps: Vec<Step<'_>>, stop: &Stop) -> Result<(), Failure> {
+    let mut done = Vec::new();
+    for step in steps {
+        let made = stop.check().and_then(|()| make(step));
+        match made {
+            Ok(made) => done.push(made),
+            Err(failure) => return Err(undo(done, failure)),
+        }
+    }
+    for made in &done {
+        match made {
+            Done::Created(target) | Done::Overwritten(target, _) => target.sync(),
+            Done::Exchanged(staged) | Done::Removed(staged) => staged.target.sync(),
+        }
+    }
+    // Dropping them removes the former files.
+    drop(done);
+    Ok(())
+}
+
+fn make(step: Step<'_>) -> Result<Done<'_>, Failure> {
+    match step {
+        Step::Create(staged) => {
+            let target = staged.target;
+            let (folder, name) = (&target.folder, &target.name);
+            let renamed = renameat_with(folder, &staged.temporary, folder, name, RenameFlags::NOREPLACE);
+            let created = match renamed {
+                // The file system cannot do it; a hard link does not replace anything either.
+                Err(Errno::INVAL | Errno::NOSYS) => linkat(folder, &staged.temporary, folder, name, AtFlags::empty()),
+                other => other,
+            };
+            match created {
+                Ok(()) => Ok(Done::Created(target)),
+                Err(Errno::EXIST) => Err(target.exists_meanwhile()),
+                Err(error) => Err(target.refused(error)),
+            }
+        }
+        Step::Replace(staged, original) => replace(staged, original),
+        Step::Delete(target, original) => {
+            let random =
+                executor::random_name().map_err(|_| Failure::new("the system has no randomness for a file name"))?;
+            let temporary = OsString::from(format!(".cellmate-{random}.tmp"));
+            let renamed = renameat(&target.folder, &target.name, &target.folder, &temporary);
+            renamed.map_err(|error| target.refused(error))?;
+            if target.is_unchanged(&temporary, original) {
+                return Ok(Done::Removed(Staged { target, temporary }));
+            }
+            put_back(target, &temporary).map_err(|error| target.refused(error))?;
+            Err(target.changed_meanwhile())
+        }
+    }
+}
+
+fn replace<'t>(staged: Staged<'t>, original: &'t Original) -> Result<Done<'t>, Failure> {
+    let target = staged.target;
+    let exchange =
+        || renameat_with(&target.folder, &staged.temporary, &target.folder, &target.name, RenameFlags::EXCHANGE);
+    match exchange() {
+        Ok(()) if target.is_unchanged(&staged.temporary, original) => Ok(Done::Exchanged(staged)),
+        Ok(()) => {
+            exchange().map_err(|error| target.refused(error))?;
+            Err(target.changed_meanwhile())
+        }
+        // The file system cannot exchange files.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            if !target.is_unchanged(&target.name, original) {
+                return Err(target.changed_meanwhile());
+            }
+            staged.overwrite()?;
+            Ok(Done::Overwritten(target, original))
+        }
+        Err(Errno::NOENT) => Err(target.changed_meanwhile()),
+        Err(error) => Err(target.refused(error)),
+    }
+}
+
+/// Gives a file its name back, unless another file has it by now.
+fn put_back(target: &Target<'_>, temporary: &OsStr) -> Result<(), Errno> {
+    let folder = &target.folder;
+    match renameat_with(folder, temporary, folder, &target.name, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => renameat(folder, temporary, folder, &target.name),
+        other => other,
+    }
+}
+
+/// Undoes changes, the last one first, and returns the failure that was the reason, with what could not be undone.
+fn undo(done: Vec<Done<'_>>, reason: Failure) -> Failure {
+    let mut left = Vec::new();
+    for made in done.into_iter().rev() {
+        let (target, undone) = match made {
+            Done::Created(target) => (target, unlinkat(&target.folder, &target.name, AtFlags::empty())),
+            Done::Exchanged(staged) => {
+                let (target, folder) = (staged.target, &staged.target.folder);
+                let flags = RenameFlags::EXCHANGE;
+                // The new content then has the temporary name and is removed with it.
+                (target, renameat_with(folder, &staged.temporary, folder, &target.name, flags))
+            }
+            Done::Removed(staged) => {
+                let undone = put_back(staged.target, &staged.temporary);
+                let target = staged.target;
+                if undone.is_err() {
+                    // The only copy of the file must not be removed.
+                    std::mem::forget(staged);
+                }
+                (target, undone)
+            }
+            Done::Overwritten(target, original) => {
+                let staged = target.stage(&original.content, &original.permissions(), &Stop::default());
+                (target, staged.and_then(Staged::overwrite).map_err(|_| Errno::IO))
+            }
+        };
+        if undone.is_err() {
+            left.push(format!("`{}`", target.shown()));
+        }
+    }
+    match left.as_slice() {
+        [] => reason,
+        left => Failure::new(format!(
+            "{}. These files were changed before that and could not be put back: {}",
+            reason.into_message(),
+            left.join(", ")
+        )),
+    }
+}
