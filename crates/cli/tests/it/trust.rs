@@ -209,7 +209,8 @@ fn a_trusted_project_file_cannot_enable_core_tools() {
     assert!(!doctor.out.contains("coreTools"), "{}", doctor.out);
     // In the user's own file, they are enabled.
     person.write("project/work/file", "");
-    let own = json!({"tools": {"exec": {"enabled": true}, "web": {"fetch": {"enabled": true}}, "fs": {"roots": ["work"]}}});
+    let own =
+        json!({"tools": {"exec": {"enabled": true}, "web": {"fetch": {"enabled": true}}, "fs": {"roots": ["work"]}}});
     person.write(USER_CONFIG, &own.to_string());
     let listed = person.run(&["tools", "list", "--json"]).out;
     assert!(listed.contains("openclaw:core:exec") && listed.contains("openclaw:core:web_fetch"), "{listed}");

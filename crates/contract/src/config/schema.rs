@@ -7,9 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{RootAccess, code_mode, groups, profiles, store, tool_search};
 use crate::cell::Language;
-use crate::limits::{
-    Bound, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_PATTERN_BYTES, MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE,
-};
+use crate::limits::{Bound, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_PATTERN_BYTES, MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE};
 
 /// What each number means. The key alone does not tell where it applies, but no two meanings differ.
 const NUMBERS: [(&str, &str); 16] = [

@@ -54,8 +54,7 @@ pub(super) fn restrict(confinement: &Confinement) -> Result<(), String> {
         .map_err(refused)?
         .add_rules(path_beneath_rules(DEVICES, device))
         .map_err(refused)?;
-    for (folders, access) in
-        [(&confinement.readable, AccessFs::from_read(NEWEST)), (&confinement.writable, changes())]
+    for (folders, access) in [(&confinement.readable, AccessFs::from_read(NEWEST)), (&confinement.writable, changes())]
     {
         for folder in folders {
             ruleset = ruleset.add_rule(PathBeneath::new(open(folder)?, access)).map_err(refused)?;

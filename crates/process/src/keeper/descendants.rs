@@ -63,7 +63,8 @@ pub(super) fn kill() {
 /// Sends SIGTERM to the descendants that have left the group.
 pub(super) fn terminate_others() {
     let us = getpid().as_raw_nonzero().get();
-    let others: Vec<i32> = tree(&table(), us).into_iter().filter(|(_, group)| *group != us).map(|(pid, _)| pid).collect();
+    let others: Vec<i32> =
+        tree(&table(), us).into_iter().filter(|(_, group)| *group != us).map(|(pid, _)| pid).collect();
     send(&others, Signal::TERM);
 }
 

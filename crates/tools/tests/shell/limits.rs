@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use contract::limits::{
-    MAX_QUEUED_SHELL_COMMANDS, MAX_SHELL_COMMANDS, MAX_SHELL_OPEN_FILES, MAX_SHELL_OUTPUT_BYTES,
-};
+use contract::limits::{MAX_QUEUED_SHELL_COMMANDS, MAX_SHELL_COMMANDS, MAX_SHELL_OPEN_FILES, MAX_SHELL_OUTPUT_BYTES};
 use executor::{Outcome, ProgressSink};
 use serde_json::json;
 

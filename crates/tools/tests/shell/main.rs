@@ -1,12 +1,7 @@
 //! The shell with real commands: what ordinary ones can do, and what hostile ones cannot.
 //!
 //! The keeper of a command is this program, started again, so it has its own `main`.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "an unexpected value fails the test"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "an unexpected value fails the test")]
 
 mod escape;
 mod lab;

@@ -12,7 +12,8 @@ use crate::lab::{Lab, eventually, processes_with};
 pub(crate) fn a_command_that_ignores_signals_ends_at_its_timeout() {
     let lab = Lab::new();
     let began = Instant::now();
-    let stubborn = "trap '' TERM HUP INT QUIT; echo on; (trap '' TERM; exec sleep 7101.25) & while :; do sleep 7101.25; done";
+    let stubborn =
+        "trap '' TERM HUP INT QUIT; echo on; (trap '' TERM; exec sleep 7101.25) & while :; do sleep 7101.25; done";
     let details = lab.details(&json!({"command": stubborn, "timeout": 1}));
     assert_eq!((&details["timedOut"], &details["exitCode"]), (&json!(true), &json!(null)), "{details}");
     assert_eq!(details["stdout"], "on\n");

@@ -130,7 +130,11 @@ async fn a_body_that_expands_is_cut() {
     let fetcher = tool(&["127.0.0.1"], &Names::default());
     let input = json!({"url": format!("http://127.0.0.1:{}/", site.port), "maxChars": 100_000_000});
     let found = details(fetcher.fetch(&input).await);
-    assert!(found["truncated"] == true && found["length"].as_u64().unwrap() <= MAX_FETCH_BYTES as u64, "{}", found["length"]);
+    assert!(
+        found["truncated"] == true && found["length"].as_u64().unwrap() <= MAX_FETCH_BYTES as u64,
+        "{}",
+        found["length"]
+    );
     let twice = Site::fixed(response(&format!("{TEXT}\r\nContent-Encoding: gzip, gzip"), &bomb));
     assert!(failure(fetch(&twice, "/").await).contains("content encoding"));
     let other = Site::fixed(response(&format!("{TEXT}\r\nContent-Encoding: zstd"), &bomb));

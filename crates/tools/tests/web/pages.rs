@@ -32,7 +32,10 @@ async fn json_is_indented_and_text_is_cut_at_max_chars() {
     let tool = tool(&["127.0.0.1"], &Names::default());
     let input = json!({"url": format!("http://127.0.0.1:{}/", site.port), "maxChars": 100});
     let found = details(tool.fetch(&input).await);
-    assert_eq!((&found["text"], &found["truncated"], &found["length"]), (&json!("é".repeat(100)), &json!(true), &json!(100)));
+    assert_eq!(
+        (&found["text"], &found["truncated"], &found["length"]),
+        (&json!("é".repeat(100)), &json!(true), &json!(100))
+    );
 }
 
 #[tokio::test]
@@ -61,7 +64,8 @@ async fn redirects_are_followed_and_the_final_address_returned() {
 #[tokio::test]
 async fn an_error_status_is_a_failure_with_the_text_of_the_page() {
     let body = "<h1>Not here</h1>";
-    let answer = format!("HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let answer =
+        format!("HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let why = failure(fetch(&Site::fixed(answer.into_bytes()), "/").await);
     assert!(why.contains("404") && why.contains("Not here"), "{why}");
 }

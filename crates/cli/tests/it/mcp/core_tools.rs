@@ -145,13 +145,18 @@ fn a_command_sees_neither_secrets_of_the_environment_nor_cellmates_own_files() {
 #[test]
 fn without_being_enabled_there_is_no_shell_and_no_web_fetch() {
     let place = Place::new(json!([]));
-    place.configure(&json!({"tools": {"fs": {"roots": [place.path("")]}, "exec": {"unconfined": true}, "web": {"fetch": {}}}}));
+    place.configure(
+        &json!({"tools": {"fs": {"roots": [place.path("")]}, "exec": {"unconfined": true}, "web": {"fetch": {}}}}),
+    );
     let mut client = Streams::plain(&place, Era::November2025);
     for tool in ["exec", "web_fetch"] {
         let code = format!("return await tools.call('openclaw:core:{tool}', {{}}).catch((error) => error.message)");
         let found = client.exec(&code);
         let message = found["value"].as_str().map_or_else(|| found.to_string(), str::to_owned);
-        assert!(message.contains("openclaw:core:") || message.contains("not_found") || message.contains("no tool"), "{found}");
+        assert!(
+            message.contains("openclaw:core:") || message.contains("not_found") || message.contains("no tool"),
+            "{found}"
+        );
     }
 }
 

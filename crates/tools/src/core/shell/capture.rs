@@ -173,6 +173,9 @@ mod tests {
         assert_eq!(captured(&[b"one\ntwo \n\n"]).last_line(100).as_deref(), Some("two"));
         assert_eq!(captured(&[b"10%\r50%\r"]).last_line(100).as_deref(), Some("50%"));
         assert_eq!(captured(&[b" \n"]).last_line(100), None);
-        assert_eq!(captured(&[&vec![b'x'; 2 * MAX_SHELL_OUTPUT_BYTES]]).last_line(100).map(|line| line.len()), Some(100));
+        assert_eq!(
+            captured(&[&vec![b'x'; 2 * MAX_SHELL_OUTPUT_BYTES]]).last_line(100).map(|line| line.len()),
+            Some(100)
+        );
     }
 }

@@ -53,7 +53,9 @@ fn unlock(path: &Path) {
         fs::set_permissions(&folder, Permissions::from_mode(0o700)).log_expected("unlock a private folder");
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
         // The type of an entry is that of the link itself.
-        open.extend(entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
+        open.extend(
+            entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()),
+        );
     }
 }
 

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use contract::limits::{
-    MAX_SHELL_COMMAND_BYTES, MAX_SHELL_VARIABLE_BYTES, MAX_SHELL_VARIABLES, SHELL_TIMEOUT_SECONDS,
-};
+use contract::limits::{MAX_SHELL_COMMAND_BYTES, MAX_SHELL_VARIABLE_BYTES, MAX_SHELL_VARIABLES, SHELL_TIMEOUT_SECONDS};
 use serde_json::Value;
 
 use crate::core::roots::{Roots, shorten};
@@ -57,9 +55,10 @@ fn timeout(input: &Value) -> Result<Duration, String> {
     let range = &SHELL_TIMEOUT_SECONDS.range;
     let seconds = match input.get(SHELL_TIMEOUT_SECONDS.key) {
         None | Some(Value::Null) => SHELL_TIMEOUT_SECONDS.default as f64,
-        Some(given) => given.as_f64().filter(|seconds| *seconds > 0.0).ok_or_else(|| {
-            format!("`timeout` must be a number of seconds, at most {}", range.end())
-        })?,
+        Some(given) => given
+            .as_f64()
+            .filter(|seconds| *seconds > 0.0)
+            .ok_or_else(|| format!("`timeout` must be a number of seconds, at most {}", range.end()))?,
     };
     // Less than a second is allowed; more than the maximum is not what the caller expects, but safe.
     Ok(Duration::from_secs_f64(seconds.min(*range.end() as f64)))
@@ -70,8 +69,9 @@ fn folder(given: Option<&str>, roots: &Roots) -> Result<PathBuf, String> {
     let place = roots.locate(given.unwrap_or(".")).map_err(|error| error.to_string())?;
     let path = place.root.path().join(&place.below);
     let shown = shorten(&place.shown);
-    let real = std::fs::canonicalize(&path)
-        .map_err(|error| format!("the folder `{shown}` cannot be used: {error}; create it first, or use another one"))?;
+    let real = std::fs::canonicalize(&path).map_err(|error| {
+        format!("the folder `{shown}` cannot be used: {error}; create it first, or use another one")
+    })?;
     if !real.is_dir() {
         return Err(format!("`{shown}` is not a folder"));
     }
@@ -95,9 +95,10 @@ fn variables(input: &Value) -> Result<BTreeMap<String, String>, String> {
     for (name, value) in given {
         let shown = shorten(name);
         let value = value.as_str().ok_or_else(|| format!("the variable `{shown}` must be a text"))?;
-        let is_name = name.bytes().enumerate().all(|(place, byte)| {
-            byte == b'_' || byte.is_ascii_alphabetic() || (place > 0 && byte.is_ascii_digit())
-        });
+        let is_name = name
+            .bytes()
+            .enumerate()
+            .all(|(place, byte)| byte == b'_' || byte.is_ascii_alphabetic() || (place > 0 && byte.is_ascii_digit()));
         if name.is_empty() || !is_name || value.contains('\0') {
             return Err(format!("`{shown}` cannot be a variable: a name has letters, digits and `_`, a value no NUL"));
         }
@@ -164,7 +165,8 @@ mod tests {
         let (_folder, roots) = roots();
         let read = |env: Value| Request::read(&json!({"command": "ls", "env": env}), &roots);
         assert_eq!(read(json!({"A_1": "x"})).unwrap().env["A_1"], "x");
-        for bad in ["LD_PRELOAD", "LD_AUDIT", "DYLD_X", "PATH", "BASH_ENV", "ENV", "IFS", "1A", "", "A=B", "A-B", "ä"] {
+        for bad in ["LD_PRELOAD", "LD_AUDIT", "DYLD_X", "PATH", "BASH_ENV", "ENV", "IFS", "1A", "", "A=B", "A-B", "ä"]
+        {
             assert!(read(json!({ bad: "x" })).is_err(), "{bad}");
         }
         assert!(read(json!({"A": 1})).is_err() && read(json!({"A": "\0"})).is_err() && read(json!([])).is_err());
@@ -186,7 +188,8 @@ mod tests {
         assert!(read(json!({"command": "ls", "pty": true})).is_err());
         assert!(read(json!({"command": "ls", "elevated": true})).is_err());
         assert!(read(json!({"command": "ls", "pty": false, "background": true, "yieldMs": 5})).is_ok());
-        let seconds = |timeout: Value| read(json!({"command": "ls", "timeout": timeout})).map(|one| one.timeout.as_secs_f64());
+        let seconds =
+            |timeout: Value| read(json!({"command": "ls", "timeout": timeout})).map(|one| one.timeout.as_secs_f64());
         assert_eq!(seconds(Value::Null), Ok(1_800.0));
         assert_eq!(seconds(json!(0.5)), Ok(0.5));
         assert_eq!(seconds(json!(1e300)), Ok(7_200.0));

@@ -77,7 +77,8 @@ impl Page {
     /// Decodes the body: by its first bytes, the header, or for HTML the page itself; else as UTF-8.
     pub(super) fn text(&self, kind: Kind) -> String {
         let parameter = |text: &str| {
-            let (_, value) = text.to_ascii_lowercase().split_once("charset=").map(|(a, b)| (a.to_owned(), b.to_owned()))?;
+            let (_, value) =
+                text.to_ascii_lowercase().split_once("charset=").map(|(a, b)| (a.to_owned(), b.to_owned()))?;
             let value = value.trim_start_matches(['"', '\'', ' ']);
             let end = value.find(['"', '\'', ';', ' ', '>', '/']).unwrap_or(value.len());
             Encoding::for_label(value.get(..end)?.as_bytes())
@@ -101,11 +102,18 @@ fn kind_of(content_type: &str) -> Result<Option<Kind>, String> {
         "text/html" | "application/xhtml+xml" => Ok(Some(Kind::Html)),
         "application/json" => Ok(Some(Kind::Json)),
         json if json.ends_with("+json") => Ok(Some(Kind::Json)),
-        "application/xml" | "application/javascript" | "application/ecmascript" | "application/yaml"
-        | "application/x-yaml" | "application/toml" | "application/x-ndjson" | "application/ndjson"
-        | "application/jsonlines" | "application/x-sh" | "application/sql" | "application/graphql" => {
-            Ok(Some(Kind::Text))
-        }
+        "application/xml"
+        | "application/javascript"
+        | "application/ecmascript"
+        | "application/yaml"
+        | "application/x-yaml"
+        | "application/toml"
+        | "application/x-ndjson"
+        | "application/ndjson"
+        | "application/jsonlines"
+        | "application/x-sh"
+        | "application/sql"
+        | "application/graphql" => Ok(Some(Kind::Text)),
         text if text.starts_with("text/") || text.ends_with("+xml") => Ok(Some(Kind::Text)),
         other => {
             let other = contract::text::line(other, 100);
@@ -116,7 +124,8 @@ fn kind_of(content_type: &str) -> Result<Option<Kind>, String> {
 
 /// Returns the content encoding. More than one is refused: each could multiply the size.
 fn encoding(response: &Response) -> Result<String, String> {
-    let values: Vec<&[u8]> = response.headers().get_all(CONTENT_ENCODING).iter().map(|value| value.as_bytes()).collect();
+    let values: Vec<&[u8]> =
+        response.headers().get_all(CONTENT_ENCODING).iter().map(|value| value.as_bytes()).collect();
     let all = String::from_utf8_lossy(&values.join(&b","[..])).to_ascii_lowercase();
     let mut names = all.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "identity");
     match (names.next(), names.next()) {
@@ -218,7 +227,9 @@ mod tests {
         ] {
             assert_eq!(kind_of(name), Ok(Some(kind)), "{name}");
         }
-        for name in ["image/png", "application/octet-stream", "application/pdf", "video/mp4", "multipart/form-data", "x"] {
+        for name in
+            ["image/png", "application/octet-stream", "application/pdf", "video/mp4", "multipart/form-data", "x"]
+        {
             assert!(kind_of(name).is_err(), "{name}");
         }
         assert_eq!(page("", b" <p>").kind(), Ok(Kind::Html));

@@ -179,8 +179,8 @@ impl<'b> Writer<'b> {
 
     fn is_omitted(&self, name: &str) -> bool {
         match name {
-            "script" | "style" | "noscript" | "template" | "svg" | "math" | "iframe" | "object" | "canvas" | "audio"
-            | "video" | "select" | "dialog" => true,
+            "script" | "style" | "noscript" | "template" | "svg" | "math" | "iframe" | "object" | "canvas"
+            | "audio" | "video" | "select" | "dialog" => true,
             "nav" | "footer" | "aside" | "form" => self.part == Part::WithoutFrame,
             _ => false,
         }
@@ -511,7 +511,10 @@ impl<'b> Writer<'b> {
 }
 
 fn is_void(name: &str) -> bool {
-    matches!(name, "br" | "hr" | "img" | "input" | "meta" | "link" | "area" | "base" | "col" | "embed" | "source" | "wbr")
+    matches!(
+        name,
+        "br" | "hr" | "img" | "input" | "meta" | "link" | "area" | "base" | "col" | "embed" | "source" | "wbr"
+    )
 }
 
 fn is_block(name: &str) -> bool {
@@ -566,7 +569,10 @@ mod tests {
             ("<p>a <b>bold</b> and <i>it</i>, <code>x</code>.</p>", "a **bold** and *it*, `x`."),
             ("<a href='../c?d=1&amp;e'>text</a> end", "[text](https://example.com/c?d=1&e) end"),
             ("<ul><li>a<li>b<ul><li>c</ul></ul>z", "- a\n- b\n  - c\n\nz"),
-            ("<ul><li><p>a</p></li><li></li><li><div>b</div></li></ul><h2><div>c</div></h2>d", "- a\n-\n- b\n\n## c\n\nd"),
+            (
+                "<ul><li><p>a</p></li><li></li><li><div>b</div></li></ul><h2><div>c</div></h2>d",
+                "- a\n-\n- b\n\n## c\n\nd",
+            ),
             ("<ol start=3><li>a</li><li>b</li></ol>", "3. a\n4. b"),
             ("<pre>a\n  b &lt;c&gt;</pre>x", "```\na\n  b <c>\n```\n\nx"),
             ("a<br>b<hr>c", "a\nb\n\n---\n\nc"),
@@ -600,7 +606,10 @@ mod tests {
         let long = "word ".repeat(100);
         let page = format!("<nav>menu</nav><div>frame</div><main><p>{long}</p></main><footer>foot</footer>");
         assert_eq!(markdown(&page), long.trim());
-        assert_eq!(markdown("<nav>menu</nav><div>frame</div><main>short</main><footer>foot</footer>"), "frame\n\nshort");
+        assert_eq!(
+            markdown("<nav>menu</nav><div>frame</div><main>short</main><footer>foot</footer>"),
+            "frame\n\nshort"
+        );
         assert_eq!(markdown("<nav>menu"), "menu");
     }
 

@@ -116,9 +116,9 @@ impl WebFetch {
         let _slot = self.slots.acquire().await.map_err(|_| "web_fetch is shutting down".to_owned())?;
         let limit = Duration::from_secs(MAX_FETCH_SECONDS);
         let Request { url, mode, max_chars } = request;
-        let fetched = timeout(limit, self.follow(url.clone())).await.map_err(|_| {
-            format!("`{}` took longer than {MAX_FETCH_SECONDS} seconds", shown(&url))
-        })??;
+        let fetched = timeout(limit, self.follow(url.clone()))
+            .await
+            .map_err(|_| format!("`{}` took longer than {MAX_FETCH_SECONDS} seconds", shown(&url)))??;
         let Fetched { url: final_url, status, page } = fetched;
         let (base, is_cut) = (final_url.clone(), page.is_cut);
         let content_type = page.content_type.clone();

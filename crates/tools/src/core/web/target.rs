@@ -252,14 +252,17 @@ mod tests {
         ] {
             // The one with a backslash has the host `example.com` in a browser, and here.
             let refused = check(url, &[]);
-            let is_other_host = url.contains('\\') && refused.as_ref().is_ok_and(|ok| ok.url().host_str() == Some("example.com"));
+            let is_other_host =
+                url.contains('\\') && refused.as_ref().is_ok_and(|ok| ok.url().host_str() == Some("example.com"));
             assert!(refused.is_err() || is_other_host, "{url}: {refused:?}");
         }
     }
 
     #[test]
     fn schemes_ports_and_user_names_are_checked() {
-        for url in ["http://93.184.216.34/", "https://example.com/", "https://example.com:8443/", "http://example.com:443/"] {
+        for url in
+            ["http://93.184.216.34/", "https://example.com/", "https://example.com:8443/", "http://example.com:443/"]
+        {
             assert!(check(url, &[]).is_ok(), "{url}");
         }
         for url in [
@@ -337,7 +340,9 @@ mod tests {
         };
         assert_eq!(resolve("a.example", &[], &["93.184.216.34"]).await.unwrap(), ["93.184.216.34"]);
         assert_eq!(resolve("a.example", &[], &["10.0.0.1", "93.184.216.34", "::1"]).await.unwrap(), ["93.184.216.34"]);
-        for found in [&["127.0.0.1"] as &[&str], &["::1"], &["169.254.169.254"], &["::ffff:10.0.0.1"], &["64:ff9b::1"], &[]] {
+        for found in
+            [&["127.0.0.1"] as &[&str], &["::1"], &["169.254.169.254"], &["::ffff:10.0.0.1"], &["64:ff9b::1"], &[]]
+        {
             assert!(resolve("a.example", &[], found).await.is_err(), "{found:?}");
         }
         assert_eq!(resolve("Wiki.Corp.", &["wiki.corp"], &["10.0.0.1"]).await.unwrap(), ["10.0.0.1"]);
