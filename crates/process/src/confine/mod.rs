@@ -59,7 +59,7 @@ const MAX_USER_TASKS: u64 = 8_192;
 const NICENESS: i32 = 5;
 
 /// System files and folders that a confined command may read, with the programs in them.
-pub const SYSTEM_READABLE: [&str; 62] = [
+pub const SYSTEM_READABLE: [&str; 61] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -75,7 +75,6 @@ pub const SYSTEM_READABLE: [&str; 62] = [
     "/etc/bash.bashrc",
     "/etc/ca-certificates",
     "/etc/debian_version",
-    "/etc/environment.d",
     "/etc/fonts",
     "/etc/gitconfig",
     "/etc/group",
