@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use catalog::Registry;
+use catalog::{Registry, SurfaceOptions};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use contract::config::AgentsConfig;
@@ -112,6 +112,7 @@ fn this_run() -> Result<PreparedRun> {
         namespaces: Registry::default(),
         namespace_config: Value::Null,
         runtime_available: true,
+        surface: SurfaceOptions::default(),
     };
     let scope = Scope {
         agent_id: "writer".to_owned(),

@@ -67,7 +67,9 @@ impl MidCallQuestions {
     fn sink(self) -> (StateSink, watch::Receiver<PendingState>) {
         let (sender, states) = watch::channel(PendingState::Running);
         let sink = match self {
-            Self::Asked => StateSink::to(move |state| drop(sender.send_replace(state))),
+            Self::Asked => StateSink::to(move |state| {
+                sender.send_replace(state);
+            }),
             Self::Declined => StateSink::default(),
         };
         (sink, states)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Registration, Registry, ScopeMaker, ScopeValue};
+use catalog::{Registration, Registry, ScopeMaker, ScopeValue, SurfaceOptions};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use contract::config::pattern::Pattern;
@@ -69,6 +69,7 @@ impl Lab {
             namespaces: self.namespaces.clone(),
             namespace_config: Value::Null,
             runtime_available: true,
+            surface: SurfaceOptions::default(),
         };
         let scope = Scope {
             agent_id: "main".to_owned(),

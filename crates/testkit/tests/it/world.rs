@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::{Registration, Registry};
+use catalog::{Registration, Registry, SurfaceOptions};
 use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use contract::config::pattern::Pattern;
@@ -80,6 +80,7 @@ impl Parts {
             namespaces,
             namespace_config: json!({"repository": "o/r"}),
             runtime_available: true,
+            surface: SurfaceOptions::default(),
         }
     }
 }

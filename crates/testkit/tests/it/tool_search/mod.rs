@@ -7,7 +7,7 @@ mod time;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catalog::Registry;
+use catalog::{Registry, SurfaceOptions};
 use codemode::{CodeMode, ToolSearch};
 use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
@@ -61,6 +61,7 @@ fn host(tools: Value, sources: Vec<Arc<dyn ToolSource>>) -> Host {
         namespaces: Registry::default(),
         namespace_config: Value::Null,
         runtime_available: true,
+        surface: SurfaceOptions::default(),
     }
 }
 
