@@ -362,11 +362,13 @@ mod tests {
 
     #[test]
     fn a_list_has_pages_of_bounded_number_and_size() {
-        assert_eq!(pages(&[]), [0..0]);
-        assert_eq!(pages(&[1; MAX_PAGE_TOOLS]), [0..MAX_PAGE_TOOLS]);
-        assert_eq!(pages(&[1; MAX_PAGE_TOOLS + 1]), [0..MAX_PAGE_TOOLS, MAX_PAGE_TOOLS..MAX_PAGE_TOOLS + 1]);
-        assert_eq!(pages(&[MAX_PAGE_BYTES, 1]), [0..1, 1..2]);
-        assert_eq!(pages(&[1, MAX_PAGE_BYTES + 1, 1]), [0..1, 1..2, 2..3]);
+        let ends = |sizes: &[usize]| pages(sizes).into_iter().map(|page| (page.start, page.end)).collect::<Vec<_>>();
+        assert_eq!(ends(&[]), [(0, 0)]);
+        assert_eq!(ends(&[1; MAX_PAGE_TOOLS]), [(0, MAX_PAGE_TOOLS)]);
+        let more = [(0, MAX_PAGE_TOOLS), (MAX_PAGE_TOOLS, MAX_PAGE_TOOLS + 1)];
+        assert_eq!(ends(&[1; MAX_PAGE_TOOLS + 1]), more);
+        assert_eq!(ends(&[MAX_PAGE_BYTES, 1]), [(0, 1), (1, 2)]);
+        assert_eq!(ends(&[1, MAX_PAGE_BYTES + 1, 1]), [(0, 1), (1, 2), (2, 3)]);
     }
 
     #[test]

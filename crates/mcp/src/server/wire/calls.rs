@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use contract::cell::CellResult;
 use contract::ids::ApprovalId;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, MetaObject};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData};
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 use store::Approval;
@@ -213,7 +213,7 @@ pub(super) fn completed(answer: &Answer) -> CallToolResult {
 
 /// Adds telemetry to a result's metadata, which models do not see.
 pub(super) fn with_telemetry(mut result: CallToolResult, telemetry: Value) -> CallToolResult {
-    let mut meta = result.meta.take().unwrap_or_else(MetaObject::new);
+    let mut meta = result.meta.take().unwrap_or_default();
     meta.insert(TELEMETRY.to_owned(), telemetry);
     result.meta = Some(meta);
     result
