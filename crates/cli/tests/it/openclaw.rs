@@ -17,7 +17,8 @@ fn user_of(name: &str) -> Person {
     let person = Person::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../client_config/tests/config");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();
-    person.write(&format!("project/{name}"), &text.replace("SERVER", &person.server()));
+    let text = text.replace("SERVER", &person.server()).replace("${TOKEN}", "token");
+    person.write(&format!("project/{name}"), &text);
     person
 }
 

@@ -69,6 +69,7 @@ pub(crate) static SECTIONS: &[ForeignKey] = &[
         "it sets no variables; set them where cellmate is started, or use `cellmate secrets` and `env` of a server",
     ),
     inapplicable("gateway", NO_GATEWAY),
+    inapplicable("heartbeat", EARLY),
     inapplicable("hooks", "it receives no webhooks"),
     inapplicable("identity", EARLY),
     inapplicable("imessage", EARLY),
@@ -102,6 +103,9 @@ pub(crate) static SECTIONS: &[ForeignKey] = &[
 /// `tools`, and the `tools` of an agent.
 pub(crate) static TOOLS: &[ForeignKey] = &[
     inapplicable("agentToAgent", NO_SUCH_TOOL),
+    restriction("bash", EARLY),
+    inapplicable("codeExecution", NO_SUCH_TOOL),
+    inapplicable("code_execution", NO_SUCH_TOOL),
     restriction("elevated", "it does not know who sent a message, so its shell is the same for all"),
     inapplicable("experimental", NO_SUCH_TOOL),
     inapplicable("github", "its shell has the identity of the user who started it"),
@@ -159,7 +163,10 @@ pub(crate) static APPLY_PATCH: &[ForeignKey] = &[
 ];
 
 /// `tools.web`.
-pub(crate) static WEB: &[ForeignKey] = &[inapplicable("search", "it has no tool that searches the web")];
+pub(crate) static WEB: &[ForeignKey] = &[
+    inapplicable("search", "it has no tool that searches the web"),
+    inapplicable("x_search", "it has no tool that searches the web"),
+];
 
 /// `tools.web.fetch`.
 pub(crate) static FETCH: &[ForeignKey] = &[
