@@ -90,7 +90,7 @@ fn restrictions_that_are_not_enforced_are_warnings_and_no_others() {
     }
     let person = user_of("openclaw-agents.json5");
     let shown = person.run(&["config", "check", "openclaw-agents.json5"]);
-    let line = "warning: `tools.elevated` is not enforced by cellmate: it does not know who sent a message";
+    let line = "warning: `tools.elevated` is not enforced: cellmate does not know who sent a message";
     assert!(shown.out.contains(line), "{}", shown.out);
     let checked = person.run(&["config", "check", "openclaw-agents.json5", "--json"]);
     let unused = settings(&checked, "unused", "notApplicable");
