@@ -101,7 +101,7 @@ pub(crate) fn unused_notice(settings: &Value, command: &str) -> Option<String> {
         1 => ", among them 1 restriction that is not enforced".to_owned(),
         many => format!(", among them {many} restrictions that are not enforced"),
     };
-    Some(format!("{settings} of the configuration {are} not used{restrictions}; run `{command}` to see them"))
+    Some(format!("{settings} of the configuration {are} not used{restrictions}; run `{command}` for the reasons"))
 }
 
 fn section<'s>(settings: &'s Value, name: &str) -> &'s Value {
@@ -192,12 +192,12 @@ mod tests {
         assert_eq!(notice(json!({"tools": {"deny": ["x"]}})), None);
         assert_eq!(
             notice(json!({"gateway": {}})).unwrap(),
-            "1 setting of the configuration is not used; run `check` to see them"
+            "1 setting of the configuration is not used; run `check` for the reasons"
         );
         assert_eq!(
             notice(json!({"gateway": {"tools": {"deny": []}}, "tools": {"elevated": {}}})).unwrap(),
             "3 settings of the configuration are not used, among them 2 restrictions that are not enforced; run `check` \
-             to see them"
+             for the reasons"
         );
     }
 }

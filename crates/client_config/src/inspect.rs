@@ -10,7 +10,7 @@ use crate::document::{self, Format};
 use crate::edit::{Change, EditError, masked};
 use crate::entry::{self, EntryError};
 use crate::files::{self, FileError};
-use crate::key_path::{KeyPath, Step};
+use crate::key_path::{KeyPath, Step, value_at};
 use crate::load::{ConfigError, own_files, variables};
 use crate::places::{Places, Scope};
 use crate::project::Restrictions;
@@ -74,14 +74,9 @@ impl ConfigFile {
         members.map(|member| (member.key.clone(), Position::of(&self.text, member.key_span.start))).collect()
     }
 
-    /// Whether there is a value at a path.
-    pub fn has(&self, path: &KeyPath) -> bool {
-        self.tree.at_steps(path.steps()).is_some()
-    }
-
     /// Returns the value at a path, with secrets hidden.
     pub fn shown(&self, path: &KeyPath) -> Option<Value> {
-        Some(self.masked()?.at_steps(path.steps())?.to_json())
+        Some(value_at(&self.masked()?, path.steps())?.to_json())
     }
 
     /// Returns the whole file as one value, with secrets hidden.

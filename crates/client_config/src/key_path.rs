@@ -5,6 +5,7 @@ use std::fmt;
 use contract::config::Path;
 
 use crate::json5;
+use crate::tree::Tree;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,15 @@ impl Step {
             Self::Index(position) => Some(*position),
         }
     }
+}
+
+/// Returns the value at a path that may go through lists.
+pub(crate) fn value_at<'t>(tree: &'t Tree, steps: &[Step]) -> Option<&'t Tree> {
+    steps.iter().try_fold(tree, |tree, step| match (tree.items(), step) {
+        (Some(items), step) => items.get(step.position()?),
+        (None, Step::Key(key)) => tree.get(key),
+        (None, Step::Index(_)) => None,
+    })
 }
 
 /// A path that was parsed. It has at least one step.

@@ -5,8 +5,6 @@ use std::ops::Range;
 
 use serde_json::{Map, Number, Value};
 
-use crate::key_path::Step;
-
 /// A value, and the bytes that it was read from.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Tree {
@@ -84,15 +82,6 @@ impl Tree {
 
     pub(crate) fn at(&self, path: &[&str]) -> Option<&Self> {
         path.iter().try_fold(self, |tree, key| tree.get(key))
-    }
-
-    /// Returns the value at a path that may go through lists.
-    pub(crate) fn at_steps(&self, steps: &[Step]) -> Option<&Self> {
-        steps.iter().try_fold(self, |tree, step| match (tree.items(), step) {
-            (Some(items), step) => items.get(step.position()?),
-            (None, Step::Key(key)) => tree.get(key),
-            (None, Step::Index(_)) => None,
-        })
     }
 
     pub(crate) fn members(&self) -> &[Member] {

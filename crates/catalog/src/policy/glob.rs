@@ -4,7 +4,12 @@ use std::str::Chars;
 
 /// Returns whether the pattern matches the whole text. Case-sensitive.
 pub fn matches(pattern: &str, text: &str) -> bool {
-    walk(pattern, text).matched
+    walk(pattern, text, |wanted, found| wanted == found).matched
+}
+
+/// Returns whether the pattern matches the whole text, without regard to the case of ASCII letters.
+pub(super) fn matches_any_case(pattern: &str, text: &str) -> bool {
+    walk(pattern, text, |wanted, found| wanted.eq_ignore_ascii_case(&found)).matched
 }
 
 struct Walk {
@@ -16,7 +21,7 @@ struct Walk {
 
 /// Retries only the last `*`, one character further each time: an earlier one could not match more than it did. So
 /// there is no recursion, and no pattern takes more steps than the product of the lengths.
-fn walk(pattern: &str, text: &str) -> Walk {
+fn walk(pattern: &str, text: &str, is_same: impl Fn(char, char) -> bool) -> Walk {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
     let mut last_star: Option<(Chars<'_>, Chars<'_>)> = None;
     let mut steps = 0;
@@ -30,7 +35,7 @@ fn walk(pattern: &str, text: &str) -> Walk {
                 last_star = Some((pattern.clone(), text.clone()));
             }
             (Some('?'), Some(_)) => {}
-            (Some(wanted), Some(found)) if wanted == found => {}
+            (Some(wanted), Some(found)) if is_same(wanted, found) => {}
             // The rest of the text is too short, and a later start would leave even less.
             (Some(_), None) => break false,
             (Some(_) | None, Some(_)) => {
@@ -47,7 +52,7 @@ fn walk(pattern: &str, text: &str) -> Walk {
 
 #[cfg(test)]
 mod tests {
-    use super::{matches, walk};
+    use super::{matches, matches_any_case, walk};
 
     #[test]
     fn globs_match_whole_texts() {
@@ -80,6 +85,9 @@ mod tests {
         ];
         for (pattern, text, expected) in cases {
             assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+        for (pattern, text, expected) in [("Exec*", "eXEC2", true), ("é", "É", false), ("exec", "exe", false)] {
+            assert_eq!(matches_any_case(pattern, text), expected, "{pattern} {text}");
         }
     }
 
@@ -114,7 +122,7 @@ mod tests {
         for pattern in words("ab*?", 5) {
             let letters: Vec<char> = pattern.chars().collect();
             for text in &texts {
-                let walked = walk(&pattern, text);
+                let walked = walk(&pattern, text, |one, other| one == other);
                 let expected = oracle(&letters, &text.chars().collect::<Vec<_>>());
                 assert_eq!(walked.matched, expected, "{pattern} {text}");
                 assert!(walked.steps <= (pattern.len() + 1) * (text.len() + 1), "{pattern} {text} {}", walked.steps);
@@ -134,7 +142,7 @@ mod tests {
             format!("*{}*{}b", "a".repeat(126), "a".repeat(126)),
         ];
         for pattern in patterns {
-            let walked = walk(&pattern, &text);
+            let walked = walk(&pattern, &text, |one, other| one == other);
             assert!(!walked.matched, "{pattern}");
             assert!(walked.steps <= (pattern.len() + 1) * (text.len() + 1), "{pattern} {}", walked.steps);
         }

@@ -77,11 +77,13 @@ fn add(layers: &mut Vec<Layer>, more: impl IntoIterator<Item = Layer>) {
     }
 }
 
-/// Returns a scope's rules for the provider, then those for its model.
+/// Returns a scope's rules for the provider, then those for its model. The case of letters does not matter, as in
+/// OpenClaw.
 fn for_provider<'c>(scope: &'c Scope, provider: &Provider) -> Vec<(String, &'c Rules)> {
     let place = Path::root(&scope.place).key("byProvider");
-    let rules = |key: String| Some((place.key(&key).to_string(), scope.by_provider.get(&key)?));
-    provider.keys().into_iter().filter_map(rules).collect()
+    let rules = |wanted: String| scope.by_provider.iter().filter(move |(key, _)| key.eq_ignore_ascii_case(&wanted));
+    let found = provider.keys().into_iter().flat_map(rules);
+    found.map(|(key, rules)| (place.key(key).to_string(), rules)).collect()
 }
 
 /// Returns the layer of a profile: the last profile in `rules`, extended by the last `alsoAllow` in `rules`.

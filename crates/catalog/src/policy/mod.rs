@@ -61,7 +61,7 @@ impl Policy {
     }
 
     pub fn explain(&self, id: &ToolId) -> Decision<'_> {
-        let denied = self.layers.iter().find_map(|layer| Some((layer, find(&layer.lists.deny, id)?)));
+        let denied = self.layers.iter().find_map(|layer| Some((layer, find_denying(&layer.lists.deny, id)?)));
         if let Some((layer, pattern)) = denied {
             return Decision::Denied { place: &layer.place, pattern };
         }
@@ -85,35 +85,48 @@ fn find<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern> {
     patterns.iter().find(|pattern| names(pattern, id))
 }
 
+/// Finds a pattern that denies a tool. The case of letters does not matter, as in OpenClaw: a deny list that is written
+/// for it must not lose a restriction.
+fn find_denying<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern> {
+    patterns.iter().find(|pattern| matches_with(pattern, id, glob::matches_any_case))
+}
+
 /// Returns whether a pattern matches a tool.
 ///
 /// A group matches its members. A glob with a `:` is matched against the whole id only, so `mcp:docs:*` matches the
 /// tools of the server `docs`. A glob without one is matched against the name and the owner, for every source, and also
 /// against OpenClaw's other names: `docs__read` for `mcp:docs:read`, `bash` for the shell.
 pub fn names(pattern: &Pattern, id: &ToolId) -> bool {
+    matches_with(pattern, id, glob::matches)
+}
+
+fn matches_with(pattern: &Pattern, id: &ToolId, matches: fn(&str, &str) -> bool) -> bool {
     if let Some(group) = pattern.group() {
         return group.contains(id);
     }
     let glob = pattern.as_str();
     if pattern.is_about_ids() {
-        return glob::matches(glob, id.as_str());
+        return matches(glob, id.as_str());
     }
-    glob::matches(glob, id.name()) || glob::matches(glob, id.owner()) || names_as_openclaw(glob, id)
+    matches(glob, id.name()) || matches(glob, id.owner()) || matches_in_openclaw(glob, id, matches)
 }
 
 /// Returns whether a glob matches the name that a tool has in OpenClaw's policies, if that differs from ours.
 ///
 /// A server cannot choose a name that matches a pattern for another server: the name begins with that of the server,
 /// which the user chose.
-fn names_as_openclaw(glob: &str, id: &ToolId) -> bool {
+fn matches_in_openclaw(glob: &str, id: &ToolId, matches: fn(&str, &str) -> bool) -> bool {
     match id.source() {
         Source::Mcp if glob.contains("__") => {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             let plain = id.owner().chars().map(|c| if is_plain(c) { c.to_ascii_lowercase() } else { '-' });
             let owners = [id.owner().to_owned(), plain.collect()];
-            owners.iter().any(|owner| glob::matches(glob, &format!("{owner}__{}", id.name())))
+            owners.iter().any(|owner| matches(glob, &format!("{owner}__{}", id.name())))
         }
-        Source::Openclaw => ALIASES.iter().any(|(alias, name)| *alias == glob && *name == id.name()),
+        Source::Openclaw => {
+            let is_plain = !glob.contains(['*', '?']);
+            is_plain && ALIASES.iter().any(|(alias, name)| *name == id.name() && matches(glob, alias))
+        }
         Source::Mcp | Source::Plugin | Source::Client => false,
     }
 }

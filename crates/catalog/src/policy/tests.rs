@@ -81,8 +81,6 @@ fn patterns_name_ids_names_owners_and_groups() {
         ("slack__send", vec![]),
         ("bash", vec!["openclaw:core:exec"]),
         ("ba*", vec![]),
-        ("Read", vec![]),
-        ("GITHUB", vec![]),
         ("mcp", vec![]),
         ("core:read", vec![]),
         ("hub", vec![]),
@@ -98,6 +96,20 @@ fn patterns_name_ids_names_owners_and_groups() {
     for (pattern, named) in cases {
         check(&json!({ "allow": [pattern] }), &named);
         let others: Vec<&str> = TOOLS.into_iter().filter(|id| !named.contains(id)).collect();
+        check(&json!({ "deny": [pattern] }), &others);
+    }
+}
+
+#[test]
+fn a_deny_list_ignores_case_and_an_allow_list_does_not() {
+    for (pattern, denied) in [
+        ("Read", &["openclaw:core:read", "mcp:evil:read"][..]),
+        ("GitHub__*", &["mcp:github:create_issue", "mcp:github:delete_repo"]),
+        ("MCP:Evil:*", &["mcp:evil:read"]),
+        ("Bash", &["openclaw:core:exec"]),
+    ] {
+        check(&json!({ "allow": [pattern] }), &[]);
+        let others: Vec<&str> = TOOLS.into_iter().filter(|id| !denied.contains(id)).collect();
         check(&json!({ "deny": [pattern] }), &others);
     }
 }
@@ -208,6 +220,7 @@ fn providers_and_models_only_narrow() {
         (json!({"byProvider": {"anthropic": {"allow": []}, "openai/gpt-4": {"allow": []}}}), TOOLS.to_vec()),
         (json!({"byProvider": {"openai": {"allow": ["exec"]}}}), vec![TOOLS[0]]),
         (json!({"byProvider": {"openai/gpt-5": {"allow": ["exec"]}}}), vec![TOOLS[0]]),
+        (json!({"byProvider": {"OpenAI/GPT-5": {"allow": ["exec"]}}}), vec![TOOLS[0]]),
         (
             json!({"byProvider": {"openai": {"deny": ["exec"]}, "openai/gpt-5": {"allow": ["exec", "send"]}}}),
             vec![TOOLS[3]],

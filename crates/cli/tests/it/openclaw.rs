@@ -17,7 +17,8 @@ fn user_of(name: &str) -> Person {
     let person = Person::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../client_config/tests/config");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();
-    person.write(&format!("project/{name}"), &text.replace("SERVER", &person.server()));
+    let text = text.replace("SERVER", &person.server()).replace("${TOKEN}", "token");
+    person.write(&format!("project/{name}"), &text);
     person
 }
 
@@ -89,7 +90,7 @@ fn restrictions_that_are_not_enforced_are_warnings_and_no_others() {
     }
     let person = user_of("openclaw-agents.json5");
     let shown = person.run(&["config", "check", "openclaw-agents.json5"]);
-    let line = "warning: `tools.elevated` is not enforced by cellmate: it does not know who sent a message";
+    let line = "warning: `tools.elevated` is not enforced: cellmate does not know who sent a message";
     assert!(shown.out.contains(line), "{}", shown.out);
     let checked = person.run(&["config", "check", "openclaw-agents.json5", "--json"]);
     let unused = settings(&checked, "unused", "notApplicable");

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Refused;
 use crate::json5::{after_trivia, parse};
-use crate::key_path::{KeyPath, Step};
+use crate::key_path::{KeyPath, Step, value_at};
 use crate::tree::{Kind, Member, Tree};
 
 /// The longest list that is written on one line.
@@ -76,7 +76,7 @@ pub(super) fn remove_at(text: &str, path: &[Step]) -> Result<String, Refused> {
     loop {
         let tree = parse(&text)?;
         let Some((last, above)) = path.split_last() else { return Ok(text) };
-        let Some(around) = tree.at_steps(above) else { return Ok(text) };
+        let Some(around) = value_at(&tree, above) else { return Ok(text) };
         if let Some(items) = around.items() {
             let spans: Vec<Range<usize>> = items.iter().map(|item| item.span.clone()).collect();
             return Ok(last.position().map_or_else(|| text.clone(), |position| cut(&text, &spans, position)));

@@ -40,7 +40,7 @@ pub enum EditError {
     #[error("`{}`: `{key}` is not an object, so nothing can be added to it; fix it, then try again", file.display())]
     NotAnObject { file: PathBuf, key: String },
     #[error(
-        "`{}`: {} has {items} items; use their positions from 0, or [{items}] to add one", file.display(), named(list)
+        "`{}`: {} has no such item; its items are counted from 0, and [{items}] adds one", file.display(), named(list)
     )]
     NoSuchItem { file: PathBuf, list: String, items: usize },
     #[error("`{}` cannot be edited without changing other parts of it; edit it by hand", file.display())]

@@ -38,7 +38,7 @@ impl Pattern {
             Err(BadPattern::BlankAround)
         } else if text.len() > MAX_PATTERN_BYTES {
             Err(BadPattern::TooLong)
-        } else if text.starts_with(PREFIX) && group.is_none() {
+        } else if group.is_none() && text.to_ascii_lowercase().starts_with(PREFIX) {
             Err(BadPattern::UnknownGroup)
         } else {
             Ok(Self { text: text.to_owned(), group })
@@ -108,6 +108,7 @@ mod tests {
             (longer.as_str(), BadPattern::TooLong),
             ("group:", BadPattern::UnknownGroup),
             ("group:*", BadPattern::UnknownGroup),
+            ("Group:fs", BadPattern::UnknownGroup),
         ] {
             assert_eq!(Pattern::parse(text), Err(expected), "{text}");
         }

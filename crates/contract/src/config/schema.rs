@@ -209,7 +209,7 @@ pub fn unused(reason: &str) -> Value {
     json!({"description": format!("{UNUSED}{reason}.")})
 }
 
-const UNUSED: &str = "Not used by cellmate: ";
+const UNUSED: &str = "Not used: ";
 
 /// Adds keys that are accepted but not used to an object.
 fn with(mut object: Value, table: &'static [ForeignKey]) -> Value {

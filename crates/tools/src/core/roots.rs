@@ -305,7 +305,7 @@ mod tests {
     fn two() -> (tempfile::TempDir, Roots) {
         let folder = tempfile::tempdir().unwrap();
         let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
-        [&one, &two].map(|path| std::fs::create_dir(path).unwrap());
+        [&one, &two].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
         let mut roots = Roots::default();
         roots.push(Root::open(&one, RootAccess::Write).unwrap()).unwrap();
         roots.push(Root::open(&two, RootAccess::Read).unwrap()).unwrap();

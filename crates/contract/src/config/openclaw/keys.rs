@@ -11,7 +11,7 @@ use super::UnusedKind;
 #[derive(Debug)]
 pub(crate) struct ForeignKey {
     pub(crate) name: &'static str,
-    /// Why it is not used; completes "`key` is not used by cellmate: …".
+    /// Why it is not used; completes "`key` is not used: …".
     pub(crate) reason: &'static str,
     /// Decides what to report for a value; `None` if the value asks for nothing that is missing.
     pub(super) judge: fn(&Value) -> Option<UnusedKind>,
@@ -29,18 +29,18 @@ const fn judged(name: &'static str, reason: &'static str, judge: fn(&Value) -> O
     ForeignKey { name, reason, judge }
 }
 
-const NO_GATEWAY: &str = "it has no gateway";
-const NO_CHANNELS: &str = "it has no channels";
-const NO_MODELS: &str = "it calls no models";
-const NO_SESSIONS: &str = "it has no chat sessions";
-const NO_SUCH_TOOL: &str = "it has no such tool";
-const OWN_LOG: &str = "it has its own log";
-const OWN_RECORD: &str = "it is OpenClaw's own record";
-const AGENT_RUNTIME: &str = "it is a setting of OpenClaw's agent runtime";
-const NO_CONTAINER: &str = "it starts no containers";
-const PLUGIN_LOADER: &str = "it loads no OpenClaw plugins; see `cellmate plugins`";
-const SHELL: &str = "its shell has no such setting";
-const EARLY: &str = "early versions of OpenClaw wrote it; `openclaw doctor --fix` replaces it";
+const NO_GATEWAY: &str = "cellmate has no gateway";
+const NO_CHANNELS: &str = "cellmate has no channels";
+const NO_MODELS: &str = "cellmate calls no models";
+const NO_SESSIONS: &str = "cellmate has no chat sessions";
+const NO_SUCH_TOOL: &str = "cellmate has no such tool";
+const OWN_LOG: &str = "cellmate has its own log";
+const OWN_RECORD: &str = "this is OpenClaw's own record";
+const AGENT_RUNTIME: &str = "this is a setting of OpenClaw's agent runtime";
+const NO_CONTAINER: &str = "cellmate starts no containers";
+const PLUGIN_LOADER: &str = "cellmate loads no OpenClaw plugins; see `cellmate plugins`";
+const SHELL: &str = "the shell of cellmate has no such setting";
+const EARLY: &str = "early versions of OpenClaw wrote this; `openclaw doctor --fix` replaces it";
 
 /// Sections of a configuration.
 pub(crate) static SECTIONS: &[ForeignKey] = &[
@@ -51,40 +51,41 @@ pub(crate) static SECTIONS: &[ForeignKey] = &[
     inapplicable("auth", NO_MODELS),
     inapplicable("bindings", NO_CHANNELS),
     inapplicable("broadcast", NO_CHANNELS),
-    inapplicable("browser", "it has no browser tool"),
+    inapplicable("browser", "cellmate has no browser tool"),
     inapplicable("canvas", NO_GATEWAY),
     inapplicable("canvasHost", NO_GATEWAY),
     inapplicable("channels", NO_CHANNELS),
-    inapplicable("cli", "it is a setting of OpenClaw's command line"),
+    inapplicable("cli", "this is a setting of OpenClaw's command line"),
     inapplicable("cloudWorkers", NO_GATEWAY),
     inapplicable("commands", NO_CHANNELS),
     inapplicable("crestodian", NO_GATEWAY),
-    inapplicable("cron", "it starts no runs by itself"),
+    inapplicable("cron", "cellmate starts no runs by itself"),
     inapplicable("desktop", NO_GATEWAY),
     inapplicable("diagnostics", OWN_LOG),
     inapplicable("discord", EARLY),
     inapplicable("discovery", NO_GATEWAY),
     inapplicable(
         "env",
-        "it sets no variables; set them where cellmate is started, or use `cellmate secrets` and `env` of a server",
+        "cellmate sets no variables; set them where cellmate is started, or use `cellmate secrets` and `env` of a server",
     ),
     inapplicable("gateway", NO_GATEWAY),
-    inapplicable("hooks", "it receives no webhooks"),
+    inapplicable("heartbeat", EARLY),
+    inapplicable("hooks", "cellmate receives no webhooks"),
     inapplicable("identity", EARLY),
     inapplicable("imessage", EARLY),
     inapplicable("logging", OWN_LOG),
     inapplicable("media", NO_CHANNELS),
-    inapplicable("memory", "it has no memory tools"),
+    inapplicable("memory", "cellmate has no memory tools"),
     inapplicable("messages", NO_CHANNELS),
     inapplicable("meta", OWN_RECORD),
     inapplicable("models", NO_MODELS),
     inapplicable("nodeHost", NO_GATEWAY),
     inapplicable("proxy", NO_GATEWAY),
     inapplicable("routing", EARLY),
-    inapplicable("secrets", "it keeps secrets itself; see `cellmate secrets`"),
+    inapplicable("secrets", "cellmate keeps secrets itself; see `cellmate secrets`"),
     inapplicable("session", NO_SESSIONS),
     inapplicable("signal", EARLY),
-    inapplicable("skills", "it has no skills"),
+    inapplicable("skills", "cellmate has no skills"),
     inapplicable("slack", EARLY),
     inapplicable("surfaces", NO_CHANNELS),
     inapplicable("talk", NO_CHANNELS),
@@ -92,7 +93,7 @@ pub(crate) static SECTIONS: &[ForeignKey] = &[
     inapplicable("transcripts", NO_SESSIONS),
     inapplicable("tts", NO_CHANNELS),
     inapplicable("ui", NO_GATEWAY),
-    inapplicable("update", "it does not update itself"),
+    inapplicable("update", "cellmate does not update itself"),
     inapplicable("vault", NO_GATEWAY),
     inapplicable("web", NO_CHANNELS),
     inapplicable("whatsapp", EARLY),
@@ -102,11 +103,14 @@ pub(crate) static SECTIONS: &[ForeignKey] = &[
 /// `tools`, and the `tools` of an agent.
 pub(crate) static TOOLS: &[ForeignKey] = &[
     inapplicable("agentToAgent", NO_SUCH_TOOL),
-    restriction("elevated", "it does not know who sent a message, so its shell is the same for all"),
+    restriction("bash", EARLY),
+    inapplicable("codeExecution", NO_SUCH_TOOL),
+    inapplicable("code_execution", NO_SUCH_TOOL),
+    restriction("elevated", "cellmate does not know who sent a message, so its shell is the same for all"),
     inapplicable("experimental", NO_SUCH_TOOL),
-    inapplicable("github", "its shell has the identity of the user who started it"),
+    inapplicable("github", "the shell has the identity of the user who started cellmate"),
     inapplicable("links", NO_SUCH_TOOL),
-    judged("loopDetection", "it does not stop repeated calls", |value| {
+    judged("loopDetection", "cellmate does not stop repeated calls", |value| {
         let is_on = value.get("enabled").and_then(Value::as_bool) == Some(true);
         Some(if is_on { UnusedKind::NotEnforced } else { UnusedKind::NotApplicable })
     }),
@@ -114,9 +118,9 @@ pub(crate) static TOOLS: &[ForeignKey] = &[
     inapplicable("message", NO_SUCH_TOOL),
     inapplicable("sessions", NO_SUCH_TOOL),
     inapplicable("sessions_spawn", NO_SUCH_TOOL),
-    restriction("subagents", "it cannot tell a subagent from its agent"),
+    restriction("subagents", "cellmate cannot tell a subagent from its agent"),
     inapplicable("swarm", NO_SUCH_TOOL),
-    restriction("toolsBySender", "it does not know who sent a message"),
+    restriction("toolsBySender", "cellmate does not know who sent a message"),
     inapplicable("updatePlan", NO_SUCH_TOOL),
 ];
 
@@ -129,9 +133,11 @@ pub(crate) static EXEC: &[ForeignKey] = &[
     inapplicable("commandHighlighting", SHELL),
     inapplicable("grantExpiryDays", SHELL),
     judged("host", "commands run on this machine, under Landlock", |value| unless(value, &["auto", "gateway"])),
-    judged("mode", "it compares no commands with a list; `approvals` decides which calls need approval", |value| {
-        unless_denied(value, &["full"])
-    }),
+    judged(
+        "mode",
+        "cellmate compares no commands with a list; `approvals` decides which calls need approval",
+        |value| unless_denied(value, &["full"]),
+    ),
     inapplicable("node", NO_GATEWAY),
     inapplicable("notifyOnExit", SHELL),
     inapplicable("notifyOnExitEmptySuccess", SHELL),
@@ -142,34 +148,37 @@ pub(crate) static EXEC: &[ForeignKey] = &[
     inapplicable("safeBins", SHELL),
     judged(
         "security",
-        "it compares no commands with an allowlist; `approvals` decides which calls need approval",
+        "cellmate compares no commands with an allowlist; `approvals` decides which calls need approval",
         |value| unless_denied(value, &["full"]),
     ),
-    judged("strictInlineEval", "it does not look into commands", |value| {
+    judged("strictInlineEval", "cellmate does not look into commands", |value| {
         Some(if value.as_bool() == Some(true) { UnusedKind::NotEnforced } else { UnusedKind::NotApplicable })
     }),
 ];
 
 /// `tools.exec.applyPatch`.
 pub(crate) static APPLY_PATCH: &[ForeignKey] = &[
-    restriction("allowModels", "it does not choose tools by model here; use `tools.byProvider`"),
+    restriction("allowModels", "cellmate does not choose tools by model here; use `tools.byProvider`"),
     judged("workspaceOnly", "file tools are always confined to `tools.fs.roots`", |value| {
         (value.as_bool() == Some(false)).then_some(UnusedKind::NotApplicable)
     }),
 ];
 
 /// `tools.web`.
-pub(crate) static WEB: &[ForeignKey] = &[inapplicable("search", "it has no tool that searches the web")];
+pub(crate) static WEB: &[ForeignKey] = &[
+    inapplicable("search", "cellmate has no tool that searches the web"),
+    inapplicable("x_search", "cellmate has no tool that searches the web"),
+];
 
 /// `tools.web.fetch`.
 pub(crate) static FETCH: &[ForeignKey] = &[
-    inapplicable("cacheTtlMinutes", "it caches no pages"),
-    inapplicable("firecrawl", "it uses no fetch provider"),
-    inapplicable("provider", "it uses no fetch provider"),
-    inapplicable("readability", "it converts pages in its own way"),
+    inapplicable("cacheTtlMinutes", "cellmate caches no pages"),
+    inapplicable("firecrawl", "cellmate uses no fetch provider"),
+    inapplicable("provider", "cellmate uses no fetch provider"),
+    inapplicable("readability", "cellmate converts pages in its own way"),
     inapplicable("ssrfPolicy", "private addresses are always refused"),
-    inapplicable("useTrustedEnvProxy", "it uses no proxy"),
-    inapplicable("userAgent", "it has its own user agent"),
+    inapplicable("useTrustedEnvProxy", "cellmate uses no proxy"),
+    inapplicable("userAgent", "cellmate has its own user agent"),
 ];
 
 /// `agents`, beside `list`, `entries` and `defaults`. An agent of Cellmate's own shape cannot have these names.
@@ -268,8 +277,8 @@ pub(crate) static PLUGINS: &[ForeignKey] = &[
 
 /// `plugins.entries.<id>`.
 pub(crate) static PLUGIN_ENTRY: &[ForeignKey] = &[
-    inapplicable("apiKey", "it passes only `config` to a plugin"),
-    inapplicable("env", "it passes only `config` to a plugin"),
+    inapplicable("apiKey", "cellmate passes only `config` to a plugin"),
+    inapplicable("env", "cellmate passes only `config` to a plugin"),
     inapplicable("hooks", "plugins see tool calls, and neither prompts nor conversations"),
     inapplicable("llm", NO_MODELS),
     inapplicable("subagent", NO_MODELS),
@@ -277,15 +286,15 @@ pub(crate) static PLUGIN_ENTRY: &[ForeignKey] = &[
 
 /// `approvals`.
 pub(crate) static APPROVALS: &[ForeignKey] = &[
-    inapplicable("exec", "it forwards no approvals to channels; see `cellmate approvals`"),
-    inapplicable("plugin", "it forwards no approvals to channels; see `cellmate approvals`"),
-    inapplicable("tool", "it forwards no approvals to channels; see `cellmate approvals`"),
+    inapplicable("exec", "cellmate forwards no approvals to channels; see `cellmate approvals`"),
+    inapplicable("plugin", "cellmate forwards no approvals to channels; see `cellmate approvals`"),
+    inapplicable("tool", "cellmate forwards no approvals to channels; see `cellmate approvals`"),
     restriction("toolPolicy", "`approvals.ask` decides which calls need approval"),
 ];
 
 /// `mcp`, beside `servers`.
 pub(crate) static MCP: &[ForeignKey] = &[
-    inapplicable("apps", "it shows no apps"),
+    inapplicable("apps", "cellmate shows no apps"),
     inapplicable("sessionIdleTtlMs", "`cellmate mcp --idle-stop` decides when idle servers are stopped"),
 ];
 

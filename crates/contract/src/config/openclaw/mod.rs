@@ -49,7 +49,7 @@ impl fmt::Display for UnusedSetting {
             UnusedKind::NotEnforced => "enforced",
             UnusedKind::Unknown | UnusedKind::NotApplicable => "used",
         };
-        write!(f, "`{}` is not {verb} by cellmate: {}", self.path, self.reason)
+        write!(f, "`{}` is not {verb}: {}", self.path, self.reason)
     }
 }
 
@@ -140,12 +140,12 @@ enum Place {
     Agent,
 }
 
-const UNKNOWN: &str = "it does not know this key";
+const UNKNOWN: &str = "cellmate does not know this key";
 const CONTAINER: &str = "tools do not run in a container; `tools.sandbox.tools` and `workspaceAccess` are applied";
 const NEWER: &str = "the contract of code mode does not have it";
 const FOR_ALL: &str = "all agents share this setting; write it under `tools`";
 const ONLY_RESTRICTS: &str = "an agent can only switch a core tool off; write it under `tools`";
-const RULES: &str = "it cannot tell when the rule applies: it does not know channels, groups and senders";
+const RULES: &str = "cellmate does not know the channel, group or sender that the rule is about";
 
 struct Report(Vec<UnusedSetting>);
 

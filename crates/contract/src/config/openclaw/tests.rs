@@ -173,8 +173,8 @@ fn a_report_names_the_setting_and_the_reason() {
     assert_eq!(
         texts,
         [
-            "`gateway` is not used by cellmate: it has no gateway",
-            "`tools.elevated` is not enforced by cellmate: it does not know who sent a message, so its shell is the same \
+            "`gateway` is not used: cellmate has no gateway",
+            "`tools.elevated` is not enforced: cellmate does not know who sent a message, so its shell is the same \
              for all",
         ]
     );
