@@ -6,6 +6,7 @@
 pub mod error;
 pub mod groups;
 pub mod pattern;
+pub mod plugins;
 pub mod policy;
 pub mod profiles;
 pub mod reader;
@@ -27,6 +28,7 @@ pub use code_mode::{CodeMode, Languages};
 pub use core_tools::{CoreTools, FileTools, ShellTool, WebFetch};
 pub use error::{ConfigError, Path};
 pub use numbers::SearchLimits;
+pub use plugins::{PluginEntry, PluginsConfig};
 pub use policy::PolicyConfig;
 pub use store::{Quotas, Retention, StoreConfig};
 pub use tool_search::{ToolSearch, ToolSearchMode};
