@@ -22,6 +22,9 @@ use crate::state::State;
 use crate::turns::Turns;
 use crate::upstream::Servers;
 
+/// How long a run waits for plugins to create the scopes of their namespaces.
+const MAX_NAMESPACE_WAIT: Duration = Duration::from_secs(5);
+
 /// The runs of this process, with the configured servers. No server is started on creation.
 pub(crate) struct Engine {
     pub(crate) code_mode: CodeMode,
@@ -52,6 +55,7 @@ impl Engine {
     /// those that cannot be are reported.
     pub(crate) async fn executor(&self, policy: &CallPolicy, scope: Scope) -> Result<Executor, PrepareError> {
         self.servers.wait_for_lists().await;
+        self.local.make_ready(&scope, MAX_NAMESPACE_WAIT).await;
         self.executor_with_known_tools(policy, scope)
     }
 

@@ -1,0 +1,1 @@
+//! The plugins in `plugins/`, run for real.
