@@ -1,7 +1,7 @@
 //! The settings that govern tool calls: tool policy and approvals.
 
 use contract::config::pattern::Pattern;
-use contract::config::{AgentsConfig, ConfigError, Path, StoreConfig, reader};
+use contract::config::{AgentsConfig, ConfigError, Path, PluginsConfig, StoreConfig, reader};
 use mcp::server::ApprovalPolicy;
 use serde_json::Value;
 
@@ -39,6 +39,9 @@ pub(crate) fn errors(settings: &Value) -> Vec<ConfigError> {
     }
     approvals(section(settings, "approvals"), &mut errors);
     if let Err(wrong) = StoreConfig::resolve(section(settings, "store")) {
+        errors.extend(wrong);
+    }
+    if let Err(wrong) = PluginsConfig::resolve(section(settings, "plugins")) {
         errors.extend(wrong);
     }
     errors

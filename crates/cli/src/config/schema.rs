@@ -88,8 +88,31 @@ fn properties() -> Vec<(String, Value)> {
         ("agents", agents()),
         ("approvals", approvals()),
         ("store", store()),
+        ("plugins", plugins()),
     ];
     sections.into_iter().map(|(key, schema)| (key.to_owned(), schema)).collect()
+}
+
+fn plugins() -> Value {
+    let ids = |about: &str| described(json!({"type": "array", "items": {"type": "string"}}), about);
+    let flag = |default: bool, about: &str| described(json!({"type": "boolean", "default": default}), about);
+    let entry = [
+        ("enabled", flag(true, "Whether the plugin is used, if it is installed and enabled.")),
+        (
+            "config",
+            described(json!({"type": "object"}), "The plugin's settings, as its `configSchema` describes them."),
+        ),
+    ];
+    let entry: Map<String, Value> = entry.into_iter().map(|(key, schema)| (key.to_owned(), schema)).collect();
+    let entries = json!({"type": "object", "additionalProperties": closed(entry)});
+    let keys = [
+        ("enabled", flag(true, "Whether any plugin is used.")),
+        ("allow", ids("Ids of the plugins that may be used; without it, all that are installed.")),
+        ("deny", ids("Ids of the plugins that are not used.")),
+        ("entries", described(entries, "Settings of plugins, by id.")),
+    ];
+    let keys: Map<String, Value> = keys.into_iter().map(|(key, schema)| (key.to_owned(), schema)).collect();
+    described(closed(keys), "Which installed plugins are used, and their settings.")
 }
 
 fn approvals() -> Value {

@@ -15,6 +15,7 @@ mod lost;
 mod models;
 mod parked;
 mod place;
+mod plugins;
 mod questions;
 mod reload;
 mod runs;

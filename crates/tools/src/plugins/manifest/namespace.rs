@@ -191,7 +191,9 @@ impl ArgumentMapping {
             input.extend(fields.clone());
         }
         let named = self.positional.iter().zip(arguments);
-        input.extend(named.filter_map(|(name, argument)| Some((name.clone()?, argument.clone()))));
+        // `undefined` arrives as `null`.
+        let given = named.filter(|(_, argument)| !argument.is_null());
+        input.extend(given.filter_map(|(name, argument)| Some((name.clone()?, argument.clone()))));
         input.extend(self.constants.clone());
         Value::Object(input)
     }
@@ -216,6 +218,7 @@ mod tests {
             (json!({"positional": ["number", "patch"]}), json!([7, {"a": 1}]), json!({"number": 7, "patch": {"a": 1}})),
             (json!({"positional": ["number", "patch"]}), json!([7]), json!({"number": 7})),
             (json!({"positional": [null, "b"]}), json!([1, 2, 3]), json!({"b": 2})),
+            (json!({"positional": ["a", "b"]}), json!([null, 2]), json!({"b": 2})),
             (json!({"spread": 0}), json!([{"a": 1}, 2]), json!({"a": 1})),
             (json!({"spread": 1, "positional": ["a"]}), json!([1, {"a": 2, "b": 3}]), json!({"a": 1, "b": 3})),
             (json!({"spread": 0, "constants": {"a": 9}}), json!([{"a": 1, "b": 2}]), json!({"a": 9, "b": 2})),
