@@ -16,6 +16,7 @@ use crate::connect::{ConnectArguments, DisconnectArguments};
 use crate::keys::KeysArguments;
 use crate::log::{LogArguments, LogsArguments};
 use crate::man::ManArguments;
+use crate::plugins::PluginsArguments;
 use crate::runs::RunsArguments;
 use crate::secrets::SecretsArguments;
 use crate::serve::McpArguments;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Servers(ServersArguments),
     /// List, show, search and call the tools of the configured servers.
     Tools(ToolsArguments),
+    /// Manage plugins: programs of yours that add tools, check calls and add globals for cells.
+    Plugins(PluginsArguments),
     /// Show, check and change the configuration.
     Config(ConfigCommandArguments),
     /// Add cellmate to an MCP client's configuration.

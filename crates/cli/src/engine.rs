@@ -17,18 +17,22 @@ use store::Store;
 
 use crate::approvals::UntrustedServers;
 use crate::approver::Approver;
+use crate::local_tools::Local;
 use crate::policy::CallPolicy;
 use crate::render;
 use crate::state::State;
 use crate::turns::Turns;
 use crate::upstream::Servers;
 
+/// How long a run waits for plugins to create the scopes of their namespaces.
+pub(crate) const MAX_NAMESPACE_WAIT: Duration = Duration::from_secs(5);
+
 /// The runs of this process, with the configured servers. No server is started on creation.
 pub(crate) struct Engine {
     pub(crate) code_mode: CodeMode,
     pub(crate) servers: Servers,
     /// Core tools and plugins.
-    pub(crate) local: LocalTools,
+    pub(crate) local: Local,
     /// Explains to users why calls ask for approval.
     pub(crate) untrusted: UntrustedServers,
 }
@@ -40,7 +44,7 @@ impl Engine {
         pool: Pool,
         store: Store,
         loaded: &Loaded,
-        local: LocalTools,
+        local: Local,
         state: &State,
         idle_stop: Option<Duration>,
     ) -> Result<Self, getrandom::Error> {
@@ -53,6 +57,7 @@ impl Engine {
     /// those that cannot be are reported.
     pub(crate) async fn executor(&self, policy: &CallPolicy, scope: Scope) -> Result<Executor, PrepareError> {
         self.servers.wait_for_lists().await;
+        self.local.tools.make_ready(&scope, MAX_NAMESPACE_WAIT).await;
         self.executor_with_known_tools(policy, scope)
     }
 
@@ -63,7 +68,7 @@ impl Engine {
         policy: &CallPolicy,
         scope: Scope,
     ) -> Result<Executor, PrepareError> {
-        Ok(prepare_run(policy, self.local.clone(), self.servers.sources(), scope)?.0.executor)
+        Ok(prepare_run(policy, self.local.tools.clone(), self.servers.sources(), scope)?.0.executor)
     }
 
     /// Returns what runs the turns of one cell for a command.
@@ -77,14 +82,14 @@ impl Engine {
         Turns { code_mode, executor, config, command, approver: Approver::present(), untrusted }
     }
 
-    /// Releases the runs of this process, so that another one can resume them at once, and stops the servers.
+    /// Releases the runs of this process, so that another one can resume them at once, and stops servers and plugins.
     pub(crate) async fn shut_down(&self) {
         if let Err(error) = self.code_mode.shut_down().await {
             render::note(&format!(
                 "cellmate: cannot release the run, so its lease expires in a few seconds instead: {error}"
             ));
         }
-        self.servers.stop().await;
+        tokio::join!(self.servers.stop(), self.local.plugins.stop());
     }
 }
 

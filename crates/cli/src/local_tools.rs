@@ -1,18 +1,59 @@
 //! The tools of this process itself, as the configuration enables them: core tools and plugins.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use ::tools::core::{CoreTools, ProtectedFolder, Root, Roots, Shell, ShellSettings, SystemLookup, WebFetch};
+use ::tools::plugins::{Plugin, PluginFolder, PluginHost, PluginOptions, Plugins};
 use client_config::{Places, display};
-use contract::config::{self, AgentsConfig};
+use contract::config::{self, AgentsConfig, PluginsConfig};
 use executor::run::LocalTools;
 use mcp::server::Principal;
+use serde_json::Value;
 
 use crate::policy::CallPolicy;
 use crate::render;
 
-/// Returns the core tools and plugins that the user enabled. What cannot be used is reported, and the rest works.
-pub(crate) fn local_tools(policy: &CallPolicy) -> LocalTools {
+/// The folder inside the state folder that has the installed plugins.
+pub(crate) const PLUGINS_FOLDER: &str = "plugins";
+
+/// The core tools and plugins that the user enabled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) tools: LocalTools,
+    pub(crate) plugins: Plugins,
+}
+
+/// Returns the core tools and plugins that the user enabled, and prints what cannot be used. No plugin is started. Without a state folder there are no plugins.
+pub(crate) fn local_tools(policy: &CallPolicy, settings: &Value, state: Option<&Path>) -> Result<Local, String> {
+    let (local, _, problems) = reloaded(policy, settings, state, &Plugins::default())?;
+    problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
+    Ok(local)
+}
+
+/// Returns the local tools of a changed configuration: plugins that have not changed are kept as they are, running or
+/// not. Also returns the plugins that are no longer used, and what cannot be used.
+pub(crate) fn reloaded(
+    policy: &CallPolicy,
+    settings: &Value,
+    state: Option<&Path>,
+    former: &Plugins,
+) -> Result<(Local, Vec<Arc<Plugin>>, Vec<String>), String> {
+    let (core, mut problems) = core_tools(policy);
+    let mut tools = LocalTools { sources: vec![Arc::new(core)], ..LocalTools::default() };
+    let Some(state) = state else { return Ok((Local { tools, plugins: Plugins::default() }, Vec::new(), problems)) };
+    let config = plugins_config(settings)?;
+    let (plugins, removed) =
+        Plugins::load(&plugin_host(state), &config, former).map_err(|error| format!("plugins: {error}"))?;
+    let unusable =
+        plugins.unusable().iter().map(|plugin| format!("plugin `{}` is not used: {}", plugin.id, plugin.why));
+    problems.extend(unusable);
+    problems.extend(plugins.add_to(&mut tools));
+    Ok((Local { tools, plugins }, removed, problems))
+}
+
+/// Returns the core tools that the user enabled, and what cannot be used.
+fn core_tools(policy: &CallPolicy) -> (CoreTools, Vec<String>) {
     let settings = policy.config.core_tools();
     let places = Places::here(&[]);
     let (roots, mut problems) = roots(&policy.config, &places);
@@ -26,11 +67,7 @@ pub(crate) fn local_tools(policy: &CallPolicy) -> LocalTools {
             Err(why) => problems.push(format!("`tools.web.fetch`: {why}")),
         }
     }
-    for problem in problems {
-        render::note(&format!("cellmate: {problem}"));
-        tracing::warn!(problem, "part of the configuration cannot be used");
-    }
-    LocalTools { sources: vec![Arc::new(core)], ..LocalTools::default() }
+    (core, problems)
 }
 
 /// Creates the shell, if the user enabled it. Adds why it, or a part of it, cannot be used.
@@ -86,4 +123,21 @@ fn protected_folders(places: &Places) -> Vec<ProtectedFolder> {
     let settings = settings.map(|path| ProtectedFolder { path, what: "Cellmate's configuration" });
     let state = places.state().map(|path| ProtectedFolder { path, what: "Cellmate's keys and tokens" });
     settings.into_iter().chain(state).collect()
+}
+
+/// Reads the section `plugins` of the settings.
+pub(crate) fn plugins_config(settings: &Value) -> Result<PluginsConfig, String> {
+    let section = settings.get("plugins").unwrap_or(&Value::Null);
+    PluginsConfig::resolve(section).map_err(|errors| {
+        format!("configuration: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    })
+}
+
+/// Returns what plugins need from this process: where they are installed, and the environment.
+pub(crate) fn plugin_host(state: &Path) -> PluginHost {
+    PluginHost {
+        folder: PluginFolder::new(state.join(PLUGINS_FOLDER)),
+        variables: Arc::new(|name| std::env::var(name).ok()),
+        options: PluginOptions::DEFAULT,
+    }
 }

@@ -16,6 +16,7 @@ mod keys;
 mod local_tools;
 mod log;
 mod man;
+mod plugins;
 mod policy;
 mod progress;
 mod render;
@@ -64,6 +65,7 @@ fn main() -> std::process::ExitCode {
         Command::Exec(arguments) => runtime.block_on(exec::run(*arguments)),
         Command::Wait(arguments) => runtime.block_on(wait::run(arguments)),
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
+        Command::Plugins(arguments) => runtime.block_on(plugins::run(arguments)),
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
         Command::Config(arguments) => config::run(&arguments),
         Command::Connect(arguments) => runtime.block_on(connect::run(&arguments)),

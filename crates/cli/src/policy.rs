@@ -84,6 +84,9 @@ pub(crate) fn errors(settings: &Value) -> Vec<ConfigError> {
     if let Err(wrong) = StoreConfig::resolve(section(settings, "store")) {
         errors.extend(wrong);
     }
+    if let Err(wrong) = PluginsConfig::resolve(section(settings, "plugins")) {
+        errors.extend(wrong);
+    }
     errors
 }
 

@@ -171,6 +171,45 @@ pub const MAX_NAMESPACE_DEPTH: usize = 16;
 pub const MAX_NAMESPACE_VALUES: usize = 2048;
 pub const MAX_NAMESPACE_BYTES: usize = 64 << 10;
 
+/// Plugins that one user has installed.
+pub const MAX_PLUGINS: usize = 64;
+
+/// Files, folders included, and their bytes in the folder of one plugin.
+pub const MAX_PLUGIN_FILES: usize = 2_000;
+pub const MAX_PLUGIN_BYTES: usize = 64 << 20;
+
+/// Versions of one plugin that are kept, so that it can be rolled back.
+pub const MAX_PLUGIN_VERSIONS: usize = 5;
+
+/// Bytes, JSON values and depth of a plugin's manifest.
+pub const MAX_MANIFEST_BYTES: usize = 512 << 10;
+pub const MAX_MANIFEST_VALUES: usize = 20_000;
+pub const MAX_MANIFEST_DEPTH: usize = 64;
+
+/// Tools, namespaces, and patterns of one hook, in a plugin's manifest.
+pub const MAX_PLUGIN_TOOLS: usize = 128;
+pub const MAX_PLUGIN_NAMESPACES: usize = 16;
+pub const MAX_HOOK_PATTERNS: usize = 64;
+
+/// Requests that one plugin has to answer at once; further ones wait.
+pub const MAX_PLUGIN_REQUESTS: usize = 64;
+
+/// Bytes of a result that an `after_tool_call` hook receives; a larger one is replaced by its size.
+pub const MAX_HOOKED_RESULT_BYTES: usize = 1 << 20;
+
+/// Scopes of namespaces that one plugin created and that are kept.
+pub const MAX_PLUGIN_SCOPES: usize = 256;
+
+/// Bytes of one plugin's value of `plugins.entries.<id>.config`.
+pub const MAX_PLUGIN_CONFIG_BYTES: usize = 256 << 10;
+
+/// Milliseconds that a plugin's tool may take. The manifest sets it; progress does not extend it.
+pub const PLUGIN_CALL_TIMEOUT_MS: Bound = Bound::new("timeoutMs", 60_000, 100..=600_000);
+
+/// Milliseconds that a plugin's hook may take, its start included. Below the time after which a hook denies the call
+/// without a reason.
+pub const PLUGIN_HOOK_TIMEOUT_MS: Bound = Bound::new("timeoutMs", 4_000, 50..=4_500);
+
 /// UTF-16 code units, as JavaScript clients count, of the description of `exec`. Claude Code cuts a description after
 /// 2,048. Characters are never more than code units.
 pub const MAX_EXEC_DESCRIPTION_UNITS: usize = 1_900;

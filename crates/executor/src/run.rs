@@ -1,6 +1,10 @@
 //! Prepares a run; the file to read first. [`prepare`] does it in activation order, one call for each step.
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::policy::{Decision, Policy, Provider, RunScope, layers};
 use catalog::{
@@ -58,6 +62,24 @@ pub struct LocalTools {
     pub namespaces: Registry,
     /// The part of the configuration that plugins' namespaces may read.
     pub namespace_config: Value,
+    /// What must be ready before a run is prepared.
+    pub preparations: Vec<Arc<dyn Preparation>>,
+}
+
+/// Work that must be done before a run is prepared, such as creating the scopes of plugins' namespaces.
+pub trait Preparation: fmt::Debug + Send + Sync {
+    /// Does the work for runs of this scope, unless it is done. If the future is dropped, the work continues.
+    fn make_ready<'a>(&'a self, scope: &'a Scope) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+}
+
+impl LocalTools {
+    /// Makes ready what runs of this scope need, within a time limit. What is not ready then is missing in the run.
+    pub async fn make_ready(&self, scope: &Scope, limit: Duration) {
+        let all = futures_util::future::join_all(self.preparations.iter().map(|one| one.make_ready(scope)));
+        if !self.preparations.is_empty() && tokio::time::timeout(limit, all).await.is_err() {
+            tracing::debug!("some namespaces are not ready; they are offered when they are");
+        }
+    }
 }
 
 /// A client's request to start a run.

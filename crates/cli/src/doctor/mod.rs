@@ -1,6 +1,7 @@
 //! `cellmate doctor`: checks the sandbox, the store and the servers, and suggests fixes.
 
 mod core_tools;
+mod plugins;
 mod servers;
 
 use std::process::ExitCode;
@@ -29,17 +30,20 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let start_ms = began.elapsed().as_secs_f64() * 1000.0;
     let store = state::store_check::check_store(&arguments.store).await;
     let secrets = secrets::check(&arguments.store.places());
+    let plugins = plugins::check(&arguments.store);
     let mut all = machine_json(&hello, start_ms);
     if let Value::Object(all) = &mut all {
         all.insert("store".to_owned(), store.json);
         all.insert("secrets".to_owned(), secrets.json);
+        all.insert("plugins".to_owned(), plugins.json);
     }
     let line = |text: &str| text::line(text, usize::MAX);
     let machine = format!(
-        "{}\nstore          {}\nsecrets        {}",
+        "{}\nstore          {}\nsecrets        {}\nplugins        {}",
         machine(&hello, start_ms),
         line(&store.text),
-        line(&secrets.text)
+        line(&secrets.text),
+        line(&plugins.text)
     );
     let core_tools = CoreTools::check(&arguments);
     let machine = match &core_tools {
@@ -63,7 +67,8 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let readable = format!("{machine}\n{}", servers.readable());
     print(&all, readable.trim_end(), &arguments);
     let core_tools_are_ok = core_tools.is_none_or(|core_tools| core_tools.is_ok);
-    let is_ok = hello.jail == Jail::Full && store.is_ok && secrets.is_ok && core_tools_are_ok && servers.are_ok();
+    let settings_are_ok = store.is_ok && secrets.is_ok && core_tools_are_ok && plugins.is_ok;
+    let is_ok = hello.jail == Jail::Full && settings_are_ok && servers.are_ok();
     if is_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 

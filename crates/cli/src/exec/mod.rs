@@ -63,6 +63,8 @@ enum ExecError {
     Pool(#[from] codemode::pool::PoolError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("{0}")]
+    Local(String),
     #[error("cannot continue the cell in the background: {0}")]
     Background(std::io::Error),
     #[error("cannot read system randomness: {0}")]
@@ -119,7 +121,8 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     let config = arguments.limits.apply_to(code_mode_config(&policy, &arguments.agent));
     let pool = arguments.jail.pool(config.limits.memory_bytes);
     let (pool, store) = tokio::join!(Pool::start(pool), kept.open());
-    let engine = Engine::new(pool?, store?, &loaded, local_tools(&policy), &kept.state, None)?;
+    let local = local_tools(&policy, &loaded.settings, Some(kept.state.folder())).map_err(ExecError::Local)?;
+    let engine = Engine::new(pool?, store?, &loaded, local, &kept.state, None)?;
     let done = async {
         let executor = engine.executor(&policy, command_line_scope(&arguments.agent)).await?;
         run_cell(&engine.code_mode, &executor, &config, cell, arguments, background, &engine.untrusted).await

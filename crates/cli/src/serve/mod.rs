@@ -63,6 +63,8 @@ enum McpError {
     Http(#[from] HttpError),
     #[error(transparent)]
     Streams(#[from] ServeError),
+    #[error("{0}")]
+    Local(String),
     #[error("cannot read standard input: {0}")]
     Stdin(std::io::Error),
     #[error("cannot install signal handlers: {0}")]
@@ -111,9 +113,10 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let (pool, runtime_available) = pool_or_none(pool, &arguments, &served)?;
     let store = store?;
     warn_of_clock(&store).await;
+    let local = local_tools(&served, &loaded.settings, Some(state.folder())).map_err(McpError::Local)?;
     let Engine { code_mode, servers, local, .. } =
-        Engine::new(pool, store, &loaded, local_tools(&served), &state, arguments.idle_stop())?;
-    let (offer, offered) = watch::channel(OfferedSources { local, ..OfferedSources::default() });
+        Engine::new(pool, store, &loaded, local, &state, arguments.idle_stop())?;
+    let (offer, offered) = watch::channel(OfferedSources { local: local.tools, ..OfferedSources::default() });
     let settings = Settings {
         config: served.config,
         approval_policy: asking(&arguments).unwrap_or(served.asking),
@@ -128,9 +131,10 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         project: arguments.http.is_none().then(project).flatten(),
     };
     let frontend = McpService::new(code_mode.clone(), settings, offered);
-    let current = Current::start(servers, offer);
+    let current = Current::start(servers, local.plugins, offer);
     let asking = asking(&arguments);
-    let reloader = Reloader { places, loaded, current: current.clone(), asking, memory_limit_bytes };
+    let state_folder = state.folder().to_owned();
+    let reloader = Reloader { places, loaded, state_folder, current: current.clone(), asking, memory_limit_bytes };
     let reloading = tokio::spawn(reloader.watch());
     tokio::spawn(release_memory());
     let stop = stop_on_signals(&frontend)?;

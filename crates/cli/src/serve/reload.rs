@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::tools::plugins::Plugins;
 use client_config::{ConfigError, Loaded, Places, Problem, ServerEntry};
-use executor::run::LocalTools;
 use mcp::Upstream;
 use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::sleep;
 
-use crate::local_tools::local_tools;
+use crate::local_tools::{Local, plugin_host, reloaded};
 use crate::policy::{self, BadSettings};
 use crate::upstream::Servers;
 
@@ -49,30 +49,45 @@ pub(super) struct Current {
 
 struct CurrentServers {
     servers: Servers,
+    plugins: Plugins,
     offering: AbortHandle,
+    watching: AbortHandle,
 }
 
 impl Current {
-    /// Starts offering the servers.
-    pub(super) fn start(servers: Servers, offer: watch::Sender<OfferedSources>) -> Self {
+    /// Starts offering the servers. The plugins are offered already.
+    pub(super) fn start(servers: Servers, plugins: Plugins, offer: watch::Sender<OfferedSources>) -> Self {
         let offering = tokio::spawn(servers.clone().offer(offer.clone())).abort_handle();
-        Self { inner: Arc::new(Mutex::new(CurrentServers { servers, offering })), offer }
+        let watching = tokio::spawn(announce_scopes(plugins.clone(), offer.clone())).abort_handle();
+        Self { inner: Arc::new(Mutex::new(CurrentServers { servers, plugins, offering, watching })), offer }
+    }
+
+    /// Returns the plugins that are offered now.
+    fn plugins(&self) -> Plugins {
+        self.inner.lock().plugins.clone()
     }
 
     /// Offers the servers of a changed configuration instead, with a changed policy and local tools if they are given.
     /// Returns the servers that are no longer offered.
-    fn replace(&self, loaded: &Loaded, policy: Option<(CallPolicy, LocalTools)>) -> Vec<Arc<Upstream>> {
+    fn replace(&self, loaded: &Loaded, policy: Option<CallPolicy>, local: Option<Local>) -> Vec<Arc<Upstream>> {
         let mut current = self.inner.lock();
         let (servers, removed) = current.servers.reconfigured(loaded);
         current.offering.abort();
         // Both in one step: no run starts with the new servers and the former policy.
         self.offer.send_modify(|offered| {
             offered.sources = servers.sources();
-            if let Some((policy, local)) = policy {
+            if let Some(policy) = policy {
                 offered.policy = Some(Arc::new(policy));
-                offered.local = local;
+            }
+            if let Some(local) = &local {
+                offered.local = local.tools.clone();
             }
         });
+        if let Some(local) = local {
+            current.watching.abort();
+            current.watching = tokio::spawn(announce_scopes(local.plugins.clone(), self.offer.clone())).abort_handle();
+            current.plugins = local.plugins;
+        }
         current.offering = tokio::spawn(servers.clone().offer(self.offer.clone())).abort_handle();
         current.servers = servers;
         removed
@@ -87,10 +102,23 @@ impl Current {
         });
     }
 
-    /// Stops all servers.
+    /// Stops all servers and plugins.
     pub(super) async fn stop(&self) {
-        let servers = self.inner.lock().servers.clone();
-        servers.stop().await;
+        let (servers, plugins) = {
+            let current = self.inner.lock();
+            (current.servers.clone(), current.plugins.clone())
+        };
+        tokio::join!(servers.stop(), plugins.stop());
+    }
+}
+
+/// Offers the tools again whenever a plugin has created the scope of a namespace, until the receiver is dropped.
+async fn announce_scopes(plugins: Plugins, offer: watch::Sender<OfferedSources>) {
+    loop {
+        tokio::select! {
+            () = plugins.changed() => offer.send_modify(|_| {}),
+            () = offer.closed() => return,
+        }
     }
 }
 
@@ -98,6 +126,8 @@ impl Current {
 pub(super) struct Reloader {
     pub(super) places: Places,
     pub(super) loaded: Loaded,
+    /// The state folder, which has the installed plugins.
+    pub(super) state_folder: PathBuf,
     pub(super) current: Current,
     /// The approval policy of the command line, which replaces the configured one.
     pub(super) asking: Option<ApprovalPolicy>,
@@ -111,6 +141,8 @@ enum ReloadError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Settings(#[from] BadSettings),
+    #[error("{0}")]
+    Local(String),
 }
 
 impl Reloader {
@@ -121,20 +153,27 @@ impl Reloader {
             tracing::info!(file = %pipe.display(), "the configuration is not reloaded: it is not a regular file");
             return;
         }
-        let mut seen = stamps(self.loaded.watched.clone()).await;
+        let mut seen = stamps(self.watched()).await;
         // The files may have changed since they were read at the start.
         self.reload().await;
         loop {
             // Another configuration may have other files. A change since they were read is noticed in this round: the
             // stamps of files that were watched before are those from before the reading.
-            seen = merged(seen, &self.loaded.watched).await;
+            seen = merged(seen, &self.watched()).await;
             sleep(POLL_INTERVAL).await;
-            let now = stamps(self.loaded.watched.clone()).await;
+            let now = stamps(self.watched()).await;
             if now != seen {
-                seen = settled(&self.loaded.watched, now).await;
+                seen = settled(&self.watched(), now).await;
                 self.reload().await;
             }
         }
+    }
+
+    /// Returns the files whose changes are noticed: those of the configuration, and the list of installed plugins.
+    fn watched(&self) -> Vec<PathBuf> {
+        let mut files = self.loaded.watched.clone();
+        files.push(plugin_host(&self.state_folder).folder.index_file());
+        files
     }
 
     async fn reload(&mut self) {
@@ -166,14 +205,18 @@ impl Reloader {
         }
         let is_new_policy = policy_sections(&self.loaded.settings) != policy_sections(&loaded.settings);
         let largest = policy.config.largest_memory_limit();
-        let local = local_tools(&policy);
+        let former = self.current.plugins();
+        let (local, retired, problems) =
+            reloaded(&policy, &loaded.settings, Some(&self.state_folder), &former).map_err(ReloadError::Local)?;
+        let is_new_local = !local.plugins.are_same(&former);
         let policy = CallPolicy {
             config: policy.config,
             approval_policy: self.asking.clone().unwrap_or(policy.asking),
             exempt: policy.pass,
         };
+        let is_refused = is_new_policy && largest > self.memory_limit_bytes;
         let policy = match is_new_policy {
-            true if largest > self.memory_limit_bytes => {
+            true if is_refused => {
                 tracing::warn!(
                     limit = self.memory_limit_bytes,
                     "`memoryLimitBytes` is higher than when cellmate mcp was started, so changed settings are not \
@@ -181,24 +224,35 @@ impl Reloader {
                 );
                 None
             }
-            true => Some((policy, local)),
+            true => Some(policy),
             false => None,
         };
+        // Local tools without the policy that was written with them could be more than the user allows.
+        let local = ((policy.is_some() || is_new_local) && !is_refused).then_some(local);
+        let retired = if local.is_some() { retired } else { Vec::new() };
+        if is_new_local {
+            problems.iter().for_each(|problem| tracing::warn!(problem, "a plugin cannot be used"));
+        }
         if section(&self.loaded.settings, "store") != section(&loaded.settings, "store") {
             tracing::warn!("a change of `store` is applied when cellmate mcp is restarted");
         }
         let changes = Changes::between(&self.loaded.servers, &loaded.servers);
         // Models read why a server cannot be used, so a changed problem is a change.
-        if policy.is_some() || !changes.is_empty() || self.loaded.problems != loaded.problems {
+        if policy.is_some() || local.is_some() || !changes.is_empty() || self.loaded.problems != loaded.problems {
             tracing::info!(
                 added = changes.added.join(", "),
                 changed = changes.changed.join(", "),
                 removed = changes.removed.join(", "),
                 policy = policy.is_some(),
+                plugins = is_new_local,
                 "the configuration was reloaded"
             );
-            for server in self.current.replace(&loaded, policy) {
+            for server in self.current.replace(&loaded, policy, local) {
                 tokio::spawn(async move { server.remove(REMOVAL_PATIENCE).await });
+            }
+            for plugin in retired {
+                tracing::info!(plugin = plugin.id(), "stopping a plugin that was disabled, removed or replaced");
+                tokio::spawn(async move { plugin.retire().await });
             }
         }
         self.loaded = loaded;

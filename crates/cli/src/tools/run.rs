@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use store::Millis;
 
 use crate::age::span;
-use crate::engine::prepare_run_for;
+use crate::engine::{MAX_NAMESPACE_WAIT, prepare_run_for};
 use crate::local_tools::local_tools;
 use crate::policy;
 use crate::render;
@@ -97,8 +97,10 @@ impl RunArguments {
         let mut sources: Vec<Arc<dyn ToolSource>> = remembered.iter().map(RememberedServer::source).collect();
         sources.extend(results.iter().filter_map(filtered));
         let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
-        let (run, asked) = prepare_run_for(&policy, local_tools(&policy), sources, scope, surface)
-            .map_err(|error| error.to_string())?;
+        let local = local_tools(&policy, &loaded.settings, self.places().state().as_deref())?;
+        local.tools.make_ready(&scope, MAX_NAMESPACE_WAIT).await;
+        let (run, asked) =
+            prepare_run_for(&policy, local.tools, sources, scope, surface).map_err(|error| error.to_string())?;
         Ok(Ready { run, results, remembered, asked, provider_note })
     }
 }

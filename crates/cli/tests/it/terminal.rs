@@ -64,6 +64,18 @@ done
     )
 }
 
+/// A plugin that answers with hostile text from a file, and writes it to its standard error.
+const PLUGIN: &str = r#"
+import json, sys
+answer = json.load(open("answer.json", encoding="utf-8"))
+sys.stderr.buffer.write(answer["text"].encode())
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        result = {"protocolVersion": 1} if message["method"] == "initialize" else answer
+        print(json.dumps({"id": message["id"], "result": result}), flush=True)
+"#;
+
 struct Hostile {
     person: Person,
     folder: PathBuf,
@@ -96,6 +108,15 @@ impl Hostile {
         let mine = json!({"mcpServers": {"mine": {"command": HOSTILE}, (HOSTILE): {"command": HOSTILE}}});
         person.write("home/.cursor/mcp.json", &mine.to_string());
         person.write("catalog.json", &json!({"tools": [{"id": HOSTILE}]}).to_string());
+        let tool = json!({"name": "look", "title": HOSTILE, "description": HOSTILE, "effects": "reads"});
+        let plugin = json!({
+            "id": "hostile", "name": HOSTILE, "version": "1", "description": HOSTILE, "tools": [tool],
+            "command": ["python3", "main.py", HOSTILE],
+        });
+        person.write("plugin/cellmate.plugin.json", &plugin.to_string());
+        person.write("plugin/main.py", PLUGIN);
+        person.write("plugin/answer.json", &json!({"text": HOSTILE, "details": {(HOSTILE): HOSTILE}}).to_string());
+        person.write("broken/cellmate.plugin.json", &json!({(HOSTILE): HOSTILE, "id": HOSTILE}).to_string());
         let ranked = json!({"id": HOSTILE, "name": HOSTILE, "description": HOSTILE});
         person.write("ranked.jsonl", &format!("{ranked}\n"));
         let mut hostile = Self { person, folder, run: String::new(), approval: String::new() };
@@ -257,6 +278,25 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("approvals deny", &["apr_\u{9b}", "--note", "\u{9b}"]),
         one("approvals rules list", &[]),
         one("approvals rules revoke", &["\u{9b}"]),
+        one("plugins new", &["\u{202e}"]),
+        one("plugins add", &["../../plugin", "--yes"]),
+        one("plugins add", &["\u{9b}"]),
+        one("plugins add", &["../../broken"]),
+        one("plugins list", &[]),
+        ("plugins show", vec!["hostile"], String::new(), true),
+        one("plugins show", &["\u{202e}"]),
+        ("plugins test", vec!["hostile", "--call", "look"], String::new(), true),
+        one("plugins test", &["\u{202e}"]),
+        one("plugins test", &["hostile", "--call", "\u{9b}", "--input", "{\u{9b}"]),
+        one("doctor", &[]),
+        one("plugins disable", &["hostile"]),
+        one("plugins disable", &["\u{202e}"]),
+        one("plugins enable", &["\u{9b}"]),
+        one("plugins rollback", &["hostile", "--to", "\u{202e}"]),
+        one("plugins rollback", &["\u{202e}"]),
+        one("plugins remove", &["\u{202e}"]),
+        one("plugins remove", &["hostile"]),
+        one("plugins schema", &[]),
         one("keys list", &[]),
         one("keys rotate", &[]),
         one("keys prune", &[]),

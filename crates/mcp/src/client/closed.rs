@@ -1,10 +1,8 @@
 //! The reason why a connection ended.
 
 use std::fmt;
-use std::sync::Arc;
 
 use process::LineError;
-use tokio::sync::watch;
 
 use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_UNSENT};
 
@@ -58,31 +56,5 @@ impl fmt::Display for Closed {
     }
 }
 
-/// The reason why a connection ended, shared by all parts of the connection. The first reason that is set stays.
-#[derive(Clone, Debug)]
-pub(crate) struct ClosedCell(Arc<watch::Sender<Option<Closed>>>);
-
-impl ClosedCell {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
-    }
-
-    pub(crate) fn set(&self, why: Closed) {
-        self.0.send_if_modified(|closed| {
-            let first = closed.is_none();
-            closed.get_or_insert(why);
-            first
-        });
-    }
-
-    pub(crate) fn get(&self) -> Option<Closed> {
-        *self.0.borrow()
-    }
-
-    /// Waits for the end of the connection.
-    pub(crate) async fn wait(&self) -> Closed {
-        let mut closed = self.0.subscribe();
-        let ended = closed.wait_for(Option::is_some).await;
-        ended.ok().and_then(|why| *why).unwrap_or(Closed::Ended)
-    }
-}
+/// The reason why a connection ended, shared by all parts of the connection.
+pub(crate) type ClosedCell = process::FirstReason<Closed>;

@@ -6,9 +6,7 @@
 
 mod catalog;
 mod closed;
-mod envelope;
 mod http;
-mod intake;
 mod oauth;
 mod questions;
 mod server;

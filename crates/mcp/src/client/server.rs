@@ -186,6 +186,7 @@ mod tests {
 
     use contract::tool::ToolId;
     use executor::{Dispatch, Outcome, ProgressSink, QuestionSender};
+    use process::Slot;
     use serde_json::{Map, json};
 
     use super::call::CallParts;
@@ -193,7 +194,6 @@ mod tests {
     use super::{Limits, Server, ServerSpec, Tail};
     use crate::client::Handshake;
     use crate::client::catalog::Offer;
-    use crate::client::intake::Slot;
     use crate::client::spec::Transport;
 
     /// A real server, run as users configure it.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
+pub(crate) use process::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use telemetry::{Redactor, is_credential_name};
@@ -201,28 +202,11 @@ pub(crate) const MAX_TOOL_NAME_BYTES: usize = 128;
 /// The maximum number of pages of one listing. It stops a server that returns cursors forever.
 pub(crate) const MAX_PAGES: usize = 256;
 
-/// The maximum size of one message from a server. The reader stops before a longer one is in memory.
-pub(crate) const MAX_FRAME_BYTES: usize = contract::limits::MAX_SERVER_MESSAGE_BYTES;
-
 /// The maximum size of all unfinished messages of one HTTP server together.
 pub(crate) const MAX_HELD_BYTES: usize = 32 << 20;
 
 /// The maximum number of concurrent requests to one HTTP server; further requests wait.
 pub(crate) const MAX_EXCHANGES: usize = 64;
-
-/// The maximum number of consecutive lines that are not messages. Some servers print banners and logs to their standard
-/// output.
-pub(crate) const MAX_BAD_FRAMES: usize = 10;
-
-/// The maximum number of messages that the server has not read yet, beyond what the pipe holds.
-pub(crate) const MAX_UNSENT: usize = 256;
-
-/// The maximum number of unanswered requests from the server.
-pub(crate) const MAX_ASKED: usize = 64;
-
-/// The maximum number of progress updates of one call, and the maximum length of their text.
-pub(crate) const MAX_UPDATES: u32 = 1_000;
-pub(crate) const MAX_UPDATE_CHARS: usize = 1_000;
 
 /// How much of a server's own text an error message shows.
 pub(crate) const MAX_SHOWN_CHARS: usize = 1_000;

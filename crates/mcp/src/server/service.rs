@@ -38,6 +38,8 @@ const MAX_LIST_WAIT: Duration = Duration::from_millis(300);
 /// How long `tools/list` waits for upstream servers if their tools are shown directly: tools that are missing in the
 /// first list are lost for clients that ignore notifications.
 const MAX_DIRECT_LIST_WAIT: Duration = Duration::from_secs(5);
+/// How long a run waits for plugins to create the scopes of their namespaces.
+const MAX_NAMESPACE_WAIT: Duration = Duration::from_secs(5);
 
 /// The MCP server that agents call. A handle: clones refer to the same server.
 #[derive(Clone, Debug)]
@@ -134,7 +136,7 @@ impl McpService {
             Err(_) => false,
         };
         let wait = if may_be_direct { MAX_DIRECT_LIST_WAIT } else { MAX_LIST_WAIT };
-        self.prepared_by(principal, Instant::now() + wait).await
+        self.prepared_by(principal, Instant::now() + wait, wait).await
     }
 
     /// Returns the tools as far as they are known now.
@@ -186,16 +188,23 @@ impl McpService {
 
     /// Returns the tools for a run. Waits for upstream servers that are starting.
     pub(crate) async fn prepared(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
-        self.prepared_by(principal, self.inner.settle_by).await
+        self.prepared_by(principal, self.inner.settle_by, MAX_NAMESPACE_WAIT).await
     }
 
-    async fn prepared_by(&self, principal: &Principal, deadline: Instant) -> Result<Arc<Prepared>, PrepareError> {
+    async fn prepared_by(
+        &self,
+        principal: &Principal,
+        deadline: Instant,
+        namespaces_limit: Duration,
+    ) -> Result<Arc<Prepared>, PrepareError> {
         let mut offered = self.inner.offered.clone();
         let settled = offered.wait_for(|offered| offered.settled);
         // An upstream server that becomes ready after this time is listed when it does.
         if tokio::time::timeout_at(deadline.min(self.inner.settle_by), settled).await.is_err() {
             tracing::debug!("some upstream servers are not ready; their tools are listed when they are");
         }
+        let local = self.inner.offered.borrow().local.clone();
+        local.make_ready(&principal.scope(), namespaces_limit).await;
         self.inner.prepared.get(&self.inner.settings, principal)
     }
 

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use process::Phase;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::lifecycle::Phase;
 use super::supervisor::Supervisor;
 use crate::client::{Closed, Server};
 

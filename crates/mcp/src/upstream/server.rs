@@ -6,10 +6,10 @@ use std::time::Duration;
 use catalog::UnavailableServer;
 use contract::tool::ToolSpec;
 use executor::{AuthorizedCall, CallFuture, CancelFuture, ParkedCall, StandingApprovals, ToolSource};
+use process::Event;
 use tokio::sync::watch;
 
 use super::calls;
-use super::lifecycle::Event;
 use super::start::{self, Unavailable};
 use super::status::Status;
 use super::supervisor::{Supervisor, UpstreamOptions};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::ToolSource;
+use process::{Action, Event, Phase};
 use telemetry::{LogIgnored, Redactor};
 use tokio::sync::watch;
 
 use super::cache::LastFailure;
-use super::lifecycle::{Action, Event, Phase};
 use super::monitor;
 use super::supervisor::{StartAttempt, StartOutcome, State, Supervisor, restart_delay};
 use crate::client::{ConnectError, ConnectFailure, Server};

@@ -5,10 +5,10 @@ use std::time::Instant;
 use contract::tool::Operation;
 use executor::StandingApprovals;
 use executor::clock::now_ms;
+use process::Phase;
 use serde_json::{Value, json};
 
 use super::cache::{LastFailure, Millis};
-use super::lifecycle::Phase;
 use super::supervisor::Supervisor;
 
 /// The phase of a server's life cycle.

@@ -9,11 +9,11 @@ use catalog::UnavailableServer;
 use contract::tool::ToolSpec;
 use executor::clock::now_ms;
 use parking_lot::{Mutex, MutexGuard};
+use process::{Action, Event, Lifecycle, Phase, Restart, jitter};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::cache::{CacheFile, LastFailure, Listing, Millis};
-use super::lifecycle::{Action, Event, Lifecycle, Phase, Restart};
 use crate::client::{Server, ServerSpec, Transport};
 
 /// Options for managing a server.
@@ -291,9 +291,4 @@ pub(super) fn restart_delay(phase: Phase) -> Option<Duration> {
         Phase::BackingOff { until } | Phase::Failed { until } => Some(until.saturating_duration_since(Instant::now())),
         Phase::Stopped | Phase::Starting | Phase::Running { .. } | Phase::Retired => None,
     }
-}
-
-/// Returns a random number between zero and one. Without system randomness it returns one, so that waits are longest.
-fn jitter() -> f64 {
-    getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }

@@ -17,6 +17,7 @@ mod models;
 mod owners;
 mod parked;
 mod place;
+mod plugins;
 mod questions;
 mod reload;
 mod results;

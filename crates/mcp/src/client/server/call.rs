@@ -6,12 +6,12 @@ use contract::tool::{Operation, Repeat, ToolId};
 use executor::{
     Answer, Answers, AuthorizedCall, Dispatch, Outcome, Parked, ProgressSink, QuestionBatch, QuestionSender,
 };
+use process::Slot;
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, Server};
 use crate::client::catalog::convert;
 use crate::client::catalog::header_arguments;
-use crate::client::intake::Slot;
 use crate::client::questions;
 use crate::client::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use crate::client::tasks::{Task, Ticket, TimedTask};

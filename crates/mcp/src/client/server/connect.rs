@@ -7,6 +7,7 @@ use std::time::Duration;
 use contract::tool::is_visible_name;
 use executor::ProgressSink;
 use parking_lot::RwLock;
+use process::Slot;
 use process::{Draining, Gone, Process, Started, Tail, withheld};
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -14,7 +15,6 @@ use url::Url;
 use super::{Server, ServerListing};
 use crate::client::catalog::{Offer, TooMuch};
 use crate::client::http::{BadAddress, Caller};
-use crate::client::intake::Slot;
 use crate::client::oauth::Tokens;
 use crate::client::spec::{
     Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, plain_url,

@@ -2,9 +2,9 @@
 
 use contract::tool::ToolId;
 use executor::{Dispatch, Outcome, ParkedCall};
+use process::Slot;
 use serde_json::{Value, json};
 
-use crate::client::intake::Slot;
 use crate::client::server::Server;
 use crate::client::tasks::{self, FollowOutcome, Task, TaskStatus, TimedTask};
 use crate::client::{Request, RequestError};

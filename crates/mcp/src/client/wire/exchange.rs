@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use process::Envelope;
 use telemetry::LogIgnored;
 use tokio::sync::mpsc;
 
 use crate::client::closed::Closed;
-use crate::client::envelope::Envelope;
 use crate::client::http::{Answer, Body, Caller, Event, Events, Failure, PostRequest};
 
 /// What the tasks of a connection have received.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use contract::limits::MAX_JSON_VALUES;
 use executor::ProgressSink;
+use process::{Envelope, PendingReservation, Reservation, Slot, response_id};
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData, GetMeta, JsonRpcMessage, ProgressToken,
@@ -15,9 +16,7 @@ use tokio::sync::watch;
 
 use super::bounds::{self, Expected};
 use crate::client::closed::{Closed, ClosedCell};
-use crate::client::envelope::{Envelope, response_id};
 use crate::client::http::{Failure, Share};
-use crate::client::intake::{PendingReservation, Reservation, Slot};
 use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
 
 /// Data that travels with a request to the gate, which needs it for the request's progress and response.
@@ -161,20 +160,21 @@ impl Gate {
             return self.garbage();
         };
         let reader = envelope.response_id().and_then(|id| Some((id, self.open.get(&id)?.reader)));
-        let expected = match Expected::of(&envelope, reader.map(|(id, reader)| (id, reader != Reader::Session))) {
-            Some(expected) => expected,
-            None if envelope.has_method() || envelope.has_id() => {
-                self.bad = 0;
-                return Ok(None);
-            }
-            None => {
-                if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
-                    self.fail_all(&why);
+        let expected =
+            match Expected::of(&envelope, reader.map(|(id, reader)| (id, reader != Reader::Session)), &bounds::READ) {
+                Some(expected) => expected,
+                None if envelope.has_method() || envelope.has_id() => {
+                    self.bad = 0;
+                    return Ok(None);
                 }
-                self.bad = 0;
-                return Ok(None);
-            }
-        };
+                None => {
+                    if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
+                        self.fail_all(&why);
+                    }
+                    self.bad = 0;
+                    return Ok(None);
+                }
+            };
         let measure = match expected.judge(&text) {
             Ok(measure) => measure,
             Err(why) => return self.unread(&expected, &envelope, why),

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use executor::{ProgressSink, QuestionSender};
+use process::Slot;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, ErrorCode, ErrorData, Implementation,
@@ -35,7 +36,6 @@ use tokio::sync::watch;
 
 use super::Closed;
 use super::closed::ClosedCell;
-use super::intake::Slot;
 use super::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use elicitation::{ElicitationHandler, QuestionRouter};
 use gate::{Gate, Sink};

@@ -1,39 +1,30 @@
 //! The stdio transport for the protocol library.
 
 use std::io;
-use std::sync::Arc;
 
-use process::{CLOSE_GRACE, Lines, Process};
+use process::{CLOSE_GRACE, LineWriter, Lines, Process};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::gate::Gate;
 use crate::client::closed::Closed;
-use crate::client::spec::{MAX_FRAME_BYTES, MAX_UNSENT};
+use crate::client::spec::MAX_FRAME_BYTES;
 
 /// The transport over the pipes of a server's process.
 #[derive(Debug)]
 pub(crate) struct Stdio<R, W> {
     lines: Lines<R>,
-    writer: Arc<Mutex<Option<W>>>,
-    unsent: Arc<Semaphore>,
+    writer: LineWriter<W>,
     pub(super) gate: Gate,
     /// The server's process, which ends with the connection. `None` in tests without a process.
     process: Option<Process>,
 }
 
-impl<R: AsyncRead + Unpin, W> Stdio<R, W> {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Stdio<R, W> {
     pub(crate) fn new(reader: R, writer: W, process: Option<Process>) -> Self {
-        Self {
-            lines: Lines::new(reader, MAX_FRAME_BYTES),
-            writer: Arc::new(Mutex::new(Some(writer))),
-            unsent: Arc::new(Semaphore::new(MAX_UNSENT)),
-            gate: Gate::new(),
-            process,
-        }
+        Self { lines: Lines::new(reader, MAX_FRAME_BYTES), writer: LineWriter::new(writer), gate: Gate::new(), process }
     }
 }
 
@@ -46,20 +37,16 @@ where
 
     fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
         self.gate.on_send(&message);
-        let permit = Arc::clone(&self.unsent).try_acquire_owned();
-        if permit.is_err() {
+        let line = serde_json::to_vec(&message);
+        let place = self.writer.reserve();
+        if place.is_none() {
             self.gate.closed.set(Closed::DoesNotRead);
         }
-        let line = serde_json::to_vec(&message);
-        let writer = Arc::clone(&self.writer);
         async move {
-            let _held_until_sent = permit.map_err(io::Error::other)?;
-            let mut line = line?;
-            line.push(b'\n');
-            let mut writer = writer.lock().await;
-            let writer = writer.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-            writer.write_all(&line).await?;
-            writer.flush().await
+            match place {
+                Some(place) => place.write(line?).await,
+                None => Err(io::Error::other(Closed::DoesNotRead.to_string())),
+            }
         }
     }
 
@@ -88,9 +75,7 @@ where
 
     /// Closes the server's input, which asks it to exit, waits a moment, then ends its process.
     async fn close(&mut self) -> io::Result<()> {
-        if let Ok(mut writer) = self.writer.try_lock() {
-            writer.take();
-        }
+        self.writer.close();
         if self.gate.closed.get().is_none() {
             let ended = async { while self.lines.next().await.is_ok() {} };
             if tokio::time::timeout(CLOSE_GRACE, ended).await.is_err() {

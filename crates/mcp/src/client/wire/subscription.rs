@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use executor::ProgressSink;
+use process::Slot;
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, CustomRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, Service, ServiceError};
@@ -11,7 +12,6 @@ use tokio::task::JoinHandle;
 
 use super::gate::Sink;
 use crate::client::closed::ClosedCell;
-use crate::client::intake::Slot;
 
 /// The first revision with subscriptions.
 const SINCE: &str = "2026-07-28";

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use executor::ProgressSink;
+use process::Slot;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
 use super::{Closed, Handshake, Request, RequestError, Session, Stdio};
-use crate::client::intake::Slot;
 use crate::client::spec::MAX_UPDATES;
 
 type Ours = Stdio<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;

@@ -1,10 +1,10 @@
-//! Determines the kind of a server's message without parsing it.
+//! Determines the kind of a JSON-RPC message without parsing it.
 
 use serde_json::Value;
 
 /// The parts of a JSON-RPC message that determine its recipient. Each is the text of a JSON value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Envelope<'a> {
+pub struct Envelope<'a> {
     id: Option<&'a [u8]>,
     method: Option<&'a [u8]>,
 }
@@ -16,7 +16,7 @@ impl<'a> Envelope<'a> {
     /// Scans the keys of the outermost object in linear time, without recursion or allocation. Returns `None` if the
     /// text is not an object; it does not check that the inner JSON is valid. If a key occurs twice, the last one
     /// counts, as in the parser.
-    pub(crate) fn scan(text: &'a [u8]) -> Option<Self> {
+    pub fn scan(text: &'a [u8]) -> Option<Self> {
         let mut scanner = Scanner { text, at: 0 };
         let mut found = Self::default();
         scanner.skip_blanks();
@@ -46,30 +46,30 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    pub(crate) fn has_method(&self) -> bool {
+    pub fn has_method(&self) -> bool {
         self.method.is_some()
     }
 
-    pub(crate) fn is_method(&self, name: &str) -> bool {
+    pub fn is_method(&self, name: &str) -> bool {
         let quoted = self.method.and_then(|method| method.strip_prefix(b"\"")?.strip_suffix(b"\""));
         quoted == Some(name.as_bytes())
     }
 
     /// Returns the id, or `None` if it is missing, `null`, or not a number or short string.
-    pub(crate) fn id(&self) -> Option<Value> {
+    pub fn id(&self) -> Option<Value> {
         let id = self.id.filter(|id| id.len() <= MAX_ID_BYTES)?;
         let id: Value = serde_json::from_slice(id).ok()?;
         (id.is_string() || id.is_number()).then_some(id)
     }
 
     /// Returns true if the message has an id, even an invalid one.
-    pub(crate) fn has_id(&self) -> bool {
+    pub fn has_id(&self) -> bool {
         self.id.is_some_and(|id| id != b"null")
     }
 
     /// Returns the id of the request that this message answers. Request ids are numbers, but some servers return them
     /// as strings.
-    pub(crate) fn response_id(&self) -> Option<i64> {
+    pub fn response_id(&self) -> Option<i64> {
         if self.has_method() {
             return None;
         }
@@ -78,7 +78,7 @@ impl<'a> Envelope<'a> {
 }
 
 /// See [`Envelope::response_id`].
-pub(crate) fn response_id(id: &Value) -> Option<i64> {
+pub fn response_id(id: &Value) -> Option<i64> {
     id.as_i64().or_else(|| id.as_str().and_then(|text| text.parse().ok()))
 }
 

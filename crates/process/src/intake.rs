@@ -1,4 +1,4 @@
-//! The memory budget for parsed messages of all servers of this process.
+//! The memory budget for parsed messages of all MCP servers and plugins of this process.
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,12 +21,12 @@ static SMALL: Semaphore = Semaphore::const_new(SMALL_SERVER_DATA_BYTES / UNIT);
 
 /// A message's part of the budget, released when it is dropped. Tiny messages need none.
 #[derive(Debug, Default)]
-pub(crate) struct Reservation {
+pub struct Reservation {
     _permit: Option<SemaphorePermit<'static>>,
 }
 
 /// A pending reservation. It can be awaited repeatedly without losing its place in the queue.
-pub(crate) struct PendingReservation(Pin<Box<dyn Future<Output = Option<Reservation>> + Send>>);
+pub struct PendingReservation(Pin<Box<dyn Future<Output = Option<Reservation>> + Send>>);
 
 impl fmt::Debug for PendingReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,7 +36,7 @@ impl fmt::Debug for PendingReservation {
 
 impl PendingReservation {
     /// Requests a reservation. Returns `None` for a tiny message, which needs none.
-    pub(crate) fn new(bytes: usize, measure: Measure) -> Option<Self> {
+    pub fn new(bytes: usize, measure: Measure) -> Option<Self> {
         Self::within(Duration::from_secs(MAX_SERVER_DATA_WAIT_SECONDS), bytes, measure)
     }
 
@@ -55,22 +55,22 @@ impl PendingReservation {
 
     /// Waits for the reservation. Returns `None` if the budget stayed exhausted for too long. It must not be called
     /// again after it has returned.
-    pub(crate) async fn wait(&mut self) -> Option<Reservation> {
+    pub async fn wait(&mut self) -> Option<Reservation> {
         (&mut self.0).await
     }
 }
 
 /// Returns the memory that a message takes: its text, and its values after parsing.
-pub(crate) fn weight(bytes: usize, measure: Measure) -> usize {
+fn weight(bytes: usize, measure: Measure) -> usize {
     bytes.saturating_add(measure.values.saturating_mul(PARSED_VALUE_BYTES))
 }
 
 /// Holds the reservation of a response until its reader has processed the response. Clones share one reservation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Slot(Arc<Mutex<Reservation>>);
+pub struct Slot(Arc<Mutex<Reservation>>);
 
 impl Slot {
-    pub(crate) fn keep(&self, reservation: Reservation) {
+    pub fn keep(&self, reservation: Reservation) {
         *self.0.lock() = reservation;
     }
 }

@@ -1,4 +1,4 @@
-//! Decides when a server is started, restarted, backed off and given up. A pure state machine: the caller passes the
+//! Decides when an MCP server or plugin is started, restarted, backed off and given up. A pure state machine: the caller passes the
 //! time.
 
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl Restart {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Not needed at the moment.
     Stopped,
     Starting,
@@ -55,7 +55,7 @@ pub(crate) enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// A caller needs the server for a call or a listing.
     Wanted,
     /// An operator wants the server started now, whatever happened before.
@@ -71,7 +71,7 @@ pub(crate) enum Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     Nothing,
     Start,
     /// The caller waits until this time and tries again.
@@ -84,7 +84,7 @@ pub(crate) enum Action {
 
 /// The state of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lifecycle {
+pub struct Lifecycle {
     restart: Restart,
     phase: Phase,
     /// Failures in a row.
@@ -95,25 +95,25 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(crate) fn new(restart: Restart) -> Self {
+    pub fn new(restart: Restart) -> Self {
         Self { restart, phase: Phase::Stopped, failures: 0, restarts: 0, started_before: false }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    pub(crate) fn restarts(&self) -> u64 {
+    pub fn restarts(&self) -> u64 {
         self.restarts
     }
 
-    pub(crate) fn failures(&self) -> u32 {
+    pub fn failures(&self) -> u32 {
         self.failures
     }
 
     /// Handles an event. `jitter` is between zero and one and decides how long a wait is. An event of a start or a
     /// connection that has already ended changes nothing.
-    pub(crate) fn on(&mut self, event: Event, now: Instant, jitter: f64) -> Action {
+    pub fn on(&mut self, event: Event, now: Instant, jitter: f64) -> Action {
         match (event, self.phase) {
             (Event::Retire, phase) => self.end(phase, Phase::Retired),
             (Event::Wanted | Event::TriedNow, Phase::Retired) => Action::Refuse,
@@ -170,6 +170,11 @@ impl Lifecycle {
             Phase::Stopped | Phase::BackingOff { .. } | Phase::Failed { .. } | Phase::Retired => Action::Nothing,
         }
     }
+}
+
+/// Returns a random number between zero and one. Without system randomness it returns one, so that waits are longest.
+pub fn jitter() -> f64 {
+    getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

@@ -1,0 +1,173 @@
+//! `cellmate plugins test`: starts a plugin, tries its hooks and calls its tools, and reports what it does.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ::tools::plugins::{Plugin, PluginHost, Plugins, TrialReport, inspect, try_plugin};
+use clap::Args;
+use contract::config::PluginsConfig;
+use contract::text::{line, plain};
+use executor::clock::now_ms;
+use serde_json::{Value, json};
+
+use super::PlaceArguments;
+use super::show::summary;
+use crate::local_tools::plugin_host;
+use crate::render;
+
+#[derive(Debug, Args)]
+pub(super) struct TestArguments {
+    /// Installed plugin, or the folder of one that is not installed.
+    plugin: String,
+    /// Also call this tool, which then really does what it does; may be repeated.
+    #[arg(long = "call", value_name = "TOOL")]
+    calls: Vec<String>,
+    /// Input of the tool, as JSON; of each --call in their order [default: `{}`].
+    #[arg(long = "input", value_name = "JSON", requires = "calls")]
+    inputs: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+/// How much of a tool's result is shown.
+const MAX_RESULT_CHARS: usize = 4_000;
+
+/// A tool that was called, and its result.
+struct CallTrial {
+    tool: String,
+    result: Result<Value, String>,
+}
+
+pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
+    match test(arguments).await {
+        Ok(code) => code,
+        Err(message) => render::fatal(&message),
+    }
+}
+
+async fn test(arguments: &TestArguments) -> Result<ExitCode, String> {
+    let inputs = inputs(arguments)?;
+    // A folder is installed in a scratch folder, so that it runs exactly as it would.
+    let scratch = tempfile::tempdir().map_err(|error| format!("cannot create a scratch folder: {error}"))?;
+    let (host, id) = place(arguments, scratch.path())?;
+    let mut settings = arguments.place.settings()?;
+    // A plugin that is disabled can be tested too.
+    settings = PluginsConfig { entries: settings.entries, ..PluginsConfig::default() };
+    settings.entries.retain(|entry, _| *entry == id);
+    settings.entries.values_mut().for_each(|entry| entry.enabled = None);
+    let plugin = load(&host, &settings, &id)?;
+    if !arguments.json {
+        render::print(&summary(plugin.manifest()));
+    }
+    let report = try_plugin(&plugin).await;
+    let mut calls = Vec::new();
+    if report.start.is_ok() {
+        for (tool, input) in arguments.calls.iter().zip(inputs) {
+            let result = plugin.try_tool(tool, input).await.map(|returned| returned.into_guest());
+            calls.push(CallTrial { tool: tool.clone(), result });
+        }
+    }
+    let stderr = plugin.status().stderr;
+    plugin.retire().await;
+    print(&report, &calls, stderr.as_deref(), arguments.json);
+    let is_ok = report.is_ok() && calls.iter().all(|call| call.result.is_ok());
+    Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
+}
+
+fn inputs(arguments: &TestArguments) -> Result<Vec<Value>, String> {
+    if arguments.inputs.len() > arguments.calls.len() {
+        return Err("there are more --input than --call".to_owned());
+    }
+    let given = arguments.inputs.iter().map(|text| {
+        contract::json::read(text).map_err(|error| format!("--input is not JSON: {error}: {}", line(text, 100)))
+    });
+    let mut inputs: Vec<Value> = given.collect::<Result<_, _>>()?;
+    inputs.resize(arguments.calls.len(), json!({}));
+    Ok(inputs)
+}
+
+/// Returns where the plugin is installed, and its id.
+fn place(arguments: &TestArguments, scratch: &Path) -> Result<(PluginHost, String), String> {
+    let folder = Path::new(&arguments.plugin);
+    let is_folder = arguments.plugin.contains('/') || arguments.plugin.starts_with('.');
+    if !is_folder {
+        return Ok((arguments.place.host()?, arguments.plugin.clone()));
+    }
+    let host = plugin_host(scratch);
+    let inspected = inspect(folder).map_err(|error| error.to_string())?;
+    host.folder.add(folder, &inspected.hash, now_ms()).map_err(|error| error.to_string())?;
+    Ok((host, inspected.manifest.id))
+}
+
+fn load(host: &PluginHost, settings: &PluginsConfig, id: &str) -> Result<Arc<Plugin>, String> {
+    let installed = host.folder.get(id).map_err(|error| error.to_string())?;
+    if !installed.record.enabled {
+        return Err(format!("the plugin `{id}` is disabled; run `cellmate plugins enable {id}` first"));
+    }
+    let (plugins, _) = Plugins::load(host, settings, &Plugins::default()).map_err(|error| error.to_string())?;
+    match plugins.get(id) {
+        Some(plugin) => Ok(Arc::clone(plugin)),
+        None => Err(plugins
+            .unusable()
+            .iter()
+            .find(|one| one.id == id)
+            .map_or_else(|| format!("the plugin `{id}` cannot be used"), |one| one.why.clone())),
+    }
+}
+
+fn print(report: &TrialReport, calls: &[CallTrial], stderr: Option<&str>, as_json: bool) {
+    if as_json {
+        let as_value = |result: &Result<String, String>| match result {
+            Ok(text) => json!({"ok": true, "result": text}),
+            Err(why) => json!({"ok": false, "error": why}),
+        };
+        let hooks = report.hooks.iter().map(|trial| json!({"hook": trial.hook, "outcome": as_value(&trial.result)}));
+        let scopes = report.scopes.iter().map(|(name, made)| json!({"namespace": name, "error": made.as_ref().err()}));
+        let calls = calls.iter().map(|call| match &call.result {
+            Ok(value) => json!({"tool": call.tool, "ok": true, "result": value}),
+            Err(why) => json!({"tool": call.tool, "ok": false, "error": why}),
+        });
+        render::print_json(&json!({
+            "ok": report.is_ok(),
+            "startMs": report.start.as_ref().ok().map(|took| took.as_millis()),
+            "startError": report.start.as_ref().err(),
+            "hooks": hooks.collect::<Vec<_>>(),
+            "namespaces": scopes.collect::<Vec<_>>(),
+            "calls": calls.collect::<Vec<_>>(),
+            "stderr": stderr,
+        }));
+        return;
+    }
+    match &report.start {
+        Ok(_) => render::print("start       ok\n"),
+        Err(why) => render::print(&format!("start       failed: {why}\n")),
+    }
+    for trial in &report.hooks {
+        let result = match &trial.result {
+            Ok(decision) => decision.clone(),
+            Err(why) => format!("failed: {why}"),
+        };
+        render::print(&format!("{}  {result}\n", trial.hook));
+    }
+    for (namespace, made) in &report.scopes {
+        let result = made.as_ref().map_or_else(|why| format!("failed: {why}"), |()| "created".to_owned());
+        render::print(&format!("scope       {namespace}: {result}\n"));
+    }
+    for call in calls {
+        let tool = line(&call.tool, 100);
+        match &call.result {
+            Ok(value) => {
+                let text = plain(&render::pretty(&value.to_string()), MAX_RESULT_CHARS);
+                render::print(&format!("call        {tool}: {}\n", text.replace('\n', "\n  ")));
+            }
+            Err(why) => render::print(&format!("call        {tool} failed: {}\n", why.replace('\n', "\n  "))),
+        }
+    }
+    if let Some(stderr) = stderr {
+        render::print(&format!("stderr      {}\n", stderr.replace('\n', "\n  ")));
+    }
+}
