@@ -43,15 +43,16 @@ pub fn layers(config: &PolicyConfig, run: &RunScope<'_>) -> Vec<Layer> {
     layers
 }
 
-/// Returns a scope's rules for the run's provider, then those for its provider and model. The case of letters does not
-/// matter, as in OpenClaw.
+/// Returns a scope's rules for the run's provider, then those for its provider and model.
 fn for_provider<'c>(scope: &'c Scope, run: &RunScope<'_>) -> Vec<(String, &'c Rules)> {
     let Some(provider) = run.provider else { return Vec::new() };
     let place = Path::root(&scope.place).key("byProvider");
     let model = run.model.map(|model| format!("{provider}/{model}"));
-    let wanted = [Some(provider.to_owned()), model].into_iter().flatten();
-    let rules = |wanted: String| scope.by_provider.iter().filter(move |(key, _)| key.eq_ignore_ascii_case(&wanted));
-    wanted.flat_map(rules).map(|(key, rules)| (place.key(key).to_string(), rules)).collect()
+    [Some(provider.to_owned()), model]
+        .into_iter()
+        .flatten()
+        .filter_map(|key| Some((place.key(&key).to_string(), scope.by_provider.get(&key)?)))
+        .collect()
 }
 
 /// Returns the layer of a profile: the last profile in `rules`, extended by the last `alsoAllow` in `rules`.

@@ -219,7 +219,6 @@ fn providers_and_models_only_narrow() {
         (json!({"byProvider": {"anthropic": {"allow": []}, "openai/gpt-4": {"allow": []}}}), TOOLS.to_vec()),
         (json!({"byProvider": {"openai": {"allow": ["exec"]}}}), vec![TOOLS[0]]),
         (json!({"byProvider": {"openai/gpt-5": {"allow": ["exec"]}}}), vec![TOOLS[0]]),
-        (json!({"byProvider": {"OpenAI/GPT-5": {"allow": ["exec"]}}}), vec![TOOLS[0]]),
         (
             json!({"byProvider": {"openai": {"deny": ["exec"]}, "openai/gpt-5": {"allow": ["exec", "send"]}}}),
             vec![TOOLS[3]],

@@ -16,7 +16,7 @@ use super::openclaw::keys;
 use super::policy::Scope;
 use super::profiles::Profiles;
 use super::reader::{self, Reader};
-use super::{CoreTools, PartialConfig, ToolsConfig};
+use super::{CoreTools, FileRoot, PartialConfig, RootAccess, ToolsConfig};
 use crate::limits::MAX_LIVE_RUNS;
 
 /// The id of an agent that has none: a client on this machine, or the command line.
@@ -120,12 +120,12 @@ impl AgentsConfig {
     ///
     /// These are `tools.fs.roots`; if there are none, the agent's `workspace`, or that of `agents.defaults`. With
     /// OpenClaw's `tools.fs.workspaceOnly` it is the workspace alone, if there is one.
-    pub fn file_roots(&self, agent: &str) -> Vec<String> {
+    pub fn file_roots(&self, agent: &str) -> Vec<FileRoot> {
         let files = &self.core_tools.files;
         let agent = self.agent(agent);
         match &agent.workspace {
             Some(workspace) if files.roots.is_empty() || files.workspace_only || agent.workspace_only => {
-                vec![workspace.clone()]
+                vec![FileRoot { path: workspace.clone(), access: RootAccess::default() }]
             }
             Some(_) | None => files.roots.clone(),
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::{ConfigError, Path};
 use super::openclaw::keys;
 use super::pattern::Pattern;
-use super::reader::Reader;
+use super::reader::{self, Reader};
 
 /// The resolved settings of all core tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,11 +23,32 @@ pub struct CoreTools {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileTools {
     pub enabled: bool,
-    /// The folders that the file tools and the shell may use, as they are written in the configuration. An agent's
-    /// workspace can replace them: [`super::AgentsConfig::file_roots`].
-    pub roots: Vec<String>,
+    /// The folders that the file tools and the shell may use. An agent's workspace can replace them:
+    /// [`super::AgentsConfig::file_roots`].
+    pub roots: Vec<FileRoot>,
     /// OpenClaw's `workspaceOnly`: an agent's workspace is its only root.
     pub workspace_only: bool,
+}
+
+/// An entry of `tools.fs.roots`: a path, or an object with `path` and `access`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRoot {
+    /// The path as it is written in the configuration.
+    pub path: String,
+    pub access: RootAccess,
+}
+
+/// What tools may do in a root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RootAccess {
+    Read,
+    #[default]
+    Write,
+}
+
+impl RootAccess {
+    /// The words of the configuration.
+    pub const WORDS: [(&'static str, Self); 2] = [("read", Self::Read), ("write", Self::Write)];
 }
 
 /// `tools.exec`: the shell.
@@ -69,7 +90,7 @@ impl CoreTools {
         let mut denied = Vec::new();
         let files = reader.object("fs", |reader| FileTools {
             enabled: reader.flag("enabled").unwrap_or(false),
-            roots: reader.list("roots", root).unwrap_or_default(),
+            roots: reader.field("roots").map(|(value, path, errors)| roots(value, &path, errors)).unwrap_or_default(),
             workspace_only: reader.flag("workspaceOnly").unwrap_or(false),
         });
         let shell = reader.object("exec", |reader| {
@@ -183,7 +204,32 @@ fn denied_by_openclaw(reader: &mut Reader<'_, '_>, denied: &mut Vec<Pattern>) ->
     ["security", "mode"].iter().any(|key| reader.raw(key).and_then(Value::as_str) == Some("deny"))
 }
 
-fn root(value: &Value, path: &Path) -> Result<String, ConfigError> {
+fn roots(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Vec<FileRoot> {
+    let mut nested = Vec::new();
+    let roots = reader::list(value, path, errors, |value, path| match value {
+        Value::Object(_) => {
+            let read = reader::object(value, path, &mut nested, |reader| {
+                let folder = reader.field("path").map(|(value, path, errors)| match folder(value, &path) {
+                    Ok(folder) => Some(folder),
+                    Err(error) => {
+                        errors.push(error);
+                        None
+                    }
+                });
+                (folder.flatten(), reader.choice("access", &RootAccess::WORDS).unwrap_or_default())
+            });
+            match read {
+                Some((Some(path), access)) => Ok(FileRoot { path, access }),
+                Some((None, _)) | None => Err(ConfigError::value(path, value, "an object with `path`")),
+            }
+        }
+        other => folder(other, path).map(|path| FileRoot { path, access: RootAccess::default() }),
+    });
+    errors.append(&mut nested);
+    roots.unwrap_or_default()
+}
+
+fn folder(value: &Value, path: &Path) -> Result<String, ConfigError> {
     let text = value.as_str().filter(|text| !text.trim().is_empty());
     text.map(str::to_owned).ok_or_else(|| ConfigError::value(path, value, "a folder"))
 }
@@ -192,7 +238,7 @@ fn root(value: &Value, path: &Path) -> Result<String, ConfigError> {
 mod tests {
     use serde_json::json;
 
-    use super::CoreTools;
+    use super::{CoreTools, FileRoot, RootAccess};
     use crate::config::AgentsConfig;
 
     #[test]
@@ -206,5 +252,25 @@ mod tests {
         let enabled = read(enabled);
         assert!(enabled.files.enabled && enabled.shell.enabled && enabled.web_fetch.enabled);
         assert!(AgentsConfig::resolve(&json!({"exec": {"enabled": "yes"}}), &json!(null)).is_err());
+    }
+
+    #[test]
+    fn a_root_is_a_path_or_an_object_with_access() {
+        let read = |roots| AgentsConfig::resolve(&json!({"fs": {"roots": roots}}), &json!(null));
+        let root = |path: &str, access| FileRoot { path: path.to_owned(), access };
+        let given = json!(["~/a", {"path": "b"}, {"path": "c", "access": "read"}]);
+        let expected = [root("~/a", RootAccess::Write), root("b", RootAccess::Write), root("c", RootAccess::Read)];
+        assert_eq!(read(given).unwrap().core_tools().files.roots, expected);
+        for (wrong, path) in [
+            (json!([7]), "tools.fs.roots[0]"),
+            (json!([" "]), "tools.fs.roots[0]"),
+            (json!(["a", {"access": "read"}]), "tools.fs.roots[1]"),
+            (json!([{"path": "a", "access": "all"}]), "tools.fs.roots[0].access"),
+            (json!([{"path": 3}]), "tools.fs.roots[0]"),
+            (json!([{"path": "a", "mode": "rw"}]), "tools.fs.roots[0].mode"),
+        ] {
+            let errors = read(wrong.clone()).unwrap_err();
+            assert!(errors.iter().any(|error| error.path == path), "{wrong}: {errors:?}");
+        }
     }
 }

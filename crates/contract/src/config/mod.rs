@@ -24,7 +24,7 @@ use serde_json::Value;
 
 pub use agents::{AgentsConfig, LOCAL_AGENT, SandboxMode};
 pub use code_mode::{CodeMode, Languages};
-pub use core_tools::{CoreTools, FileTools, ShellTool, WebFetch};
+pub use core_tools::{CoreTools, FileRoot, FileTools, RootAccess, ShellTool, WebFetch};
 pub use error::{ConfigError, Path};
 pub use numbers::SearchLimits;
 pub use plugins::{PluginEntry, PluginsConfig};

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::openclaw::keys::{self, ForeignKey};
-use super::{code_mode, groups, profiles, store, tool_search};
+use super::{RootAccess, code_mode, groups, profiles, store, tool_search};
 use crate::cell::Language;
 use crate::limits::{Bound, MAX_LIVE_RUNS, MAX_PATTERN_BYTES};
 
@@ -42,7 +42,13 @@ pub fn tools() -> Value {
 
 /// Returns the schemas of `tools.fs`, `tools.exec` and `tools.web`.
 fn core_tools() -> [Value; 3] {
-    let folders = json!({"type": "array", "items": {"type": "string", "minLength": 1}});
+    let access = RootAccess::WORDS.map(|(word, _)| word);
+    let path = json!({"type": "string", "minLength": 1});
+    let root = object(&[
+        ("path", described(path.clone(), "The folder: absolute, relative to the current folder, or with `~/`.")),
+        ("access", described(json!({"enum": access, "default": "write"}), "What tools may do there.")),
+    ]);
+    let folders = json!({"type": "array", "items": {"anyOf": [path, root]}});
     let fs = object(&[
         ("enabled", flag("Whether runs have the file tools.")),
         ("roots", described(folders, "Folders that the file tools and the shell may use.")),
@@ -429,8 +435,8 @@ mod tests {
         let of_scope = 7 + 5;
         assert_eq!(
             closed,
-            5 * of_scope + 2 + 2,
-            "objects of `tools`, of four kinds of agents, of `plugins` and of `store`"
+            5 * of_scope + 1 + 2 + 2,
+            "objects of `tools`, of four kinds of agents, of a root, of `plugins` and of `store`"
         );
     }
 

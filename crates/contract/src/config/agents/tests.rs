@@ -17,6 +17,10 @@ fn denied(config: &AgentsConfig, agent: &str) -> Vec<String> {
     scopes.iter().flat_map(|scope| &scope.rules.lists.deny).map(|pattern| pattern.as_str().to_owned()).collect()
 }
 
+fn roots(config: &AgentsConfig, agent: &str) -> Vec<String> {
+    config.file_roots(agent).into_iter().map(|root| root.path).collect()
+}
+
 fn places(config: &AgentsConfig, agent: &str) -> Vec<String> {
     config.tools(agent).policy.scopes.iter().map(|scope| scope.place.clone()).collect()
 }
@@ -59,7 +63,7 @@ fn defaults_apply_to_every_agent_and_an_agents_own_settings_replace_them() {
         ("c", vec!["g", "d"], "~/all", true),
     ] {
         assert_eq!(denied(&config, agent), patterns, "{agent}");
-        assert_eq!(config.file_roots(agent), [workspace], "{agent}");
+        assert_eq!(roots(&config, agent), [workspace], "{agent}");
         assert_eq!(config.is_sandboxed(agent), sandboxed, "{agent}");
         assert_eq!(config.tools(agent).code_mode.limits.timeout_ms, 5_000, "{agent}");
     }
@@ -129,11 +133,11 @@ fn file_roots_are_those_of_the_configuration_else_the_workspace() {
     for (tools, expected) in cases {
         let config = resolve(&tools, &agents);
         for (agent, root) in ["a", "b", "c"].into_iter().zip(expected) {
-            assert_eq!(config.file_roots(agent), [root], "{tools} {agent}");
+            assert_eq!(roots(&config, agent), [root], "{tools} {agent}");
         }
     }
     let none = resolve(&json!({"fs": {"enabled": true, "workspaceOnly": true}}), &Value::Null);
-    assert_eq!(none.file_roots("a"), Vec::<String>::new(), "without a workspace there is no root");
+    assert_eq!(roots(&none, "a"), Vec::<String>::new(), "without a workspace there is no root");
 }
 
 #[test]
