@@ -31,7 +31,8 @@ pub(super) enum Action {
         /// Run id, or the start of one.
         run: String,
     },
-    /// Print the transcript of a run: its control calls and its tool calls with their results, one JSON object per line.
+    /// Print the transcript of a run: its control calls and its tool calls with their results. One JSON object per line;
+    /// with --json one array.
     Export {
         /// Run id, or the start of one.
         run: String,

@@ -81,8 +81,11 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
             let store = open_without_keys(&kept).await?;
             let run = find_run(&store, &run).await?;
             let row = store.run(&run).await?.ok_or_else(|| FindError::None(name(&run)))?;
-            for entry in store.run_transcript(&row.scope.session_id, &run).await? {
-                render::print_json(&json!(entry));
+            let entries = store.run_transcript(&row.scope.session_id, &run).await?;
+            if as_json {
+                render::print_json(&json!(entries));
+            } else {
+                entries.iter().for_each(|entry| render::print_json(&json!(entry)));
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -66,7 +66,7 @@ async fn a_namespace_is_described_only_if_its_tools_are_visible() {
     assert!(describes_namespace(&shown));
     assert_eq!(
         shown.run().value("return [typeof Issues, Object.keys(namespaces)]").await,
-        json!(["object", ["Issues"]])
+        json!(["object", ["MCP", "Issues"]])
     );
     let denied = json!({"codeMode": true, "deny": [UPDATE]});
     let hidden = Parts { tools: denied, ..parts(&fakes()) }.open().await;

@@ -21,8 +21,8 @@ fn assert_no_live_cell(answer: &Value) {
 #[test]
 fn over_streams_a_run_is_found_without_its_id_only_by_the_same_client_in_the_same_project() {
     let place = Place::new(json!([]));
-    let (shop, blog) = (folder(&place, "shop"), folder(&place, "blog"));
     for era in Era::ALL {
+        let (shop, blog) = (folder(&place, &format!("shop-{era:?}")), folder(&place, &format!("blog-{era:?}")));
         let connect = |name: &str, folder: &str| Streams::identified(&place, era, &Identity::new(name, folder));
         let mut first = connect("one-agent", &shop);
         let waiting = first.exec(CELL);
