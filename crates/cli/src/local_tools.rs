@@ -1,5 +1,6 @@
 //! The tools of this process itself, as the configuration enables them: core tools and plugins.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,7 +57,8 @@ pub(crate) fn reloaded(
 fn core_tools(policy: &CallPolicy) -> (CoreTools, Vec<String>) {
     let settings = policy.config.core_tools();
     let places = Places::here(&[]);
-    let (roots, mut problems) = roots(&policy.config, &places);
+    let (roots, root_problems) = roots(&policy.config, &places);
+    let mut problems: Vec<String> = root_problems.iter().map(ToString::to_string).collect();
     let mut core = CoreTools::new(settings, &roots);
     if let Some(shell) = shell(settings, &roots, &places, &mut problems) {
         core = core.with_shell(shell);
@@ -89,8 +91,23 @@ pub(crate) fn shell(
     Shell::new(shell, roots).map_err(|why| problems.push(format!("the shell (`tools.exec`) is off: {why}"))).ok()
 }
 
-/// Opens the folders of `tools.fs.roots`, or the agent's workspace, if a tool uses them. Returns also why some cannot be used.
-pub(crate) fn roots(config: &AgentsConfig, places: &Places) -> (Roots, Vec<String>) {
+/// Why a part of `tools.fs` cannot be used.
+#[derive(Debug)]
+pub(crate) struct RootProblem {
+    /// The path of the setting.
+    pub(crate) setting: String,
+    message: String,
+}
+
+impl fmt::Display for RootProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.setting, self.message)
+    }
+}
+
+/// Opens the folders of `tools.fs.roots`, or the agent's workspace, if a tool uses them. Also returns why some cannot be
+/// used.
+pub(crate) fn roots(config: &AgentsConfig, places: &Places) -> (Roots, Vec<RootProblem>) {
     let settings = config.core_tools();
     let (mut roots, mut problems) = (Roots::default(), Vec::new());
     if !settings.files.enabled && !settings.shell.enabled {
@@ -98,22 +115,26 @@ pub(crate) fn roots(config: &AgentsConfig, places: &Places) -> (Roots, Vec<Strin
     }
     let own = protected_folders(places);
     let folders = config.file_roots(Principal::local().name());
-    for root in &folders {
+    for (position, root) in folders.iter().enumerate() {
         let opened = Root::open(&places.resolve(&root.path), root.access)
             .and_then(|opened| opened.keep_away_from(&own))
             .and_then(|opened| roots.push(opened));
         if let Err(error) = opened {
-            let path = display::plain(&root.path);
-            problems.push(format!("`tools.fs.roots`: the folder `{path}` cannot be used: {error}"));
+            let message = format!("the folder `{}` cannot be used: {error}", display::plain(&root.path));
+            problems.push(RootProblem { setting: root_setting(&settings.files, position), message });
         }
     }
     if folders.is_empty() {
-        problems.push(
-            "`tools.fs.roots` is empty, so file tools and shell have no folder; list the folders that they may use"
-                .to_owned(),
-        );
+        let message =
+            "no folder is listed in `roots`, so file tools and shell have none; list the folders that they may use";
+        problems.push(RootProblem { setting: "tools.fs".to_owned(), message: message.to_owned() });
     }
     (roots, problems)
+}
+
+/// Returns the path of the setting that names a root: its entry in `tools.fs.roots`, or the workspace of an agent.
+fn root_setting(files: &config::FileTools, position: usize) -> String {
+    if files.roots.is_empty() { "agents".to_owned() } else { format!("tools.fs.roots[{position}]") }
 }
 
 /// Returns the folders with Cellmate's own settings, keys and tokens: a tool that changes them could grant itself

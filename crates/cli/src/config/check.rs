@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::schema;
 use crate::shared_arguments::ConfigArguments;
 use crate::style::{Stream, Style, paint};
-use crate::{policy, render};
+use crate::{local_tools, policy, render};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
@@ -170,6 +170,10 @@ fn settings_findings(file: &ConfigFile) -> Vec<Finding> {
     let finding = |at, severity, message| Finding { file: file.file.clone(), at, severity, message, unused: None };
     let wrong = policy::errors(&settings).into_iter();
     let wrong = wrong.map(|error| finding(at(&error.path), Severity::Error, error.to_string()));
+    let roots = policy::read(&settings).ok().into_iter().flat_map(|policy| {
+        let (_, problems) = local_tools::roots(&policy.config, &Places::here(&[]));
+        problems.into_iter().map(|problem| finding(at(&problem.setting), Severity::Warning, problem.to_string()))
+    });
     let known = schema::sections();
     let unknown = file.sections().into_iter().filter(|(key, _)| !known.contains(key)).map(|(key, at)| {
         let meant = nearest(&key, known.iter().map(String::as_str));
@@ -184,7 +188,7 @@ fn settings_findings(file: &ConfigFile) -> Vec<Finding> {
         };
         Finding { unused: Some(unused.clone()), ..finding(at(&unused.path), severity, unused.to_string()) }
     });
-    wrong.chain(unknown).chain(unused).collect()
+    wrong.chain(roots).chain(unknown).chain(unused).collect()
 }
 
 /// Returns a warning for each section of an imported OpenClaw file that contains policy: only its servers are imported.

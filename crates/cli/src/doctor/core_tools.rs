@@ -28,7 +28,7 @@ impl CoreTools {
         let (mut lines, mut json, mut problems) = (Vec::new(), json!({}), Vec::new());
         if settings.shell.enabled {
             let (roots, root_problems) = local_tools::roots(&policy.config, &places);
-            problems.extend(root_problems);
+            problems.extend(root_problems.iter().map(ToString::to_string));
             let state = match local_tools::shell(settings, &roots, &places, &mut problems) {
                 None => "off".to_owned(),
                 Some(_) => confinement(settings.shell.network),
