@@ -18,6 +18,7 @@ mod place;
 mod questions;
 mod reload;
 mod runs;
+mod runtime;
 mod sessions;
 mod starting;
 mod stores;
