@@ -1,9 +1,12 @@
 //! Parses the cases of the executable contract from Markdown.
 //!
 //! Under each `##` heading: prose, a cell (```` ```js cell ```` or ```` ```ts cell ````), and the
-//! expected result (```` ```json result ````). Optional: canned tools (```` ```json tools ````), their
-//! namespaces (```` ```json namespaces ````) and configuration (```` ```json config ````). A block above the
-//! first heading applies to every case of the file that does not replace it.
+//! expected result (```` ```json result ````). Optional: what `exec` answers before the first `wait`
+//! (```` ```json first ````), canned tools (```` ```json tools ````), their namespaces (```` ```json namespaces ````)
+//! and configuration (```` ```json config ````). A block above the first heading applies to every case of the file that
+//! does not replace it.
+//!
+//! Fields that a case does not name are ignored, except [`COMPLETE`]: they must be absent then.
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +26,17 @@ pub struct Case {
     pub namespaces: Value,
     pub config: Value,
     pub expected: Value,
+    /// What `exec` answers before the first `wait`, if the case names it.
+    pub first: Option<Value>,
+}
+
+/// What a cell answered: to `exec`, and at its end.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// The answer to `exec`; `None` if only the end is known.
+    pub first: Option<Value>,
+    /// The last answer, with the output of all of them.
+    pub last: Value,
 }
 
 impl Case {
@@ -66,22 +80,41 @@ impl Case {
         tools.map(|tools| tools.code_mode).map_err(|errors| format!("{errors:?}"))
     }
 
-    /// Describes each field of the result that differs from the expected one; ignores fields the case does not name.
-    pub fn differences(&self, result: &Value) -> Vec<String> {
-        let expected = self.expected.as_object().cloned().unwrap_or_default();
-        expected
-            .iter()
-            .filter_map(|(field, wanted)| {
-                let got = result.get(field).unwrap_or(&Value::Null);
-                let fits = if PARTIAL.contains(&field.as_str()) { covers(got, wanted) } else { got == wanted };
-                (!fits).then(|| format!("{field}: expected {wanted}, got {got}"))
-            })
-            .collect()
+    /// Describes each field of the answers that differs from the expected one.
+    pub fn differences(&self, answers: &Answers) -> Vec<String> {
+        let mut found = differences(&self.expected, &answers.last);
+        if let Some(wanted) = &self.first {
+            let got = answers.first.as_ref().unwrap_or(&Value::Null);
+            found.extend(differences(wanted, got).into_iter().map(|difference| format!("first answer: {difference}")));
+        }
+        found
+    }
+
+    /// Whether the case ends with a suspended cell, so that nothing may wait for it.
+    pub fn ends_waiting(&self) -> bool {
+        self.expected.get("status") == Some(&json!("waiting"))
     }
 }
 
 /// Fields that contain values which differ from run to run: only the parts that the case names are compared.
 const PARTIAL: [&str; 2] = ["telemetry", "pendingToolCalls"];
+
+/// Fields that must be absent from a result if the case does not name them.
+const COMPLETE: [&str; 3] = ["code", "value", "reason"];
+
+fn differences(expected: &Value, result: &Value) -> Vec<String> {
+    let expected = expected.as_object().cloned().unwrap_or_default();
+    let named = expected.iter().filter_map(|(field, wanted)| {
+        let got = result.get(field).unwrap_or(&Value::Null);
+        let fits = if PARTIAL.contains(&field.as_str()) { covers(got, wanted) } else { got == wanted };
+        (!fits).then(|| format!("{field}: expected {wanted}, got {got}"))
+    });
+    let unnamed = COMPLETE.iter().filter(|field| !expected.contains_key(**field)).filter_map(|field| {
+        let got = result.get(*field)?;
+        Some(format!("{field}: expected nothing, got {got}"))
+    });
+    named.chain(unnamed).collect()
+}
 
 fn covers(got: &Value, wanted: &Value) -> bool {
     match (got, wanted) {
@@ -150,6 +183,7 @@ struct Sections {
     namespaces: Option<Value>,
     config: Option<Value>,
     expected: Option<Value>,
+    first: Option<Value>,
 }
 
 impl Sections {
@@ -162,6 +196,7 @@ impl Sections {
             "json namespaces" => self.namespaces = Some(json()?),
             "json config" => self.config = Some(json()?),
             "json result" => self.expected = Some(json()?),
+            "json first" => self.first = Some(json()?),
             other => return Err(format!("line {}: unknown block `{other}`", block.line)),
         }
         Ok(())
@@ -180,7 +215,52 @@ impl Sections {
             config: self.config.unwrap_or_else(|| json!({})),
             namespaces: self.namespaces.unwrap_or_else(|| json!([])),
             expected,
+            first: self.first,
             title,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::{Answers, parse};
+
+    const TEXT: &str = "\
+## One
+```js cell
+throw 1
+```
+```json first
+{\"status\": \"waiting\", \"reason\": \"yield\"}
+```
+```json result
+{\"status\": \"failed\", \"telemetry\": {\"waitCount\": 1}}
+```
+";
+
+    #[test]
+    fn unnamed_codes_and_values_wrong_counts_and_wrong_first_answers_are_differences() {
+        let case = parse(Path::new("one.md"), TEXT).unwrap().remove(0);
+        let differences = |first: Option<Value>, last: Value| case.differences(&Answers { first, last });
+        let first = json!({"status": "waiting", "reason": "yield", "runId": "cm_1"});
+        let last = json!({"status": "failed", "error": "1", "telemetry": {"waitCount": 1, "execCount": 1}});
+        assert_eq!(differences(Some(first.clone()), last.clone()), [""; 0]);
+        let with = |field: &str, value: Value| {
+            let mut changed = last.clone();
+            changed[field] = value;
+            differences(Some(first.clone()), changed)
+        };
+        assert_eq!(with("code", json!("timeout")), ["code: expected nothing, got \"timeout\""]);
+        assert_eq!(with("value", json!(null)), ["value: expected nothing, got null"]);
+        assert_eq!(with("telemetry", json!({"waitCount": 2})).len(), 1);
+        assert_eq!(differences(None, last.clone()).len(), 2, "without a first answer, its fields are missing");
+        let completed = json!({"status": "completed", "value": 1});
+        let found = differences(Some(completed), last.clone());
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found.iter().all(|difference| difference.starts_with("first answer: ")), "{found:?}");
     }
 }

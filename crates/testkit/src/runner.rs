@@ -11,7 +11,7 @@ use executor::{Canned, Executor};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 
-use crate::case::Case;
+use crate::case::{Answers, Case};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -39,13 +39,14 @@ fn executor_of(catalog: &Value) -> Result<Executor> {
 }
 
 /// Runs a case with `exec`, then `wait` until it ends, and joins the output, like `cellmate exec`.
-pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Value> {
+pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Answers> {
     let executor = executor_of(&case.catalog())?;
     let config = case.code_mode()?;
     let input = ExecInput { source: case.source.clone(), language: case.language };
-    let mut result = serde_json::to_value(code_mode.exec(&executor, &config, "exec-1", input).await)?;
+    let first = serde_json::to_value(code_mode.exec(&executor, &config, "exec-1", input).await)?;
+    let mut result = first.clone();
     let mut shown: Vec<Value> = Vec::new();
-    while result.get("status") == Some(&json!("waiting")) && case.expected.get("status") != Some(&json!("waiting")) {
+    while result.get("status") == Some(&json!("waiting")) && !case.ends_waiting() {
         shown.extend(output_of(&result));
         let run_id = result.get("runId").and_then(Value::as_str).unwrap_or_default().into();
         let waited: CellResult = code_mode.wait(&executor, &config, "wait-1", &run_id).await;
@@ -55,15 +56,25 @@ pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Value> 
     if let Some(fields) = result.as_object_mut() {
         fields.insert("output".to_owned(), Value::from(shown));
     }
-    Ok(result)
+    Ok(Answers { first: Some(first), last: result })
 }
 
 fn output_of(result: &Value) -> Vec<Value> {
     result.get("output").and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
-/// Runs a case through the `cellmate` binary, as a user would.
-pub fn run_through_binary(binary: &Path, case: &Case, scratch: &Path) -> Result<Value> {
+/// Runs a case through the `cellmate` binary, as a user would; once more for the first answer if the case names it,
+/// because the command prints only the last one.
+pub fn run_through_binary(binary: &Path, case: &Case, scratch: &Path) -> Result<Answers> {
+    let last = run_command(binary, case, scratch, if case.ends_waiting() { NO_WAIT } else { &[] })?;
+    let first = case.first.is_some().then(|| run_command(binary, case, scratch, NO_WAIT)).transpose()?;
+    Ok(Answers { first, last })
+}
+
+/// Makes the command print what `exec` answers instead of waiting for the end of the cell.
+const NO_WAIT: &[&str] = &["--no-wait"];
+
+fn run_command(binary: &Path, case: &Case, scratch: &Path, more: &[&str]) -> Result<Value> {
     let catalog = scratch.join("catalog.json");
     std::fs::write(&catalog, case.catalog().to_string())?;
     let limits = case.limits();
@@ -82,10 +93,7 @@ pub fn run_through_binary(binary: &Path, case: &Case, scratch: &Path) -> Result<
     if let Some(languages) = case.languages() {
         command.arg("--languages").arg(languages);
     }
-    if case.expected.get("status") == Some(&json!("waiting")) {
-        command.arg("--no-wait");
-    }
-    let output = command.arg("-e").arg(&case.source).output()?;
+    let output = command.args(more).arg("-e").arg(&case.source).output()?;
     let text = String::from_utf8(output.stdout)?;
     serde_json::from_str(&text).map_err(|error| {
         format!("{error}: stdout {text:?}, stderr {:?}", String::from_utf8_lossy(&output.stderr)).into()

@@ -2,18 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-use testkit::case::{self, Case};
+use testkit::case::{self, Answers, Case};
 use testkit::runner;
 
 fn cases() -> Vec<Case> {
     case::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cells")).unwrap()
 }
 
-fn judge(results: Vec<(Case, Value)>) {
+fn judge(results: Vec<(Case, Answers)>) {
     let wrong: Vec<String> = results
         .iter()
-        .map(|(case, result)| (case.name(), case.differences(result)))
+        .map(|(case, answers)| (case.name(), case.differences(answers)))
         .filter(|(_, differences)| !differences.is_empty())
         .map(|(name, differences)| format!("{name}\n    {}", differences.join("\n    ")))
         .collect();

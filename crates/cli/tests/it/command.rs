@@ -59,6 +59,28 @@ fn the_exit_code_reports_how_the_cell_ended() {
 }
 
 #[test]
+fn a_suspended_cell_with_a_canned_catalog_leaves_no_file() {
+    let home = concat!(env!("CARGO_TARGET_TMPDIR"), "/no-files");
+    drop(std::fs::remove_dir_all(home));
+    std::fs::create_dir_all(home).unwrap();
+    let catalog = concat!(env!("CARGO_TARGET_TMPDIR"), "/no-files.json");
+    std::fs::write(catalog, r#"{"tools": [{"id": "openclaw:test:never", "answers": [{"never": true}]}]}"#).unwrap();
+    let cell = "await Promise.race([tools.never(), yield_control()])";
+    let output = Command::new(env!("CARGO_BIN_EXE_cellmate"))
+        .args(["exec", "--json", "--no-wait", "--catalog", catalog, "-e", cell])
+        .env("HOME", home)
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_STATE_HOME")
+        .current_dir(home)
+        .output()
+        .unwrap();
+    assert_eq!(json_of(&output)["status"], "waiting", "{output:?}");
+    // Its store is in memory, so the state of the cell is gone with the process.
+    let left: Vec<_> = std::fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn a_bad_catalog_is_refused_with_a_reason() {
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/bad-catalog.json");
     for (text, reason) in [

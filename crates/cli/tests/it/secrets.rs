@@ -11,6 +11,8 @@ use crate::person::{CANARY, Person};
 
 const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 const FILE: &str = "home/.local/state/cellmate/secrets";
+/// The value of a variable in the environment of the program.
+const ENVIRONMENT: &str = "environment-9b02";
 
 fn set(person: &Person, name: &str, value: &str) {
     let done = person.run_with(&[], &format!("{value}\n"), &["secrets", "set", name]);
@@ -195,6 +197,7 @@ fn no_log_journal_transcript_or_other_file_contains_a_secret() {
     set(&person, "KEY", CANARY);
     let mut child = person
         .command(&["--log", "trace", "mcp"])
+        .env("SERVICE_TOKEN", ENVIRONMENT)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -203,6 +206,7 @@ fn no_log_journal_transcript_or_other_file_contains_a_secret() {
     let mut stdin = child.stdin.take().unwrap();
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    // Telemetry counts the calls and does not contain their input.
     let code = "const told = []; for (const s of ['dies', 'remote']) { try { told.push(await MCP[s].greet({name: 'x'})) } \
         catch (e) { told.push(String(e)) } } return [await MCP.leaks.greet({name: 'Ada'}), told]";
     for message in [
@@ -219,11 +223,18 @@ fn no_log_journal_transcript_or_other_file_contains_a_secret() {
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(answer.contains("hello Ada"), "the server works: {answer}\n{err}");
-    assert!(!answer.contains(CANARY) && !err.contains(CANARY), "{answer}\n{err}");
+    for secret in [CANARY, ENVIRONMENT] {
+        assert!(!answer.contains(secret) && !err.contains(secret), "{answer}\n{err}");
+    }
+    let telemetry = serde_json::from_str::<Value>(&answer).unwrap()["result"]["_meta"]["cellmate/telemetry"].clone();
+    assert!(telemetry["callCount"].as_u64() >= Some(1), "{answer}");
+    assert!(!telemetry.to_string().contains("Ada"), "{telemetry}");
     let log = person.read("home/.local/state/cellmate/logs/cellmate.log");
     assert!(log.contains("started with [redacted]"), "the server's output is in the log: {log}");
     person.run(&["doctor", "--servers"]);
-    assert_eq!(files_with(&person.path("home"), CANARY.as_bytes()), [""; 0]);
+    for secret in [CANARY, ENVIRONMENT] {
+        assert_eq!(files_with(&person.path("home"), secret.as_bytes()), [""; 0]);
+    }
 }
 
 #[test]

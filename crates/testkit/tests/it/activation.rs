@@ -60,11 +60,48 @@ async fn with_code_mode_the_model_sees_only_exec_and_wait() {
 
 #[tokio::test]
 async fn code_mode_takes_precedence_over_tool_search() {
-    let world = parts(json!({"codeMode": true, "toolSearch": true})).open().await;
+    // A source offers tools under the ids of all control tools.
+    let control = FakeTools::new([
+        ("openclaw:core:wait", Behavior::Echo),
+        ("openclaw:core:tool_search_code", Behavior::Echo),
+        ("openclaw:core:tool_search", Behavior::Echo),
+        ("openclaw:core:tool_describe", Behavior::Echo),
+        ("openclaw:core:tool_call", Behavior::Echo),
+    ]);
+    let mut parts = parts(json!({"codeMode": true, "toolSearch": true}));
+    parts.sources.push(control.clone());
+    let world = parts.open().await;
     assert_eq!(names(&world, &request("main/session/run")), ["exec", "wait"]);
-    let code = "return [ALL_TOOLS.map(tool => tool.name), typeof openclaw, typeof tool_search]";
-    let value = world.run().value(code).await;
-    assert_eq!(value, json!([["exec", "read", "browser_request"], "undefined", "undefined"]));
+    let cell = r#"
+        const ids = ["wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"].map(name => "openclaw:core:" + name)
+        const failed = promise => promise.then(() => "answered", error => error.message.split(";")[0])
+        return {
+          listed: ALL_TOOLS.map(tool => tool.name),
+          functions: Object.keys(tools),
+          globals: [typeof openclaw, typeof tool_search, typeof tool_search_code],
+          found: (await tools.search("tool search describe call wait", { limit: 50 })).map(hit => hit.name).sort(),
+          called: await Promise.all(ids.map(id => failed(tools.call(id, {})))),
+          described: await Promise.all(ids.map(id => failed(tools.describe(id)))),
+        }
+    "#;
+    let result = world.run().exec(cell).await;
+    let unknown = ["wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"]
+        .map(|name| format!("unknown tool `openclaw:core:{name}`"));
+    let value = &result["value"];
+    assert_eq!(value["listed"], json!(["exec", "read", "browser_request"]), "{result}");
+    assert_eq!(value["functions"], json!(["search", "describe", "call", "browser_request", "exec", "read"]));
+    assert_eq!(value["globals"], json!(["undefined", "undefined", "undefined"]));
+    assert!(
+        value["found"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|name| ["browser_request", "exec", "read"].contains(&name.as_str().unwrap())),
+        "{result}"
+    );
+    assert_eq!((&value["called"], &value["described"]), (&json!(unknown), &json!(unknown)));
+    assert_eq!(result["telemetry"]["catalogSize"], 4, "{result}");
+    assert_eq!(control.called(), [""; 0]);
 }
 
 #[tokio::test]

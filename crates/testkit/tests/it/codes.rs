@@ -1,114 +1,105 @@
-//! Checks that a test produces each error code: a cell in `CELLS`, or a test named in `ELSEWHERE`.
+//! Every error code, produced by a run of code mode as a model uses it.
 
 use std::path::Path;
 
-use contract::config::{AgentsConfig, ConfigError};
 use contract::error::ErrorCode;
 use serde_json::{Value, json};
 use sqlx::Connection;
 
 use crate::fake_tools::{Behavior, FakeTools};
-use crate::world::{Parts, code};
+use crate::world::{Parts, Workers, World, code};
 
-/// Error codes, each with the `exec` input (without `code`) and the source of a cell that produces it.
-const CELLS: &[(ErrorCode, &str, &str)] = &[
-    (ErrorCode::InvalidInput, "{}", "return (1"),
-    (ErrorCode::TypescriptTransformFailed, r#"{"language": "typescript"}"#, "const a: = 1"),
-    (ErrorCode::UnsupportedLanguage, r#"{"language": "bash"}"#, "ls"),
-    (ErrorCode::ModuleAccessDenied, "{}", "return require('fs')"),
-    (ErrorCode::Timeout, "{}", "for (;;) {}"),
-    (ErrorCode::MemoryLimitExceeded, "{}", "const kept = []; for (;;) kept.push(new Uint8Array(1 << 20).fill(1))"),
-    (ErrorCode::OutputLimitExceeded, "{}", "for (let n = 0; n < 5000; n++) text('0123456789')"),
-    (
-        ErrorCode::SnapshotLimitExceeded,
-        "{}",
-        "const kept = Array.from({ length: 40000 }, () => Math.random()); await yield_control(); return kept.length",
-    ),
-    (
-        ErrorCode::TooManyPendingToolCalls,
-        "{}",
-        "return await Promise.all(Array.from({ length: 1100 }, () => tools.read({})))",
-    ),
-    (ErrorCode::NestedToolFailed, "{}", "return await tools.fails({})"),
-];
-
-/// The tests that produce the other codes, as `file::test`. Files are relative to the folder of this one.
-const ELSEWHERE: &[(ErrorCode, &str)] = &[
-    (
-        ErrorCode::InvalidConfig,
-        "../../../cli/tests/it/mcp/reload::while_the_configuration_is_invalid_no_cell_starts_and_suspended_ones_continue",
-    ),
-    (ErrorCode::RuntimeUnavailable, "codes::a_run_over_the_live_run_limit_is_rejected"),
-    (ErrorCode::SnapshotRestoreFailed, "codes::a_snapshot_that_cannot_be_opened_fails_its_run"),
-    (ErrorCode::InternalError, "codes::a_wait_on_a_closed_store_fails_with_internal_error"),
-    (ErrorCode::SnapshotExpired, "expiry::a_suspended_cell_expires"),
-    (ErrorCode::Aborted, "ending::a_running_guest_is_aborted"),
-];
-
-#[test]
-fn every_error_code_has_a_test() {
-    for code in ErrorCode::ALL {
-        let here = CELLS.iter().filter(|(produced, ..)| *produced == code).count();
-        let elsewhere: Vec<_> = ELSEWHERE.iter().filter(|(produced, _)| *produced == code).collect();
-        assert_eq!(here + elsewhere.len(), 1, "{}", code.as_str());
-        for (_, path) in elsewhere {
-            let (file, test) = path.split_once("::").unwrap();
-            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/{file}.rs"));
-            let text = std::fs::read_to_string(&file).unwrap();
-            assert!(text.contains(&format!("fn {test}(")), "{path}");
-            assert!(text.contains(&format!("\"{}\"", code.as_str())), "{path} does not contain {}", code.as_str());
+#[tokio::test(flavor = "multi_thread")]
+async fn every_error_code_is_produced_by_a_run() {
+    for workers in [Workers::Attached, Workers::Jailed] {
+        for expected in ErrorCode::ALL {
+            let Some(result) = produce(expected, workers).await else { continue };
+            assert_eq!(code(&result), expected.as_str(), "{workers:?}: {result}");
+            let error = result["error"].as_str().unwrap_or_default();
+            assert!(!error.is_empty() && result["telemetry"].is_object(), "{workers:?}: {result}");
         }
     }
 }
 
-fn small_limits() -> Value {
-    json!({"codeMode": {
-        "enabled": true, "timeoutMs": 1500, "memoryLimitBytes": 16 << 20, "maxOutputBytes": 1024, "maxSnapshotBytes": 65536,
-    }})
+/// Runs what fails with this code and returns the result that the model gets. A new code does not compile without it.
+async fn produce(code: ErrorCode, workers: Workers) -> Option<Value> {
+    Some(match code {
+        // A wrong configuration is refused when it is read, so there is no run yet that could fail with this code.
+        ErrorCode::InvalidConfig => return None,
+        ErrorCode::InvalidInput => exec(workers, json!({"code": "return (1"})).await,
+        ErrorCode::UnsupportedLanguage => exec(workers, json!({"code": "ls", "language": "bash"})).await,
+        ErrorCode::TypescriptTransformFailed => {
+            exec(workers, json!({"code": "const a: = 1", "language": "typescript"})).await
+        }
+        ErrorCode::ModuleAccessDenied => exec(workers, json!({"code": "return require('fs')"})).await,
+        ErrorCode::Timeout => exec(workers, json!({"code": "for (;;) {}"})).await,
+        ErrorCode::MemoryLimitExceeded => {
+            let cell = "const kept = []; for (;;) kept.push(new Uint8Array(1 << 20).fill(1))";
+            exec(workers, json!({ "code": cell })).await
+        }
+        ErrorCode::OutputLimitExceeded => {
+            exec(workers, json!({"code": "for (let n = 0; n < 5000; n++) text('0123456789')"})).await
+        }
+        ErrorCode::SnapshotLimitExceeded => {
+            let cell = "const kept = Array.from({ length: 40000 }, () => Math.random())
+                await yield_control(); return kept.length";
+            exec(workers, json!({ "code": cell })).await
+        }
+        ErrorCode::TooManyPendingToolCalls => {
+            let cell = "return await Promise.all(Array.from({ length: 1100 }, () => tools.gate({})))";
+            exec(workers, json!({ "code": cell })).await
+        }
+        ErrorCode::NestedToolFailed => exec(workers, json!({"code": "return await tools.fails({})"})).await,
+        ErrorCode::RuntimeUnavailable => one_run_too_many(workers).await,
+        ErrorCode::SnapshotExpired => expired(workers).await,
+        ErrorCode::SnapshotRestoreFailed => with_another_key(workers).await,
+        ErrorCode::Aborted => aborted(workers).await,
+        ErrorCode::InternalError => with_a_closed_store(workers).await,
+    })
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn cells_fail_with_the_expected_codes() {
+async fn open(workers: Workers, code_mode: Value) -> World {
     let fakes = FakeTools::new([
-        ("openclaw:core:read", Behavior::WaitForGate),
+        ("openclaw:core:gate", Behavior::WaitForGate),
         ("openclaw:core:fails", Behavior::Fail("no such city")),
     ]);
-    let world = Parts { tools: small_limits(), sources: vec![fakes], ..Parts::default() }.open().await;
-    for (expected, input, source) in CELLS {
-        let mut input: Value = serde_json::from_str(input).unwrap();
-        input["code"] = json!(source);
-        let result = world.run().exec_with("exec-1", input).await;
-        assert_eq!(code(&result), expected.as_str(), "{source}: {result}");
-    }
-    // An exception that the cell throws has no error code; the helper returns "none".
-    assert_eq!(code(&world.run().exec("throw new Error('mine')").await), "none");
+    Parts { workers, tools: json!({ "codeMode": code_mode }), sources: vec![fakes], ..Parts::default() }.open().await
 }
 
-#[test]
-fn an_invalid_configuration_is_rejected_with_invalid_config() {
-    let errors =
-        AgentsConfig::resolve(&json!({"codeMode": {"enabled": "yes", "timoutMs": 1}}), &Value::Null).unwrap_err();
-    assert_eq!((errors.len(), ConfigError::CODE.as_str()), (2, "invalid_config"), "{errors:?}");
+/// Runs a cell with small limits.
+async fn exec(workers: Workers, input: Value) -> Value {
+    let limits = json!({
+        "enabled": true, "timeoutMs": 1500, "memoryLimitBytes": 16 << 20, "maxOutputBytes": 1024,
+        "maxSnapshotBytes": 65536,
+    });
+    open(workers, limits).await.run().exec_with("exec-1", input).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_over_the_live_run_limit_is_rejected() {
-    let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo)]);
-    let tools = json!({"codeMode": {"enabled": true, "maxLiveRuns": 2}});
-    let world = Parts { tools, sources: vec![fakes], ..Parts::default() }.open().await;
+/// Returns the result of a run beyond the limit of live runs.
+async fn one_run_too_many(workers: Workers) -> Value {
+    let world = open(workers, json!({"enabled": true, "maxLiveRuns": 2})).await;
     let run = world.run();
     let (first, _) = run.suspend("await yield_control(); return 1").await;
     run.suspend("await yield_control(); return 2").await;
-    assert_eq!(code(&run.exec("return 3").await), "runtime_unavailable");
+    let refused = run.exec("return 3").await;
     // A waiting run can still be resumed. When it has ended, a new run is accepted.
     assert_eq!(run.wait(&first).await["value"], 1);
     assert_eq!(run.value("return 3").await, 3);
+    refused
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_cannot_be_opened_fails_its_run() {
+async fn expired(workers: Workers) -> Value {
+    let world = open(workers, json!({"enabled": true, "snapshotTtlSeconds": 1})).await;
+    let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    world.run().wait(&run_id).await
+}
+
+/// Returns the result of resuming a snapshot that was sealed with another key.
+async fn with_another_key(workers: Workers) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let parts = |key| Parts {
+        workers,
         sources: vec![FakeTools::new([("openclaw:core:read", Behavior::Echo)])],
         store: Some(folder.path().join("store.db")),
         key,
@@ -117,16 +108,28 @@ async fn a_snapshot_that_cannot_be_opened_fails_its_run() {
     let (one, other) = (parts(1).open().await, parts(2).open().await);
     let (run_id, _) = one.run().suspend("await yield_control(); return 1").await;
     let refused = other.run().wait(&run_id).await;
-    assert_eq!(code(&refused), "snapshot_restore_failed", "{refused}");
-    assert_eq!(code(&one.run().wait(&run_id).await), "snapshot_restore_failed", "the run stays failed");
+    assert_eq!(code(&one.run().wait(&run_id).await), code(&refused), "the run stays failed");
+    refused
+}
+
+async fn aborted(workers: Workers) -> Value {
+    let world = open(workers, json!(true)).await;
+    let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
+    assert!(world.code_mode.abort(&run_id).await);
+    world.run().wait(&run_id).await
+}
+
+async fn with_a_closed_store(workers: Workers) -> Value {
+    let world = open(workers, json!(true)).await;
+    let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
+    world.store().close().await;
+    world.run().wait(&run_id).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_on_a_closed_store_fails_with_internal_error() {
-    let world = Parts::default().open().await;
-    let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
-    world.store().close().await;
-    assert_eq!(code(&world.run().wait(&run_id).await), "internal_error");
+async fn an_exception_of_the_cell_has_no_code() {
+    let result = exec(Workers::Attached, json!({"code": "throw new Error('mine')"})).await;
+    assert_eq!((&result["status"], result.get("code")), (&json!("failed"), None), "{result}");
 }
 
 /// Makes every statement on the table of runs fail with an error that contains the table's name.

@@ -1,9 +1,205 @@
-//! Checks that all tests named in `docs/contract.md` exist.
+//! Checks `docs/contract.md`: every line of the contract, with a test that shows it, a listed divergence, or the reason
+//! why there is neither.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
+
+/// The lines of the contract are numbered from 1 to this.
+const LINES: usize = 480;
+
+/// What lines marked `pending` wait for. Remove a word when its work is merged and its lines have tests.
+const PENDING: &[&str] = &["config", "conform", "fs", "plugins", "shell", "surface"];
+
+/// Why a divergence has no line: the contract does not say how it is, only its first implementation did otherwise, or
+/// Cellmate does what the contract says and more.
+const UNMAPPED: [&str; 3] = ["unspecified", "first implementation", "addition"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap_or_default()
+}
+
+/// What a row of the map says about a requirement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Proof {
+    /// Tests or cases of the executable contract, which fail if the requirement is not met.
+    Tests(Vec<String>),
+    /// The first column of a row in `docs/divergences.md`, and tests that show the requirement where it does not apply.
+    Divergence(String, Vec<String>),
+    /// Nothing can show it before there is a gateway.
+    Gateway,
+    /// The line asks nothing of this project.
+    Nothing,
+    /// The tests come with work that is not merged yet.
+    Pending(String),
+}
+
+impl Proof {
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Some(text) = text.strip_prefix("differs: ") {
+            let (row, otherwise) =
+                text.split_once("; otherwise ").map_or((text, None), |(row, rest)| (row, Some(rest)));
+            let names = otherwise.map(names).transpose()?.unwrap_or_default();
+            return Ok(Self::Divergence(row.to_owned(), names));
+        }
+        if let Some(work) = text.strip_prefix("pending: ") {
+            return Ok(Self::Pending(work.to_owned()));
+        }
+        match text {
+            "gateway" => Ok(Self::Gateway),
+            "none" => Ok(Self::Nothing),
+            _ => names(text).map(Self::Tests),
+        }
+    }
+}
+
+/// Reads test names in backticks, separated by commas.
+fn names(text: &str) -> Result<Vec<String>, String> {
+    let quoted = |part: &str| part.strip_prefix('`')?.strip_suffix('`').map(str::to_owned);
+    // A comma may also be in the heading of a case.
+    let names: Option<Vec<String>> = text.replace("`, `", "`\n`").lines().map(quoted).collect();
+    names
+        .filter(|names| names.iter().all(|name| !name.contains('`')))
+        .ok_or_else(|| format!("`{text}` is no list of tests, divergence, `gateway`, `none` or `pending`"))
+}
+
+/// The map, as far as it can be read.
+#[derive(Debug, Default)]
+struct Map {
+    /// Number and proof of each line of the contract, in the order of the file.
+    lines: Vec<(usize, Proof)>,
+    /// What Cellmate promises beyond the contract.
+    beyond: Vec<Proof>,
+    /// Divergences without a line, and why.
+    unmapped: Vec<(String, String)>,
+    problems: Vec<String>,
+}
+
+impl Map {
+    /// Reads the rows of all tables: by their first column, which is a number, or by the heading above them.
+    fn parse(text: &str) -> Self {
+        let (mut map, mut heading) = (Self::default(), "");
+        for row in text.lines() {
+            heading = row.strip_prefix("## ").unwrap_or(heading);
+            let Some(cells) = row.strip_prefix("| ").and_then(|row| row.strip_suffix(" |")) else { continue };
+            let cells: Vec<&str> = cells.split(" | ").collect();
+            match (heading, cells.as_slice()) {
+                (_, [number, requirement, proof]) if number.parse::<usize>().is_ok() => {
+                    let number = number.parse().unwrap();
+                    map.add(number, requirement, proof);
+                }
+                ("Beyond the contract", [_, proof]) if proof.starts_with('`') => match Proof::parse(proof) {
+                    Ok(proof) => map.beyond.push(proof),
+                    Err(problem) => map.problems.push(problem),
+                },
+                ("Divergences without a line", [row, why]) if UNMAPPED.contains(why) => {
+                    map.unmapped.push(((*row).to_owned(), (*why).to_owned()));
+                }
+                // The header of a table, and the totals.
+                (_, [first, ..]) if ["#", "requirement", "divergence", "lines"].contains(first) => {}
+                ("", [_, count]) if count.parse::<usize>().is_ok() => {}
+                _ => map.problems.push(format!("a row that cannot be read: {row}")),
+            }
+        }
+        map
+    }
+
+    fn add(&mut self, number: usize, requirement: &str, proof: &str) {
+        if requirement.trim().is_empty() {
+            self.problems.push(format!("line {number} has no requirement"));
+        }
+        match Proof::parse(proof) {
+            Ok(proof) => self.lines.push((number, proof)),
+            Err(problem) => self.problems.push(format!("line {number}: {problem}")),
+        }
+    }
+
+    /// Everything that is wrong with the map, given the rows of `docs/divergences.md` and the work that is not merged.
+    fn check(&self, divergences: &[String], unmerged: &[&str]) -> Vec<String> {
+        let mut problems = self.problems.clone();
+        let mut add = |problem: String| problems.push(problem);
+        let numbers: Vec<usize> = self.lines.iter().map(|(number, _)| *number).collect();
+        let unique: BTreeSet<usize> = numbers.iter().copied().collect();
+        let missing: Vec<usize> = (1..=LINES).filter(|number| !unique.contains(number)).collect();
+        if !missing.is_empty() {
+            add(format!("lines without a row: {missing:?}"));
+        }
+        if unique.len() != numbers.len() || unique.last().is_some_and(|last| *last > LINES) {
+            add("a line has two rows, or a number is too large".to_owned());
+        }
+        let mut referenced: BTreeSet<&str> = BTreeSet::new();
+        let numbered = self.lines.iter().map(|(number, proof)| (format!("line {number}"), proof));
+        for (place, proof) in numbered.chain(self.beyond.iter().map(|proof| ("beyond".to_owned(), proof))) {
+            match proof {
+                Proof::Divergence(row, _) if divergences.contains(row) => drop(referenced.insert(row)),
+                Proof::Divergence(row, _) => add(format!("{place}: docs/divergences.md has no row `{row}`")),
+                Proof::Pending(work) if !unmerged.contains(&work.as_str()) => {
+                    add(format!("{place}: nothing is pending from `{work}`; name the tests"));
+                }
+                Proof::Tests(_) | Proof::Pending(_) | Proof::Gateway | Proof::Nothing => {}
+            }
+            let (Proof::Tests(names) | Proof::Divergence(_, names)) = proof else { continue };
+            for name in names.iter().filter(|name| !exists(name)) {
+                add(format!("{place}: there is no test `{name}`"));
+            }
+        }
+        for (row, _) in &self.unmapped {
+            if !divergences.contains(row) {
+                add(format!("docs/divergences.md has no row `{row}`"));
+            } else if !referenced.insert(row) {
+                add(format!("`{row}` has a line, so it is not a divergence without one"));
+            }
+        }
+        for row in divergences.iter().filter(|row| !referenced.contains(row.as_str())) {
+            add(format!("no line names the divergence `{row}`"));
+        }
+        for work in unmerged {
+            if !self.lines.iter().any(|(_, proof)| *proof == Proof::Pending((*work).to_owned())) {
+                add(format!("no line is pending from `{work}`; remove it from the test's list"));
+            }
+        }
+        problems
+    }
+
+    /// The table at the head of the map.
+    fn totals(&self) -> String {
+        let kinds = ["shown by tests", "differ, as docs/divergences.md lists", "need the gateway", "ask nothing"];
+        let mut counts: BTreeMap<usize, usize> = (0..kinds.len()).map(|kind| (kind, 0)).collect();
+        let mut pending = 0;
+        for (_, proof) in &self.lines {
+            let kind = match proof {
+                Proof::Tests(_) => 0,
+                Proof::Divergence(..) => 1,
+                Proof::Gateway => 2,
+                Proof::Nothing => 3,
+                Proof::Pending(_) => {
+                    pending += 1;
+                    continue;
+                }
+            };
+            *counts.entry(kind).or_default() += 1;
+        }
+        let mut table = "| lines | number |\n|---|---|\n".to_owned();
+        for (kind, count) in counts {
+            writeln!(table, "| {} | {count} |", kinds[kind]).unwrap();
+        }
+        if pending > 0 {
+            writeln!(table, "| pending | {pending} |").unwrap();
+        }
+        writeln!(table, "| all | {} |", self.lines.len()).unwrap();
+        table
+    }
+}
+
+/// Returns the first column of each row of `docs/divergences.md`.
+fn divergences(text: &str) -> Vec<String> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
+    // The first row is the table's header.
+    rows.skip(1).filter_map(|row| row.split(" | ").next()).map(str::to_owned).collect()
 }
 
 /// Collects all Rust files below a folder.
@@ -34,57 +230,107 @@ fn has_test(name: &str, path: &str) -> bool {
     })
 }
 
-/// Whether the file has this function directly below a test attribute.
+/// Whether the file has this function below a test attribute, and does not ignore it.
 fn is_test(file: &Path, test: &str) -> bool {
     let text = std::fs::read_to_string(file).unwrap();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let function = |line: &str| line.trim_start_matches("async ").starts_with(&format!("fn {test}("));
-    lines.array_windows().any(|[above, line]| function(line) && above.starts_with("#[") && above.contains("test"))
+    let Some(position) = lines.iter().position(|line| function(line)) else { return false };
+    let attributes: Vec<&&str> = lines[..position].iter().rev().take_while(|line| line.starts_with("#[")).collect();
+    attributes.iter().any(|line| line.starts_with("#[test") || line.starts_with("#[tokio::test"))
+        && !attributes.iter().any(|line| line.starts_with("#[ignore"))
 }
 
-fn has_heading(file: &str, heading: &str) -> bool {
-    let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
-    text.lines().any(|line| line.strip_prefix("## ") == Some(heading))
-}
-
-/// Returns the test names between backticks, each with whether its row is marked as pending.
-fn names(map: &str) -> Vec<(String, bool)> {
-    let rows = map.lines().filter(|line| line.starts_with("| "));
-    rows.flat_map(|row| {
-        let shown_by = row.split(" | ").nth(1).unwrap_or_default();
-        let named = shown_by.split('`').skip(1).step_by(2).filter(|name| name.contains("::") || name.contains(".md: "));
-        named.map(|name| (name.to_owned(), shown_by.starts_with("pending"))).collect::<Vec<_>>()
-    })
-    .collect()
-}
-
-#[test]
-fn every_test_named_in_the_contract_map_exists() {
-    let names = names(&std::fs::read_to_string(root().join("docs/contract.md")).unwrap());
-    assert!(names.len() > 90, "too few test names were found: {names:?}");
-    let missing: Vec<&String> =
-        names.iter().filter(|(name, pending)| !pending && !exists(name)).map(|(name, _)| name).collect();
-    assert_eq!(missing, [""; 0]);
-}
-
+/// Whether a test, a case of `spec/cells` or a hostile cell of `spec/hostile` has this name.
 fn exists(name: &str) -> bool {
     if let Some((file, heading)) = name.split_once(": ") {
-        return has_heading(file, heading);
+        return read(file).lines().any(|line| line.strip_prefix("## ") == Some(heading));
+    }
+    if let Some(file) = name.strip_prefix("spec/hostile/") {
+        return read("spec/hostile/index.json").contains(&format!("\"{file}\""));
     }
     name.split_once(' ').is_some_and(|(name, path)| has_test(name, path))
 }
 
 #[test]
+fn the_map_names_a_test_or_a_divergence_for_every_line_of_the_contract() {
+    let text = read("docs/contract.md");
+    let map = Map::parse(&text);
+    let totals = map.totals();
+    println!("{totals}");
+    let problems = map.check(&divergences(&read("docs/divergences.md")), PENDING);
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+    assert!(text.contains(&totals), "the totals at the head of docs/contract.md are not these:\n{totals}");
+}
+
+#[test]
 fn a_missing_test_is_detected() {
-    assert!(exists("testkit contract_map::a_missing_test_is_detected"));
-    assert!(exists("spec/cells/limits.md: An endless loop times out"));
+    for right in [
+        "testkit contract_map::a_missing_test_is_detected",
+        "spec/cells/limits.md: An endless loop times out",
+        "spec/hostile/h001_microtask_storm.js",
+    ] {
+        assert!(exists(right), "{right}");
+    }
     for wrong in [
         "testkit contract_map::no_such_test",
         "testkit hooks::a_missing_test_is_detected",
         "testkit contract_map::exists",
         "store contract_map::a_missing_test_is_detected",
         "spec/cells/limits.md: No such heading",
+        "spec/hostile/h001.js",
+        "spec/hostile/index.json",
     ] {
         assert!(!exists(wrong), "{wrong}");
     }
+}
+
+#[test]
+fn a_wrong_map_is_detected() {
+    let test = "`testkit contract_map::a_wrong_map_is_detected`";
+    let rows: Vec<String> = (1..=LINES)
+        .map(|number| {
+            let proof = match number {
+                1 => format!("differs: a row; otherwise {test}"),
+                2 => "gateway".to_owned(),
+                3 => "none".to_owned(),
+                4 => "pending: work".to_owned(),
+                _ => test.to_owned(),
+            };
+            format!("| {number} | it works | {proof} |")
+        })
+        .collect();
+    let head = "| lines | number |\n|---|---|\n| all | 1 |\n## One\n| # | requirement | proof |\n|---|---|---|\n";
+    let more = "## Beyond the contract\n| requirement | tests |\n|---|---|\n| it is fast | TEST |\n\
+                ## Divergences without a line\n| divergence | why |\n|---|---|\n| another row | unspecified |\n";
+    let more = more.replace("TEST", test);
+    let rows_of = |rows: &[String]| format!("{head}{}\n{more}", rows.join("\n"));
+    let listed = ["a row".to_owned(), "another row".to_owned()];
+    let problems = |text: &str| Map::parse(text).check(&listed, &["work"]);
+    assert_eq!(problems(&rows_of(&rows)), [""; 0]);
+    let changed = |number: usize, row: &str| {
+        let mut rows = rows.clone();
+        rows[number - 1] = row.to_owned();
+        problems(&rows_of(&rows))
+    };
+    for (number, row, problem) in [
+        (9, "", "lines without a row: [9]"),
+        (9, "| 10 | it works | gateway |", "a line has two rows, or a number is too large"),
+        (9, "| 481 | it works | gateway |", "a line has two rows, or a number is too large"),
+        (9, "| 9 | | gateway |", "a row that cannot be read: | 9 | | gateway |"),
+        (9, "| 9 | it works | soon |", "line 9: `soon` is no list of tests"),
+        (9, "| 9 | it works | `testkit hooks::nothing` |", "line 9: there is no test `testkit hooks::nothing`"),
+        (9, "| 9 | it works | `testkit a` and more |", "and more` is no list of tests"),
+        (9, "| 9 | it works | pending: nobody |", "line 9: nothing is pending from `nobody`"),
+        (1, "| 1 | it works | differs: a row; otherwise `testkit no::test` |", "line 1: there is no test"),
+        (9, "| 9 | it works | differs: no row |", "line 9: docs/divergences.md has no row `no row`"),
+        (9, "| 9 | it works | differs: another row |", "`another row` has a line"),
+        (1, "| 1 | it works | gateway |", "no line names the divergence `a row`"),
+        (4, "| 4 | it works | gateway |", "no line is pending from `work`"),
+    ] {
+        let found = changed(number, row);
+        assert!(found.iter().any(|one| one.contains(problem)), "{row}: {found:?}");
+    }
+    let totals = Map::parse(&rows_of(&rows)).totals();
+    assert!(totals.contains("| shown by tests | 476 |\n") && totals.ends_with("| pending | 1 |\n| all | 480 |\n"));
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fake_tools::{Behavior, FakeTools, spec};
 use crate::recording_hook::{HookBehavior, RecordingHook};
-use crate::world::{Parts, Run, World, code, value};
+use crate::world::{Parts, Run, World, code, scope, value};
 
 const CALL: &str = "return await tools.call('openclaw:core:read', { path: 'a' }).catch(error => error.message)";
 
@@ -50,6 +50,8 @@ async fn a_hook_receives_the_scope_and_origin_of_each_call() {
     for event in &events {
         let scope = &event.scope;
         assert_eq!((scope.agent_id.as_str(), scope.session_id.as_str()), ("main", "session"), "{event:?}");
+        assert_eq!(scope.session_key.as_deref(), Some("agent:main:session"), "{event:?}");
+        assert_eq!(scope.agent_run_id, "run", "{event:?}");
         assert_eq!((scope.sender.as_deref(), scope.channel.as_deref()), (Some("ada"), Some("matrix")), "{event:?}");
     }
     let kinds: Vec<_> = events.iter().map(|event| event.tool_kind).collect();
@@ -58,7 +60,9 @@ async fn a_hook_receives_the_scope_and_origin_of_each_call() {
     assert_eq!(events[1].tool_id.as_deref(), Some("openclaw:core:read"));
     assert_eq!(events[1].params, json!({"path": "a"}));
     // The tool receives the same scope.
-    assert!(fakes.calls().iter().all(|call| call.scope == *events[1].scope), "{:?}", fakes.calls());
+    let calls = fakes.calls();
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().all(|call| call.scope == scope("main/session/run")), "{calls:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +139,7 @@ async fn rewritten_arguments_are_validated_and_passed_to_the_tool() {
 async fn a_hook_that_fails_panics_or_hangs_blocks_the_call() {
     for (behavior, message) in [
         (HookBehavior::Error("canary"), "blocked: a before_tool_call hook failed"),
-        (HookBehavior::Panic, "blocked: a before_tool_call hook failed"),
+        (HookBehavior::Panic("canary"), "blocked: a before_tool_call hook failed"),
         (HookBehavior::Hang, "blocked: a before_tool_call hook did not answer in time"),
     ] {
         let (world, fakes, _) = world("read", behavior.clone()).await;

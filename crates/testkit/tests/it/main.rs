@@ -12,6 +12,7 @@ mod world;
 
 mod activation;
 mod contract_map;
+mod layering;
 mod visibility;
 
 mod approvals;
@@ -25,6 +26,7 @@ mod expiry;
 mod waiting;
 
 mod namespaces;
+mod results;
 mod secrets;
 mod storm;
 mod transcript;

@@ -15,7 +15,8 @@ pub(crate) enum HookBehavior {
     Ask(&'static str),
     Error(&'static str),
     Hang,
-    Panic,
+    /// Panics with this text.
+    Panic(&'static str),
 }
 
 #[derive(Debug)]
@@ -53,7 +54,7 @@ impl RecordingHook {
             HookBehavior::Rewrite(params) => Ok(HookAnswer { params: Some(params), ..answer }),
             HookBehavior::Ask(reason) => Ok(HookAnswer { require_approval: Some(reason.to_owned()), ..answer }),
             HookBehavior::Error(text) => Err(text.to_owned()),
-            HookBehavior::Panic => panic!("the hook panics"),
+            HookBehavior::Panic(text) => panic!("{text}"),
             HookBehavior::Hang => {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 Ok(answer)

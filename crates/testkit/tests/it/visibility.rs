@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use catalog::UnavailableServer;
+use contract::scope::Scope;
 use contract::tool::ToolSpec;
 use executor::run::RunRequest;
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolSource};
-use serde_json::{Value, json};
+use futures_util::future::join_all;
+use serde_json::json;
 
-use crate::fake_tools::{Behavior, FakeTools};
-use crate::world::{Parts, Run, World, request};
+use crate::fake_tools::{Behavior, FakeTools, spec};
+use crate::world::{Parts, Workers, World, request, scope, value};
 
 const CALL_ALL: &str = r#"
 const ids = ["openclaw:core:read", "openclaw:core:secret", "openclaw:core:nothing", "mcp:vault:open", "mcp:vault:nothing"]
@@ -114,32 +116,60 @@ async fn a_denied_tool_appears_in_no_listing_or_declaration() {
     assert_eq!(value[7], "undefined");
 }
 
+/// A run that is not the writer's, and what differs.
+fn strangers() -> [(&'static str, Scope); 4] {
+    let own = scope("writer/session/run");
+    [
+        ("sender", Scope { sender: Some("eve".to_owned()), ..own.clone() }),
+        ("session", Scope { session_id: "other".to_owned(), ..own.clone() }),
+        ("run", Scope { agent_run_id: "other".to_owned(), ..own.clone() }),
+        ("agent", Scope { agent_id: "reader".to_owned(), ..own }),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrent_runs_do_not_share_tools_or_globals() {
-    let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo), ("openclaw:core:write", Behavior::Echo)]);
-    let parts = Parts {
-        agents: json!({"reader": {"tools": {"deny": ["write"]}}, "writer": {"tools": {"deny": ["read"]}}}),
-        sources: vec![fakes.clone()],
-        ..Parts::default()
-    };
-    let world = parts.open().await;
-    let mine: Arc<dyn ToolSource> = FakeTools::new([("client:app:mine", Behavior::Echo)]);
-    let with_client = RunRequest { client_tools: vec![mine], ..request("writer/session/run") };
-    let (reader, writer) = (world.run_as("reader/session/run"), world.prepared(&with_client));
-    let seen = async |run: &Run| {
-        run.value("return [ALL_TOOLS.map(tool => tool.name), Object.getOwnPropertyNames(globalThis).includes('kept')]")
-            .await
-    };
-    assert_eq!(reader.value("globalThis.kept = 1; return kept").await, 1);
-    // Both run at the same time on the same worker.
-    let (one, other) = tokio::join!(seen(&reader), seen(&writer));
-    assert_eq!(one, json!([["read"], false]));
-    assert_eq!(other, json!([["mine", "write"], false]));
-    // Another run of the same agent does not have the client's tool.
-    assert_eq!(seen(&world.run_as("writer/session/run-2")).await, json!([["write"], false]));
-    let denied = reader.value("return await tools.call('openclaw:core:write', {}).catch(error => error.message)").await;
-    assert!(denied.as_str().unwrap().starts_with("unknown tool"), "{denied}");
-    assert_eq!(fakes.called(), [""; 0]);
+async fn nothing_leaks_to_another_agent_session_sender_or_run() {
+    for workers in [Workers::Attached, Workers::Jailed] {
+        let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo), ("openclaw:core:write", Behavior::Echo)]);
+        let parts = Parts {
+            workers,
+            agents: json!({"reader": {"tools": {"deny": ["write"]}}, "writer": {"tools": {"deny": ["read"]}}}),
+            sources: vec![fakes.clone()],
+            ..Parts::default()
+        };
+        let world = parts.open().await;
+        let mine = FakeTools::new([("client:app:mine", Behavior::Echo)]);
+        let client_tools: Vec<Arc<dyn ToolSource>> = vec![mine.clone()];
+        let writer = world.prepared(&RunRequest { client_tools, ..request("writer/session/run") });
+        // The writer's cell keeps a global and stays in the worker while the others run there.
+        let secret = "globalThis.kept = 'canary'; await yield_control(); return [kept, await tools.mine({ n: 1 })]";
+        let (run_id, _) = writer.suspend(secret).await;
+        let look = "const call = id => tools.call(id, { n: 1 }).then(() => 'answered', error => error.message.split(';')[0])
+            return [ALL_TOOLS.map(tool => tool.name), typeof kept, await tools.search('mine', { limit: 9 }),
+                    await call('client:app:mine'), await call('openclaw:core:read'), await call('openclaw:core:write')]";
+        let hidden = |id: &str| format!("unknown tool `{id}`");
+        let others = strangers();
+        let runs = others.iter().map(|(_, scope)| {
+            let stranger = world.prepared(&RunRequest { scope: scope.clone(), ..RunRequest::default() });
+            async move { stranger.value(look).await }
+        });
+        for ((differs, scope), seen) in others.iter().zip(join_all(runs).await) {
+            let (own, read, write) = if *differs == "agent" {
+                ("read", "answered".to_owned(), hidden("openclaw:core:write"))
+            } else {
+                ("write", hidden("openclaw:core:read"), "answered".to_owned())
+            };
+            let expected = json!([[own], "undefined", [], hidden("client:app:mine"), read, write]);
+            assert_eq!(seen, expected, "{workers:?}: another {differs}");
+            // The tool acts for the run that called it.
+            let calls = fakes.calls().iter().filter(|call| call.scope == *scope).count();
+            assert_eq!(calls, 1, "{workers:?}: another {differs}: {:?}", fakes.calls());
+        }
+        assert_eq!(fakes.calls().len(), 4);
+        assert_eq!(mine.called(), [""; 0]);
+        assert_eq!(value(&writer.wait(&run_id).await), &json!(["canary", {"n": 1}]), "{workers:?}");
+        assert_eq!(mine.calls()[0].scope, scope("writer/session/run"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,16 +197,55 @@ async fn core_plugin_and_client_tools_are_found_described_and_called() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn searches_of_a_cell_respect_the_configured_limits() {
+    let cell = "const count = async options => (await tools.search('widget', options)).length
+        return [await count(), await count({ limit: 2 }), await count({ limit: 100 })]";
+    for (code_mode, expected) in [
+        (json!(true), [8, 2, 50]),
+        (json!({"enabled": true, "searchDefaultLimit": 3, "maxSearchLimit": 5}), [3, 2, 5]),
+        (json!({"enabled": true, "searchDefaultLimit": 9, "maxSearchLimit": 4}), [4, 2, 4]),
+    ] {
+        let fakes = FakeTools::new([]);
+        (0..60).for_each(|number| fakes.put(spec(&format!("plugin:fake:widget_{number:02}")), Behavior::Echo));
+        let world =
+            Parts { tools: json!({ "codeMode": code_mode }), sources: vec![fakes], ..Parts::default() }.open().await;
+        assert_eq!(world.run().value(cell).await, json!(expected), "{code_mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_shell_is_called_by_its_id_and_cells_do_not_nest() {
-    let fakes = FakeTools::new([("openclaw:core:exec", Behavior::Echo), ("openclaw:core:wait", Behavior::Echo)]);
+    // Every id that the cell tries is offered by a source, so only the catalog can refuse it.
+    let fakes = FakeTools::new([
+        ("openclaw:core:exec", Behavior::Echo),
+        ("openclaw:core:wait", Behavior::Echo),
+        ("openclaw:core:tool_search_code", Behavior::Echo),
+        ("openclaw:core:tool_search", Behavior::Echo),
+        ("openclaw:core:tool_describe", Behavior::Echo),
+        ("openclaw:core:tool_call", Behavior::Echo),
+    ]);
     let world = Parts { sources: vec![fakes.clone()], ..Parts::default() }.open().await;
     let code = r#"
-        const refused = await Promise.allSettled(["exec", "wait", "openclaw:core:wait", "openclaw:core:tool_call"].map(id => tools.call(id, {})))
+        const names = ["wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"]
+        const ids = [...names.map(name => "openclaw:core:" + name), "exec", "wait"]
+        const message = promise => promise.then(() => "answered", error => error.message.split(";")[0])
         return [await tools.call("openclaw:core:exec", { command: "ls" }), await tools.exec({ command: "pwd" }), typeof exec,
-                typeof wait, typeof tools.wait, refused.map(one => one.status)]
+                typeof wait, names.map(name => typeof tools[name]), await Promise.all(ids.map(id => message(tools.call(id, {}))))]
     "#;
-    let refused = ["rejected"; 4];
-    let expected = json!([{"command": "ls"}, {"command": "pwd"}, "undefined", "undefined", "undefined", refused]);
+    let refused = [
+        "openclaw:core:wait",
+        "openclaw:core:tool_search_code",
+        "openclaw:core:tool_search",
+        "openclaw:core:tool_describe",
+        "openclaw:core:tool_call",
+        "exec",
+        "wait",
+    ]
+    .map(|id| format!("unknown tool `{id}`"));
+    let no_functions = ["undefined"; 5];
+    let expected = json!([
+        {"command": "ls"}, {"command": "pwd"}, "undefined", "undefined", no_functions, refused,
+    ]);
     assert_eq!(world.run().value(code).await, expected);
     assert_eq!(fakes.called(), ["openclaw:core:exec", "openclaw:core:exec"]);
 }
@@ -202,7 +271,33 @@ async fn mcp_tools_are_declared_and_called_in_the_mcp_namespace() {
     assert!(wrong.starts_with("MCP tools take one object argument: MCP.github.createIssue("), "{wrong}");
     assert_eq!((&value[5], &value[6]), (&json!(false), &json!([])));
     assert_eq!(fakes.called(), ["mcp:github:create_issue"]);
-    // Reading declarations does not count as a call.
-    let read: Value = world.run().exec("return (await API.read('mcp/github.d.ts')).length > 0").await;
-    assert_eq!((&read["value"], &read["telemetry"]["callCount"]), (&json!(true), &json!(0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn declarations_are_read_without_a_bridge_call_and_are_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let fakes = FakeTools::new([("mcp:github:create_issue", Behavior::Echo)]);
+    let parts = Parts { sources: vec![fakes.clone()], store: Some(folder.path().join("store.db")), ..Parts::default() };
+    let world = parts.open().await;
+    let run = world.run();
+    let cell = "const files = await API.list('mcp')
+        const texts = await Promise.all(files.map(file => API.read(file.path)))
+        await API.read('mcp/nothing.d.ts').catch(() => {})
+        await yield_control()
+        return texts.map(text => text.includes('createIssue'))";
+    let (run_id, _) = run.suspend(cell).await;
+    // The journal has every call of the cell that crossed the bridge.
+    let calls = world.store().calls(&run_id).await.unwrap();
+    let methods: Vec<&str> = calls.iter().map(|call| call.method.as_str()).collect();
+    assert_eq!(methods, ["yield"], "{calls:?}");
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+    let others: Vec<_> = files.filter(|name| !name.to_string_lossy().starts_with("store.db")).collect();
+    assert!(others.is_empty(), "{others:?}");
+    let result = run.wait(&run_id).await;
+    assert_eq!(value(&result), &json!([true, true]));
+    let telemetry = &result["telemetry"];
+    for count in ["searchCount", "describeCount", "callCount"] {
+        assert_eq!(telemetry[count], 0, "{telemetry}");
+    }
+    assert_eq!(fakes.called(), [""; 0]);
 }

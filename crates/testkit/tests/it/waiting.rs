@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contract::ids::CallId;
+use contract::ids::{CallId, RunId};
 use contract::limits::MAX_KEPT_SNAPSHOT_BYTES;
 use executor::{CallToken, Outcome, Parked, Returned};
 use serde_json::{Value, json};
-use store::{SettleError, Settled};
+use store::{RunState, SettleError, Settled};
 
 use crate::fake_tools::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, World, code, scope, value};
@@ -89,6 +89,29 @@ async fn a_yield_returns_at_once_and_resumes_with_its_variables() {
     // A second `wait` returns the same result.
     let again = run.wait(&run_id).await;
     assert_eq!((value(&again), &again["output"]), (value(&done), &done["output"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_has_the_state_of_a_run_and_its_snapshot_only_while_it_waits() {
+    let (world, fakes) = world(short_timeouts()).await;
+    let state = async |run_id: &RunId| {
+        let row = world.store().run(run_id).await.unwrap().unwrap();
+        (row.state, row.snapshot.is_some())
+    };
+    for (end, expected) in [("return 1", RunState::Completed), ("throw new Error('no')", RunState::Failed)] {
+        let before = fakes.calls().len();
+        let run = world.run();
+        let cell = format!("await tools.gate({{}}); await yield_control(); {end}");
+        let exec = tokio::spawn(async move { run.exec(&cell).await });
+        fakes.until(before + 1).await;
+        let run_id = fakes.calls()[before].token.run.clone();
+        assert_eq!(state(&run_id).await.0, RunState::Running, "{end}");
+        fakes.gate.notify_one();
+        assert_eq!(exec.await.unwrap()["status"], "waiting", "{end}");
+        assert_eq!(state(&run_id).await, (RunState::Waiting, true), "{end}");
+        world.run().wait(&run_id).await;
+        assert_eq!(state(&run_id).await, (expected, false), "{end}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

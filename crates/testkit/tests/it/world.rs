@@ -8,6 +8,7 @@ use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use contract::config::pattern::Pattern;
 use contract::config::{AgentsConfig, Quotas, Retention};
+use contract::frame::Jail;
 use contract::ids::RunId;
 use contract::scope::Scope;
 use executor::run::{Host, LocalTools, PreparedRun, RunRequest, ToolsWanted, prepare};
@@ -15,8 +16,29 @@ use executor::{Hook, ToolSource};
 use serde_json::{Value, json};
 use store::{Approval, ApprovalScope, Decision, Keys, Location, Store};
 
+/// Where the cells of a [`World`] run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// In a worker process in the whole jail, as in production.
+    Jailed,
+    /// On threads of the test, without a jail.
+    Attached,
+}
+
+impl Workers {
+    fn options(self) -> PoolOptions {
+        let (launch, jail) = match self {
+            Self::Jailed => (Launch::Program(env!("CARGO_BIN_EXE_ledger-host").into()), JailPolicy::Required),
+            Self::Attached => (Launch::Attached(sandbox::serve_attached), JailPolicy::Off),
+        };
+        // Of three threads, two are for the test's principal: the pool reserves one for other principals.
+        PoolOptions { jail, workers: 1, slots: 16, threads: 3, ..PoolOptions::new(launch) }
+    }
+}
+
 /// The configuration of a [`World`]; every field has a default.
 pub(crate) struct Parts {
+    pub workers: Workers,
     pub tools: Value,
     pub agents: Value,
     pub sources: Vec<Arc<dyn ToolSource>>,
@@ -31,6 +53,7 @@ pub(crate) struct Parts {
 impl Default for Parts {
     fn default() -> Self {
         Self {
+            workers: Workers::Jailed,
             tools: json!({"codeMode": {"enabled": true, "timeoutMs": 5000, "maxWaitMs": 5000}}),
             agents: Value::Null,
             sources: Vec::new(),
@@ -55,15 +78,11 @@ impl Parts {
         let location = self.store.clone().map_or(Location::Memory, Location::File);
         let store = Store::open(&location, Keys::new(1, [self.key; 32])).await.unwrap();
         let store = store.bounded(Retention::DEFAULT, self.quotas);
-        let options = PoolOptions {
-            jail: JailPolicy::Off,
-            workers: 1,
-            slots: 16,
-            // Two for the test's principal: the pool reserves one thread for other principals.
-            threads: 3,
-            ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
-        };
-        let code_mode = CodeMode::new(Pool::start(options).await.unwrap(), store).unwrap();
+        let pool = Pool::start(self.workers.options()).await.unwrap();
+        if self.workers == Workers::Jailed {
+            assert!(pool.workers().iter().all(|worker| worker.jail == Jail::Full), "{:?}", pool.workers());
+        }
+        let code_mode = CodeMode::new(pool, store).unwrap();
         World { code_mode, host: self.host() }
     }
 
@@ -88,13 +107,15 @@ impl Parts {
     }
 }
 
-/// Parses `agent/session/run` into a scope with a sender and a channel.
+/// Parses `agent/session/run` into a scope with a session key, a sender and a channel.
 pub(crate) fn scope(text: &str) -> Scope {
     let mut parts = text.split('/').map(str::to_owned);
     let mut next = || parts.next().unwrap_or_default();
+    let (agent_id, session_id) = (next(), next());
     Scope {
-        agent_id: next(),
-        session_id: next(),
+        session_key: Some(format!("agent:{agent_id}:{session_id}")),
+        agent_id,
+        session_id,
         agent_run_id: next(),
         sender: Some("ada".to_owned()),
         channel: Some("matrix".to_owned()),

@@ -23,6 +23,7 @@ mod questions;
 mod reload;
 mod results;
 mod runs;
+mod runtime;
 mod sessions;
 mod starting;
 mod stores;
