@@ -15,8 +15,6 @@ use contract::limits::MAX_FILE_PATH_DEPTH;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
 use rustix::io::{Errno, Result};
 
-use super::roots::Root;
-
 /// How paths below a root are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolver {
@@ -55,16 +53,9 @@ impl Resolver {
     }
 }
 
-impl Root {
-    /// Opens a path of plain names below the root. The flags must not create anything.
-    ///
-    /// A path that leads outside is `EXDEV`.
-    pub(crate) fn open_below(&self, below: &Path, flags: OFlags, links: Links) -> Result<OwnedFd> {
-        open_beneath(self.resolver(), self.folder(), below, flags, links)
-    }
-}
-
 /// Opens a path of plain names below an open folder. The flags must not create anything.
+///
+/// A path that leads outside is `EXDEV`.
 pub(crate) fn open_beneath(
     resolver: Resolver,
     folder: BorrowedFd<'_>,
@@ -72,7 +63,6 @@ pub(crate) fn open_beneath(
     flags: OFlags,
     links: Links,
 ) -> Result<OwnedFd> {
-    // `openat2` refuses flags that it would ignore.
     let flags = flags | OFlags::CLOEXEC;
     match resolver {
         Resolver::Kernel => open_in_kernel(folder, below, flags, links),

@@ -13,7 +13,7 @@ use contract::config::RootAccess;
 use contract::limits::{MAX_FILE_PATH_BYTES, MAX_FILE_PATH_DEPTH, MAX_FILE_ROOTS};
 use rustix::fs::{Mode, OFlags, open};
 
-use super::beneath::Resolver;
+use super::beneath::{Links, Resolver, open_beneath};
 
 /// The folders that the user declared, in the order of the configuration. Relative paths begin in the first one.
 #[derive(Clone, Debug, Default)]
@@ -121,6 +121,13 @@ impl Root {
 
     pub(crate) fn resolver(&self) -> Resolver {
         self.resolver
+    }
+
+    /// Opens a path of plain names below the root. The flags must not create anything.
+    ///
+    /// A path that leads outside is `EXDEV`.
+    pub(crate) fn open_below(&self, below: &Path, flags: OFlags, links: Links) -> rustix::io::Result<OwnedFd> {
+        open_beneath(self.resolver, self.folder(), below, flags, links)
     }
 
     /// Returns the part of an absolute path that is below this root.

@@ -327,7 +327,7 @@ async fn a_sparse_file_of_a_terabyte_and_a_growing_file_are_read_in_bounded_time
     let (path, ended) = (world.path("log"), Arc::clone(&done));
     let writer = std::thread::spawn(move || {
         let mut log = File::options().append(true).open(path).unwrap();
-        while !ended.load(Ordering::Relaxed) && log.metadata().unwrap().size() < 400 << 20 {
+        while !ended.load(Ordering::Relaxed) && log.metadata().unwrap().size() < 64 << 20 {
             log.write_all(&b"line\n".repeat(10_000)).unwrap();
         }
     });

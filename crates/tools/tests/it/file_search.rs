@@ -87,7 +87,8 @@ async fn grep_returns_matches_with_their_lines() {
         (json!({"pattern": "main()", "literal": true}), vec!["src/main.rs:1"]),
         (json!({"pattern": r"^\s+let \w+"}), vec!["src/main.rs:2"]),
         (json!({"pattern": "needle", "includeIgnored": true, "path": "target"}), vec!["target/out.rs:1"]),
-        (json!({"pattern": "needle", "path": "target"}), vec![]),
+        // A folder that is named is searched even if it is ignored, as by ripgrep.
+        (json!({"pattern": "needle", "path": "target"}), vec!["target/out.rs:1"]),
     ] {
         assert_eq!(places(&world.ok("grep", input.clone()).await), expected, "{input}");
     }
@@ -121,8 +122,8 @@ async fn rules_of_folders_around_the_start_apply() {
 async fn a_dropped_search_stops_soon() {
     let world = Arc::new(World::new().await);
     let line = format!("{}\n", "x".repeat(200));
-    for number in 0..200 {
-        world.put(&format!("d{}/f{number}", number % 10), line.repeat(20_000));
+    for number in 0..40 {
+        world.put(&format!("d{}/f{number}", number % 10), line.repeat(5_000));
     }
     let busy = |pattern: &str| json!({"pattern": pattern, "limit": 10_000});
     // Slow on purpose: each line is looked at in many ways.

@@ -30,11 +30,6 @@ impl Failure {
         message.truncate(end);
         message
     }
-
-    #[cfg(test)]
-    pub(super) fn message(&self) -> &str {
-        &self.0
-    }
 }
 
 impl From<PathError> for Failure {

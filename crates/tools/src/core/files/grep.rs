@@ -13,7 +13,7 @@ use contract::limits::{
 use executor::Returned;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
-    BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
+    BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkFinish, SinkMatch,
 };
 use ignore::overrides::{Override, OverrideBuilder};
 use parking_lot::Mutex;
@@ -156,9 +156,15 @@ impl Search<'_> {
         self.searched.fetch_add(1, Ordering::Relaxed);
         // A file that grows is searched up to its size at the beginning.
         let reader = StoppableReader { inner: file.take(size), stop: self.stop };
-        let mut sink = Matches { search: self, path, before: Vec::new(), current: Vec::new(), is_full: false };
+        let mut sink =
+            Matches { search: self, path, before: Vec::new(), current: Vec::new(), is_full: false, is_binary: false };
         let searched = searcher.search_reader(&self.matcher, reader, &mut sink);
         let is_full = sink.is_full;
+        if sink.is_binary {
+            // As in ripgrep, what was found before the first NUL does not count.
+            self.count.fetch_sub(sink.current.len(), Ordering::Relaxed);
+            sink.current.clear();
+        }
         self.found.lock().append(&mut sink.current);
         match searched {
             Err(_) if !self.stop.is_requested() && !is_full => self.skip(),
@@ -232,6 +238,7 @@ struct Matches<'s> {
     current: Vec<Match>,
     /// Whether there are enough matches.
     is_full: bool,
+    is_binary: bool,
 }
 
 impl Matches<'_> {
@@ -279,6 +286,11 @@ impl Sink for Matches<'_> {
             _ => self.before.push(text),
         }
         Ok(!self.is_full)
+    }
+
+    fn finish(&mut self, _searcher: &Searcher, end: &SinkFinish) -> Result<(), io::Error> {
+        self.is_binary = end.binary_byte_offset().is_some();
+        Ok(())
     }
 
     fn context_break(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {

@@ -14,11 +14,12 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use contract::limits::MAX_EDITED_FILE_BYTES;
 use rustix::fs::{
-    Access, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, accessat, fchmod, fchown, fstat, fsync,
-    linkat, mkdirat, openat, readlinkat, renameat, renameat_with, statat, unlinkat,
+    Access, AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Stat, Uid, accessat, fchmod, fchown,
+    flock, fstat, fsync, linkat, mkdirat, openat, readlinkat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -150,7 +151,8 @@ impl<'r> Target<'r> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&self.folder, &temporary, flags, mode).map_err(failed)?;
         // From here on, dropping it removes the temporary file.
-        let staged = Staged { target: self, temporary };
+        let mut staged = Staged { target: self, temporary, identity: (0, 0) };
+        staged.identity = identity(&fstat(&opened).map_err(failed)?);
         if let Permissions::Of(stat) = permissions {
             // Only the superuser can give a file away; otherwise it belongs to the user of this process.
             if fchown(&opened, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid))).is_err() {
@@ -173,7 +175,7 @@ impl<'r> Target<'r> {
     fn is_unchanged(&self, name: &OsStr, original: &Original) -> bool {
         let Ok(opened) = openat(&self.folder, name, READ | OFlags::NOFOLLOW, Mode::empty()) else { return false };
         let Ok(stat) = fstat(&opened) else { return false };
-        let is_same = (stat.st_dev, stat.st_ino) == (original.stat.st_dev, original.stat.st_ino);
+        let is_same = identity(&stat) == identity(&original.stat);
         let limit = original.content.len();
         is_same && read_whole(&mut File::from(opened), limit, &Stop::default()).is_ok_and(|now| now == original.content)
     }
@@ -199,6 +201,40 @@ impl<'r> Target<'r> {
     fn remove(&self, name: &OsStr) {
         // A temporary file that cannot be removed does no harm.
         unlinkat(&self.folder, name, AtFlags::empty()).ok();
+    }
+}
+
+/// Returns what tells a file from all others, whatever its name is.
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// How long a process waits for another one that changes files in the same folder.
+const LOCK_ATTEMPTS: usize = 200;
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
+
+impl Target<'_> {
+    /// Keeps other calls, of this process or others, from changing files of this folder until the folder is unlocked.
+    ///
+    /// Without the lock, which some file systems do not have, what is put back is still checked.
+    fn lock(&self) -> Unlock<'_> {
+        for _ in 0..LOCK_ATTEMPTS {
+            match flock(&self.folder, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_INTERVAL),
+                Ok(()) | Err(_) => break,
+            }
+        }
+        Unlock(self)
+    }
+}
+
+/// Unlocks a folder when it is dropped.
+struct Unlock<'t>(&'t Target<'t>);
+
+impl Drop for Unlock<'_> {
+    fn drop(&mut self) {
+        // Closing the folder would do it too.
+        flock(&self.0.folder, FlockOperation::Unlock).ok();
     }
 }
 
@@ -261,6 +297,8 @@ impl Drop for NewFolders {
 pub(super) struct Staged<'t> {
     target: &'t Target<'t>,
     temporary: OsString,
+    /// Device and number of the file, which it keeps under any name.
+    identity: (u64, u64),
 }
 
 impl Drop for Staged<'_> {
@@ -270,9 +308,27 @@ impl Drop for Staged<'_> {
 }
 
 impl Staged<'_> {
+    /// Exchanges the temporary file and the file.
+    fn exchange(&self) -> Result<(), Errno> {
+        let (folder, name) = (&self.target.folder, &self.target.name);
+        renameat_with(folder, &self.temporary, folder, name, RenameFlags::EXCHANGE)
+    }
+
+    /// Undoes an exchange. If another program has replaced the new file since, that program's file stays.
+    fn exchange_back(&self) -> Result<(), Errno> {
+        self.exchange()?;
+        let found = statat(&self.target.folder, &self.temporary, AtFlags::SYMLINK_NOFOLLOW)?;
+        if identity(&found) == self.identity {
+            return Ok(());
+        }
+        self.exchange()?;
+        Err(Errno::BUSY)
+    }
+
     /// Gives the new file its name, whatever has that name now.
     pub(super) fn overwrite(self) -> Result<(), Failure> {
         let target = self.target;
+        let _unlocked_on_drop = target.lock();
         renameat(&target.folder, &self.temporary, &target.folder, &target.name)
             .map_err(|error| target.refused(error))?;
         target.sync();
@@ -340,10 +396,11 @@ fn make(step: Step<'_>) -> Result<Done<'_>, Failure> {
             let random =
                 executor::random_name().map_err(|_| Failure::new("the system has no randomness for a file name"))?;
             let temporary = OsString::from(format!(".cellmate-{random}.tmp"));
+            let _unlocked_on_drop = target.lock();
             let renamed = renameat(&target.folder, &target.name, &target.folder, &temporary);
             renamed.map_err(|error| target.refused(error))?;
             if target.is_unchanged(&temporary, original) {
-                return Ok(Done::Removed(Staged { target, temporary }));
+                return Ok(Done::Removed(Staged { target, temporary, identity: identity(&original.stat) }));
             }
             put_back(target, &temporary).map_err(|error| target.refused(error))?;
             Err(target.changed_meanwhile())
@@ -353,20 +410,23 @@ fn make(step: Step<'_>) -> Result<Done<'_>, Failure> {
 
 fn replace<'t>(staged: Staged<'t>, original: &'t Original) -> Result<Done<'t>, Failure> {
     let target = staged.target;
-    let exchange =
-        || renameat_with(&target.folder, &staged.temporary, &target.folder, &target.name, RenameFlags::EXCHANGE);
-    match exchange() {
+    let _unlocked_on_drop = target.lock();
+    match staged.exchange() {
         Ok(()) if target.is_unchanged(&staged.temporary, original) => Ok(Done::Exchanged(staged)),
         Ok(()) => {
-            exchange().map_err(|error| target.refused(error))?;
-            Err(target.changed_meanwhile())
+            // If it is busy, yet another program has replaced the file, and its version stays.
+            match staged.exchange_back() {
+                Ok(()) | Err(Errno::BUSY) => Err(target.changed_meanwhile()),
+                Err(error) => Err(target.refused(error)),
+            }
         }
         // The file system cannot exchange files.
         Err(Errno::INVAL | Errno::NOSYS) => {
             if !target.is_unchanged(&target.name, original) {
                 return Err(target.changed_meanwhile());
             }
-            staged.overwrite()?;
+            let renamed = renameat(&target.folder, &staged.temporary, &target.folder, &target.name);
+            renamed.map_err(|error| target.refused(error))?;
             Ok(Done::Overwritten(target, original))
         }
         Err(Errno::NOENT) => Err(target.changed_meanwhile()),
@@ -390,10 +450,9 @@ fn undo(done: Vec<Done<'_>>, reason: Failure) -> Failure {
         let (target, undone) = match made {
             Done::Created(target) => (target, unlinkat(&target.folder, &target.name, AtFlags::empty())),
             Done::Exchanged(staged) => {
-                let (target, folder) = (staged.target, &staged.target.folder);
-                let flags = RenameFlags::EXCHANGE;
+                let _unlocked_on_drop = staged.target.lock();
                 // The new content then has the temporary name and is removed with it.
-                (target, renameat_with(folder, &staged.temporary, folder, &target.name, flags))
+                (staged.target, staged.exchange_back())
             }
             Done::Removed(staged) => {
                 let undone = put_back(staged.target, &staged.temporary);
