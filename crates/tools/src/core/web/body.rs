@@ -199,7 +199,9 @@ mod tests {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
         let mut deflate = DeflateEncoder::new(Vec::new(), Compression::fast());
-        [&mut gzip as &mut dyn Write, &mut zlib, &mut deflate].map(|one| one.write_all(b"hello hello hello").unwrap());
+        for encoder in [&mut gzip as &mut dyn Write, &mut zlib, &mut deflate] {
+            encoder.write_all(b"hello hello hello").unwrap();
+        }
         let gzip = gzip.finish().unwrap();
         for (encoding, wire) in
             [("gzip", gzip.clone()), ("deflate", zlib.finish().unwrap()), ("deflate", deflate.finish().unwrap())]
