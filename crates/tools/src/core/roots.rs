@@ -305,7 +305,9 @@ mod tests {
     fn two() -> (tempfile::TempDir, Roots) {
         let folder = tempfile::tempdir().unwrap();
         let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
-        [&one, &two].map(|path| std::fs::create_dir(path).unwrap());
+        for path in [&one, &two] {
+            std::fs::create_dir(path).unwrap();
+        }
         let mut roots = Roots::default();
         roots.push(Root::open(&one, RootAccess::Write).unwrap()).unwrap();
         roots.push(Root::open(&two, RootAccess::Read).unwrap()).unwrap();
