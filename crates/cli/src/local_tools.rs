@@ -1,5 +1,6 @@
 //! The tools of this process itself, as the configuration enables them: core tools and plugins.
 
+use std::fmt;
 use std::sync::Arc;
 
 use ::tools::core::{CoreTools, ProtectedFolder, Root, Roots, Shell, ShellSettings, SystemLookup, WebFetch};
@@ -27,7 +28,7 @@ pub(crate) fn local_tools(policy: &CallPolicy) -> LocalTools {
     }
     for problem in problems {
         render::note(&format!("cellmate: {problem}"));
-        tracing::warn!(problem, "part of the configuration cannot be used");
+        tracing::warn!(%problem, "part of the configuration cannot be used");
     }
     LocalTools { sources: vec![Arc::new(core)], ..LocalTools::default() }
 }
@@ -51,8 +52,22 @@ pub(crate) fn shell(
     Shell::new(shell, roots).map_err(|why| problems.push(format!("the shell (`tools.exec`) is off: {why}"))).ok()
 }
 
+/// Why a part of `tools.fs` cannot be used.
+#[derive(Debug)]
+pub(crate) struct RootProblem {
+    /// The path of the setting.
+    pub(crate) setting: String,
+    message: String,
+}
+
+impl fmt::Display for RootProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.setting, self.message)
+    }
+}
+
 /// Opens the folders of `tools.fs.roots`, if a tool uses them. Returns also why some cannot be used.
-pub(crate) fn roots(settings: &config::CoreTools, places: &Places) -> (Roots, Vec<String>) {
+pub(crate) fn roots(settings: &config::CoreTools, places: &Places) -> (Roots, Vec<RootProblem>) {
     let (mut roots, mut problems) = (Roots::default(), Vec::new());
     if !settings.files.enabled && !settings.shell.enabled {
         return (roots, problems);
@@ -63,15 +78,13 @@ pub(crate) fn roots(settings: &config::CoreTools, places: &Places) -> (Roots, Ve
             .and_then(|opened| opened.keep_away_from(&own))
             .and_then(|opened| roots.push(opened));
         if let Err(error) = opened {
-            let path = display::plain(&root.path);
-            problems.push(format!("`tools.fs.roots[{position}]`: the folder `{path}` cannot be used: {error}"));
+            let message = format!("the folder `{}` cannot be used: {error}", display::plain(&root.path));
+            problems.push(RootProblem { setting: format!("tools.fs.roots[{position}]"), message });
         }
     }
-    if settings.files.roots.is_empty() {
-        problems.push(
-            "`tools.fs.roots` is empty, so file tools and shell have no folder; list the folders that they may use"
-                .to_owned(),
-        );
+    if settings.files.enabled && settings.files.roots.is_empty() {
+        let message = "no folder is listed in `roots`, so there are no file tools; list the folders that they may use";
+        problems.push(RootProblem { setting: "tools.fs".to_owned(), message: message.to_owned() });
     }
     (roots, problems)
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::schema;
 use crate::shared_arguments::ConfigArguments;
 use crate::style::{Stream, Style, paint};
-use crate::{policy, render};
+use crate::{local_tools, policy, render};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
@@ -149,6 +149,12 @@ fn settings_findings(file: &ConfigFile) -> Vec<Finding> {
         let at = path.map(|path| file.position(&path));
         Finding { file: file.file.clone(), at, severity: Severity::Error, message: error.to_string() }
     });
+    let roots = policy::read(&file.settings()).ok().into_iter().flat_map(|policy| {
+        local_tools::roots(policy.config.core_tools(), &Places::here(&[])).1.into_iter().map(|problem| {
+            let at = KeyPath::parse(&problem.setting).ok().map(|path| file.position(&path));
+            Finding { file: file.file.clone(), at, severity: Severity::Warning, message: problem.to_string() }
+        })
+    });
     let known = schema::sections();
     let unknown = file.sections().into_iter().filter(|(key, _)| !known.contains(key)).map(|(key, at)| {
         let meant = nearest(&key, known.iter().map(String::as_str));
@@ -156,7 +162,7 @@ fn settings_findings(file: &ConfigFile) -> Vec<Finding> {
         let message = format!("`{}` is not a key of cellmate's configuration{meant}", display::plain(&key));
         Finding { file: file.file.clone(), at: Some(at), severity: Severity::Warning, message }
     });
-    wrong.chain(unknown).collect()
+    wrong.chain(roots).chain(unknown).collect()
 }
 
 fn unusable(error: &ConfigError) -> Finding {

@@ -170,3 +170,6 @@ impl Position<'_> {
 pub(crate) fn type_of(folder: BorrowedFd<'_>, name: &OsStr) -> Result<FileType> {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|found| FileType::from_raw_mode(found.st_mode))
 }
+
+#[cfg(test)]
+mod tests;

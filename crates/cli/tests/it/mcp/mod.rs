@@ -6,6 +6,7 @@ mod batches;
 mod by_hand;
 mod cancel;
 mod clients;
+mod core_files;
 mod core_tools;
 mod eras;
 mod http;

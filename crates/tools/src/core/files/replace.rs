@@ -17,8 +17,8 @@ use std::path::Path;
 
 use contract::limits::MAX_EDITED_FILE_BYTES;
 use rustix::fs::{
-    Access, AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, accessat, fchmod, fchown, fstat, fsync, linkat,
-    mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+    Access, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, accessat, fchmod, fchown, fstat, fsync,
+    linkat, mkdirat, openat, readlinkat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -91,6 +91,9 @@ impl<'r> Target<'r> {
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(self.refused(error)),
         };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            return Err(self.is_a_link());
+        }
         check_regular(&self.place, &stat)?;
         // Replacing a file needs no permission to write to it, so a file that is protected must be recognized.
         match accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::EACCESS) {
@@ -100,6 +103,13 @@ impl<'r> Target<'r> {
             }
             Err(error) => Err(self.refused(error)),
         }
+    }
+
+    /// A link is not written through: the file that it names would be replaced without the caller knowing where it is.
+    fn is_a_link(&self) -> Failure {
+        let target = readlinkat(&self.folder, &self.name, Vec::new()).unwrap_or_default();
+        let (path, target) = (self.shown(), shorten(&target.to_string_lossy()));
+        Failure::new(format!("`{path}` is a symbolic link to `{target}`; name the file that it points to"))
     }
 
     /// Reads the file, which must exist and be changeable.

@@ -1,0 +1,8 @@
+//! Tests of the core tools through the executor, as runs call them.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "an unexpected value fails the test")]
+
+mod file_attacks;
+mod file_changes;
+mod file_limits;
+mod file_search;
+mod files;
