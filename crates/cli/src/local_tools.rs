@@ -64,7 +64,7 @@ fn core_tools(policy: &CallPolicy) -> (CoreTools, Vec<String>) {
         core = core.with_shell(shell);
     }
     if settings.web_fetch.enabled {
-        match WebFetch::new(&settings.web_fetch.allow_private, SystemLookup) {
+        match WebFetch::new(&settings.web_fetch, SystemLookup) {
             Ok(web_fetch) => core = core.with_web_fetch(web_fetch),
             Err(why) => problems.push(format!("`tools.web.fetch`: {why}")),
         }

@@ -131,7 +131,7 @@ pub enum PrepareError {
 pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, PrepareError> {
     // 1. The agent's configuration and the policy of this run.
     let config = host.config.tools(&request.scope.agent_id).clone();
-    let policy = policy(&config, request);
+    let policy = policy(&host.config, request);
     // 2 and 3. All tools: core, plugin, MCP and client tools.
     let sources: Vec<Arc<dyn ToolSource>> =
         [&host.local.sources, &host.sources, &request.client_tools].into_iter().flatten().cloned().collect();
@@ -182,21 +182,17 @@ fn unavailable(sources: &[Arc<dyn ToolSource>], policy: &Policy) -> Vec<Unavaila
     sources.iter().filter_map(|source| source.unavailable()).filter(is_allowed).collect()
 }
 
-fn policy(config: &ToolsConfig, request: &RunRequest) -> Policy {
+/// Returns the policy of a run. An agent whose `sandbox.mode` is not `off` is sandboxed, whatever the entry point says.
+fn policy(config: &AgentsConfig, request: &RunRequest) -> Policy {
     let open = Lists::default();
     let run = RunScope {
         provider: &request.provider,
-        sandboxed: is_sandboxed(request),
+        sandboxed: request.scope.sandboxed || config.is_sandboxed(&request.scope.agent_id),
         lists: match &request.wants {
             ToolsWanted::Lists(lists) => lists,
             ToolsWanted::All | ToolsWanted::None => &open,
         },
     };
-    Policy::from(layers(&config.policy, &run))
-}
-
-/// Whether the agent's own tools run in a sandbox, so that `tools.sandbox.tools` applies. Every entry point asks this
-/// function, so an agent's own setting belongs here, too.
-fn is_sandboxed(request: &RunRequest) -> bool {
-    request.scope.sandboxed
+    let tools = config.tools(&request.scope.agent_id);
+    Policy::from(layers(&tools.policy, &run))
 }

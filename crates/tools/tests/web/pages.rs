@@ -6,7 +6,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 
-use crate::site::{Names, Site, details, failure, fetch, redirect, response, tool};
+use contract::config;
+
+use crate::site::{Names, Site, details, failure, fetch, redirect, response, tool, tool_with};
 
 #[tokio::test]
 async fn a_page_is_returned_as_markdown_or_text() {
@@ -59,6 +61,29 @@ async fn redirects_are_followed_and_the_final_address_returned() {
     let found = details(fetch(&site, "/a").await);
     assert_eq!((&found["text"], site.connections()), (&json!("arrived"), 3));
     assert!(found["finalUrl"].as_str().unwrap().ends_with("/b/c"), "{found}");
+}
+
+#[tokio::test]
+async fn configured_limits_lower_those_of_the_tool() {
+    let site = Site::start(|path, stream| {
+        let answer = match path {
+            "/a" => redirect("/b"),
+            _ => response("Content-Type: text/plain", "x".repeat(5_000).as_bytes()),
+        };
+        drop(std::io::Write::write_all(stream, &answer));
+    });
+    let settings = |more: config::WebFetch| config::WebFetch { allow_private: vec!["127.0.0.1".to_owned()], ..more };
+    let url = |path: &str| format!("http://127.0.0.1:{}{path}", site.port);
+    let no_redirects = settings(config::WebFetch { max_redirects: Some(0), ..config::WebFetch::default() });
+    let why = failure(tool_with(&no_redirects, &Names::default()).fetch(&json!({"url": url("/a")})).await);
+    assert!(why.contains("more than 0 redirects"), "{why}");
+    let short = settings(config::WebFetch { max_chars: Some(200), ..config::WebFetch::default() });
+    let input = json!({"url": url("/b"), "maxChars": 4_000});
+    let found = details(tool_with(&short, &Names::default()).fetch(&input).await);
+    assert_eq!((&found["length"], &found["truncated"]), (&json!(200), &json!(true)));
+    let small = settings(config::WebFetch { max_response_bytes: Some(1_000), ..config::WebFetch::default() });
+    let found = details(tool_with(&small, &Names::default()).fetch(&json!({"url": url("/b")})).await);
+    assert_eq!((&found["length"], &found["truncated"]), (&json!(1_000), &json!(true)));
 }
 
 #[tokio::test]

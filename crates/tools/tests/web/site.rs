@@ -6,6 +6,7 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use contract::config;
 use executor::Outcome;
 use serde_json::{Value, json};
 use tools::core::{Lookup, LookupFuture, WebFetch};
@@ -97,8 +98,13 @@ impl Lookup for Names {
 
 /// A `web_fetch` that may fetch from these hosts of this machine.
 pub(crate) fn tool(private: &[&str], names: &Names) -> WebFetch {
-    let private: Vec<String> = private.iter().map(|host| (*host).to_owned()).collect();
-    WebFetch::new(&private, names.clone()).unwrap()
+    let allow_private = private.iter().map(|host| (*host).to_owned()).collect();
+    tool_with(&config::WebFetch { allow_private, ..config::WebFetch::default() }, names)
+}
+
+/// A `web_fetch` with these settings.
+pub(crate) fn tool_with(settings: &config::WebFetch, names: &Names) -> WebFetch {
+    WebFetch::new(settings, names.clone()).unwrap()
 }
 
 /// Fetches from a server of this machine that the user allows.

@@ -67,6 +67,8 @@ struct Commands {
     running: Semaphore,
     /// Calls that wait for one of the running commands to end.
     queue: Semaphore,
+    /// The time limit of a command whose call has none.
+    default_timeout: Duration,
 }
 
 /// How commands run, with what the system provides.
@@ -79,6 +81,8 @@ pub struct ShellSettings {
     pub readable: Vec<Folder>,
     /// Where the private folders of commands are created.
     pub temporary: PathBuf,
+    /// The time limit of a command whose call has none.
+    pub default_timeout: Duration,
 }
 
 /// Why a folder of `tools.exec.readable` cannot be used.
@@ -92,7 +96,9 @@ pub struct UnreadableFolder {
 impl ShellSettings {
     pub fn new(settings: &ShellTool, temporary: PathBuf) -> Self {
         let network = if settings.network { Network::Allowed } else { Network::Denied };
-        Self { unconfined: settings.unconfined, network, readable: Vec::new(), temporary }
+        let seconds = settings.timeout_seconds.unwrap_or(SHELL_TIMEOUT_SECONDS.default);
+        let default_timeout = Duration::from_secs(SHELL_TIMEOUT_SECONDS.clamp(seconds));
+        Self { unconfined: settings.unconfined, network, readable: Vec::new(), temporary, default_timeout }
     }
 
     /// Lets commands read a folder or file, and run programs in it.
@@ -130,13 +136,14 @@ impl Shell {
             running: Semaphore::new(MAX_SHELL_COMMANDS),
             queue: Semaphore::new(MAX_QUEUED_SHELL_COMMANDS),
             confinement,
+            default_timeout: settings.default_timeout,
         };
         Ok(Self { spec: spec(&commands)?, commands: Arc::new(commands) })
     }
 
     /// Runs a command. Dropping the future ends it with everything that it started.
     pub async fn run(&self, input: &Value, updates: &ProgressSink) -> Outcome {
-        let request = match Request::read(input, &self.commands.roots) {
+        let request = match Request::read(input, &self.commands.roots, self.commands.default_timeout) {
             Ok(request) => request,
             Err(why) => return Outcome::Failed(why),
         };
@@ -435,7 +442,7 @@ fn spec(commands: &Commands) -> Result<ToolSpec, String> {
         commands.roots,
     );
     let range = &SHELL_TIMEOUT_SECONDS.range;
-    let seconds = format!("Seconds until the command is ended. Default: {}.", SHELL_TIMEOUT_SECONDS.default);
+    let seconds = format!("Seconds until the command is ended. Default: {}.", commands.default_timeout.as_secs());
     let parameters = json!({
         "type": "object",
         "properties": {

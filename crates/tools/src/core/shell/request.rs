@@ -24,7 +24,7 @@ pub(super) struct Request {
 
 impl Request {
     /// Reads the input of a call. The error says what to change.
-    pub(super) fn read(input: &Value, roots: &Roots) -> Result<Self, String> {
+    pub(super) fn read(input: &Value, roots: &Roots, default_timeout: Duration) -> Result<Self, String> {
         let text = |key: &str| input.get(key).and_then(Value::as_str);
         let command = text("command").filter(|command| !command.trim().is_empty());
         let command = command.ok_or("`command` is missing: write the command that the shell runs")?;
@@ -47,14 +47,19 @@ impl Request {
             }
         }
         let folder = folder(text("workdir").or_else(|| text("cwd")), roots)?;
-        Ok(Self { command: command.to_owned(), folder, timeout: timeout(input)?, env: variables(input)? })
+        Ok(Self {
+            command: command.to_owned(),
+            folder,
+            timeout: timeout(input, default_timeout)?,
+            env: variables(input)?,
+        })
     }
 }
 
-fn timeout(input: &Value) -> Result<Duration, String> {
+fn timeout(input: &Value, default: Duration) -> Result<Duration, String> {
     let range = &SHELL_TIMEOUT_SECONDS.range;
     let seconds = match input.get(SHELL_TIMEOUT_SECONDS.key) {
-        None | Some(Value::Null) => SHELL_TIMEOUT_SECONDS.default as f64,
+        None | Some(Value::Null) => return Ok(default),
         Some(given) => given
             .as_f64()
             .filter(|seconds| *seconds > 0.0)
@@ -126,6 +131,8 @@ fn is_refused(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use contract::config::RootAccess;
     use contract::limits::{MAX_SHELL_COMMAND_BYTES, MAX_SHELL_VARIABLE_BYTES, MAX_SHELL_VARIABLES};
     use serde_json::{Map, Value, json};
@@ -145,15 +152,17 @@ mod tests {
         (folder, roots)
     }
 
+    const DEFAULT: Duration = Duration::from_secs(1_800);
+
     #[test]
     fn the_folder_must_exist_in_a_root_also_behind_symbolic_links() {
         let (_folder, roots) = roots();
-        let read = |workdir: Value| Request::read(&json!({"command": "ls", "workdir": workdir}), &roots);
+        let read = |workdir: Value| Request::read(&json!({"command": "ls", "workdir": workdir}), &roots, DEFAULT);
         let root = roots.first().unwrap().path().to_owned();
         assert_eq!(read(Value::Null).unwrap().folder, root);
         assert_eq!(read(json!("inner")).unwrap().folder, root.join("inner"));
         assert_eq!(read(json!("good")).unwrap().folder, root.join("inner"));
-        let cwd = Request::read(&json!({"command": "ls", "cwd": "inner"}), &roots);
+        let cwd = Request::read(&json!({"command": "ls", "cwd": "inner"}), &roots, DEFAULT);
         assert_eq!(cwd.unwrap().folder, root.join("inner"));
         for outside in ["link", "..", "/", "/etc", "none", "file", "inner/../../outside", "~"] {
             assert!(read(json!(outside)).is_err(), "{outside}");
@@ -163,7 +172,7 @@ mod tests {
     #[test]
     fn variables_that_load_code_and_bad_names_are_refused() {
         let (_folder, roots) = roots();
-        let read = |env: Value| Request::read(&json!({"command": "ls", "env": env}), &roots);
+        let read = |env: Value| Request::read(&json!({"command": "ls", "env": env}), &roots, DEFAULT);
         assert_eq!(read(json!({"A_1": "x"})).unwrap().env["A_1"], "x");
         for bad in ["LD_PRELOAD", "LD_AUDIT", "DYLD_X", "PATH", "BASH_ENV", "ENV", "IFS", "1A", "", "A=B", "A-B", "ä"]
         {
@@ -180,7 +189,7 @@ mod tests {
     #[test]
     fn command_and_timeout_are_limited() {
         let (_folder, roots) = roots();
-        let read = |input: Value| Request::read(&input, &roots);
+        let read = |input: Value| Request::read(&input, &roots, DEFAULT);
         assert!(read(json!({})).is_err() && read(json!({"command": " "})).is_err());
         assert!(read(json!({"command": "x".repeat(MAX_SHELL_COMMAND_BYTES)})).is_ok());
         assert!(read(json!({"command": "x".repeat(MAX_SHELL_COMMAND_BYTES + 1)})).is_err());

@@ -39,8 +39,8 @@ pub(super) enum Kind {
 }
 
 impl Page {
-    /// Reads a body.
-    pub(super) async fn read(mut response: Response) -> Result<Self, String> {
+    /// Reads a body of at most `max_bytes`.
+    pub(super) async fn read(mut response: Response, max_bytes: usize) -> Result<Self, String> {
         let content_type = content_type(&response);
         // Refused before its body is read.
         kind_of(&content_type)?;
@@ -55,8 +55,10 @@ impl Page {
             }
         }
         let unpacked = tokio::task::spawn_blocking(move || unpack(&encoding, &wire, is_cut)).await;
-        let (bytes, is_longer) = unpacked.map_err(|_| "its body cannot be decompressed".to_owned())??;
-        Ok(Self { content_type, bytes, is_cut: is_cut || is_longer })
+        let (mut bytes, is_longer) = unpacked.map_err(|_| "its body cannot be decompressed".to_owned())??;
+        let is_cut = is_cut || is_longer || bytes.len() > max_bytes;
+        bytes.truncate(max_bytes);
+        Ok(Self { content_type, bytes, is_cut })
     }
 
     /// Returns what the body contains.
