@@ -92,12 +92,12 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         render::note(&format!("cellmate: {problem}"));
     }
     let served = policy::read(&loaded.settings)?.with(&arguments.policy);
+    let kept = arguments.store.choose(&loaded.settings, &places)?;
+    start_log(&arguments, &kept.state, &loaded.problems);
     if let Some(note) = served.provider_note(Principal::local().name()) {
         tracing::warn!(target: CONSOLE, "{note}");
         render::note(&format!("cellmate: {note}"));
     }
-    let kept = arguments.store.choose(&loaded.settings, &places)?;
-    start_log(&arguments, &kept.state, &loaded.problems);
     let (state, key) = (kept.state.clone(), kept.key()?);
     let memory_limit_bytes = served.config.largest_memory_limit();
     let options =
