@@ -96,15 +96,13 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         render::note(&format!("cellmate: {problem}"));
     }
     let served = policy::read(&loaded.settings)?.with(&arguments.policy);
-    if let Some(note) = served.provider_note(Principal::local().name()) {
+    let kept = arguments.store.choose(&loaded.settings, &places)?;
+    start_log(&arguments, &kept.state, &loaded.problems);
+    let unused = policy::unused_notice(&loaded.settings, &check_command(&places));
+    for note in served.provider_note(Principal::local().name()).into_iter().chain(unused) {
         tracing::warn!(target: CONSOLE, "{note}");
         render::note(&format!("cellmate: {note}"));
     }
-    let unused = policy::unused_notice(&loaded.settings, &check_command(&places));
-    unused.iter().for_each(|notice| render::note(&format!("cellmate: {notice}")));
-    let kept = arguments.store.choose(&loaded.settings, &places)?;
-    start_log(&arguments, &kept.state, &loaded.problems);
-    unused.iter().for_each(|notice| tracing::warn!(target: CONSOLE, "{notice}"));
     let (state, key) = (kept.state.clone(), kept.key()?);
     let memory_limit_bytes = served.config.largest_memory_limit();
     let options =

@@ -145,7 +145,7 @@ async fn renew(call: Call<'_>, holder: &str) -> std::convert::Infallible {
     }
 }
 
-/// Records a call whose caller no longer wants it. Its future was dropped, so its source was told.
+/// Records a call that its caller has cancelled. Dropping the call's future has cancelled it at its source.
 async fn cancel_running(call: Call<'_>) -> CallEnd {
     let state = call.journal.call(CALL).map(|row| row.state);
     let was_made = matches!(state, Some(CallState::Dispatched | CallState::Away));

@@ -144,8 +144,8 @@ impl McpService {
         self.inner.prepared.get(&self.inner.settings, principal)
     }
 
-    /// Returns the tool that a client calls by this name. Waits for upstream servers that are starting only if the name
-    /// is not known.
+    /// Returns the tool that a client calls by this name. Waits for upstream servers that are starting, except for `exec`
+    /// and `wait`.
     pub(crate) async fn called_tool(
         &self,
         principal: &Principal,
@@ -153,8 +153,11 @@ impl McpService {
         arguments: Option<&Map<String, Value>>,
     ) -> Result<Option<(Arc<Prepared>, Tool)>, PrepareError> {
         let known = self.known(principal)?;
-        if let Some(tool) = known.tool(name) {
-            return Ok(Some((known, tool)));
+        match known.tool(name) {
+            // `exec` and `wait` wait for the servers themselves, if they need them.
+            Some(tool @ (Tool::Exec | Tool::Wait)) => return Ok(Some((known, tool))),
+            Some(tool) if self.is_settled() => return Ok(Some((known, tool))),
+            Some(_) | None => {}
         }
         if self.continues_run(principal, &known, name, arguments).await {
             return Ok(Some((known, Tool::Wait)));

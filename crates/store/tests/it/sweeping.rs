@@ -117,3 +117,22 @@ async fn live_runs_are_counted_and_found_by_their_session() {
         assert_eq!((before, place.store.live_runs().await.unwrap()), (0, 1));
     }
 }
+
+#[tokio::test]
+async fn waiting_runs_are_found_by_scope_and_definition_until_they_expire() {
+    for place in everywhere().await {
+        let held = place.run(1, waiting(&place, 1)).await;
+        let running = place.run(2, Change { state: Some(RunState::Running), ..waiting(&place, 2) }).await;
+        let definition = place.store.run(&held.run_id).await.unwrap().unwrap().definition;
+        let found = |definition: String, now| {
+            let (store, scope) = (place.store.clone(), place.scope());
+            async move { store.waiting_runs(&scope, &definition, now).await.unwrap() }
+        };
+        let waiting = found(definition.clone(), NOW).await;
+        assert!(waiting.contains(&held.run_id) && !waiting.contains(&running.run_id), "{waiting:?}");
+        assert!(found(format!("{definition} "), NOW).await.is_empty());
+        assert!(found(definition.clone(), NOW + 10_000).await.is_empty(), "expired");
+        let other = contract::scope::Scope { agent_id: "another".to_owned(), ..place.scope() };
+        assert!(place.store.waiting_runs(&other, &definition, NOW).await.unwrap().is_empty());
+    }
+}

@@ -1,5 +1,7 @@
 //! The surfaces of `cellmate mcp`: code mode, Tool Search in both modes, the tools themselves, and the automatic choice.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -426,6 +428,49 @@ fn tool_search_with_tools_searches_describes_and_calls() {
     }
 }
 
+/// Starts a server that cannot start workers: they reserve more address space than it is allowed.
+fn without_workers(place: &Place, more: &[&str]) -> std::process::Command {
+    let server = place.server(more);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -v 2000000; exec \"$0\" \"$@\""]).arg(server.get_program()).args(server.get_args());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn without_a_sandbox_tool_search_shows_the_tools_without_code_and_code_mode_does_not_start() {
+    let place = place();
+    settings(&place, json!({"toolSearch": true}));
+    let mut server = without_workers(&place, &[]).spawn().unwrap();
+    let mut stdin = server.stdin.take().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let mut ask = |id: u32, method: &str, params: Value| -> Value {
+        writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).unwrap();
+        loop {
+            let message: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            if message["id"] == id {
+                return message["result"].clone();
+            }
+        }
+    };
+    let about = json!({"name": "test", "version": "1"});
+    ask(1, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}));
+    let called = ask(2, "tools/call", json!({"name": "tool_call", "arguments": {"id": "mcp:s:say"}}));
+    assert_eq!(called["structuredContent"]["result"]["structuredContent"], json!({"said": "hello"}), "{called}");
+    let listed = ask(3, "tools/list", json!({}));
+    let names: Vec<&Value> = listed["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["tool_search", "tool_describe", "tool_call"]);
+    assert!(log_text(&place).contains("no runtime is available"), "{}", log_text(&place));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    // Code mode never shows the tools instead.
+    for arguments in [&["--surface", "code"][..], &["--surface", "auto"]] {
+        let ended = without_workers(&place, arguments).output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+        assert!(ended.stdout.is_empty());
+    }
+}
+
 #[test]
 fn tool_call_asks_for_approval_and_a_repeated_call_continues_it() {
     let place = place();
@@ -529,8 +574,11 @@ fn a_cell_that_was_started_before_the_surface_changed_can_be_resumed() {
     let mut client = start(&place, Era::November2025, &[]);
     let waiting = client.exec("await yield_control('phase'); return 7");
     settings(&place, json!({"codeMode": false}));
-    client.next("notification of changed tools", |message| message["method"] == CHANGED);
-    assert_eq!(names(&mut client), ["s__push", "s__say"]);
+    let deadline = Instant::now() + PATIENCE;
+    while names(&mut client) != ["s__push", "s__say"] {
+        assert!(Instant::now() < deadline, "{}", log_text(&place));
+        std::thread::sleep(Duration::from_millis(100));
+    }
     assert_eq!(client.call("wait", json!({"runId": waiting["runId"]}))["value"], 7);
     for arguments in [json!({}), json!({"runId": "cm_0"})] {
         let refused = client.ask("tools/call", json!({"name": "wait", "arguments": arguments}));

@@ -7,12 +7,11 @@ use contract::ids::ApprovalId;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData};
 use rmcp::service::RequestContext;
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::Approval;
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::direct;
 use super::questions::{self, Channel, FormOutcome};
 use super::request_state::{self, Seal};
 use crate::server::answer::{Answer, age};
@@ -54,13 +53,7 @@ impl ToolCall<'_> {
             Tool::SearchCode => Ok(self.search_code().await),
             Tool::Search | Tool::Describe => Ok(self.search().await),
             Tool::Call => self.tool_call().await,
-            Tool::Direct(id) => {
-                let began = Instant::now();
-                let end = self.call_directly(id, Value::Object(self.call.arguments.clone())).await?;
-                let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                let telemetry = json!({"toolId": id, "durationMs": duration_ms});
-                direct::response(end, self.with_surface(telemetry))
-            }
+            Tool::Direct(id) => self.run_direct(id).await,
         }
     }
 

@@ -4,8 +4,8 @@
 use contract::cell::PendingState;
 use contract::ids::ApprovalId;
 use executor::{CallEnd, DirectCall, Outcome, Returned, UNKNOWN_OUTCOME};
-use rmcp::model::{CallToolResult, ContentBlock, ErrorData, InputRequiredResult, MetaObject};
-use serde_json::Value;
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult, MetaObject};
+use serde_json::{Value, json};
 use store::{Approval, CommitError};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
@@ -43,6 +43,14 @@ struct Asked {
 }
 
 impl ToolCall<'_> {
+    /// Runs a call of a tool that is shown directly, to its response.
+    pub(super) async fn run_direct(&self, id: &str) -> Result<CallToolResponse, ErrorData> {
+        let began = Instant::now();
+        let end = self.call_directly(id, Value::Object(self.call.arguments.clone())).await?;
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(response(end, self.with_surface(json!({"toolId": id, "durationMs": duration_ms}))))
+    }
+
     /// Makes a tool call, or continues the same call that was parked before.
     pub(super) async fn call_directly(&self, id: &str, arguments: Value) -> Result<DirectEnd, ErrorData> {
         let Self { service, call, .. } = self;
@@ -255,16 +263,16 @@ fn stopped(error: &CommitError) -> String {
 /// Returns the response for a tool that is shown directly: the tool's own result, whole.
 ///
 /// A call that was not made is an error result, because clients check other results against the tool's output schema.
-pub(super) fn response(end: DirectEnd, telemetry: Value) -> Result<rmcp::model::CallToolResponse, ErrorData> {
+fn response(end: DirectEnd, telemetry: Value) -> CallToolResponse {
     let failed = |text: String| CallToolResult::error(vec![ContentBlock::text(text)]);
     let result = match end {
-        DirectEnd::Ask(question) => return Ok((*question).into()),
+        DirectEnd::Ask(question) => return (*question).into(),
         DirectEnd::Settled(Outcome::Returned(returned)) => native(returned),
         DirectEnd::Settled(Outcome::Failed(message)) => failed(message),
         DirectEnd::Settled(Outcome::Unknown) => failed(UNKNOWN_OUTCOME.to_owned()),
         DirectEnd::Waiting(message) | DirectEnd::Stopped(message) => failed(message),
     };
-    Ok(with_telemetry(result, telemetry).into())
+    with_telemetry(result, telemetry).into()
 }
 
 /// Returns a tool's result in the protocol's form. That of an MCP tool already has it and is passed on whole.
