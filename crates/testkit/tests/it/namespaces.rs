@@ -71,7 +71,10 @@ async fn a_namespace_is_described_only_if_its_tools_are_visible() {
     let denied = json!({"codeMode": true, "deny": [UPDATE]});
     let hidden = Parts { tools: denied, ..parts(&fakes()) }.open().await;
     assert!(!describes_namespace(&hidden));
-    assert_eq!(hidden.run().value("return [typeof Issues, Object.keys(namespaces)]").await, json!(["undefined", []]));
+    assert_eq!(
+        hidden.run().value("return [typeof Issues, Object.keys(namespaces)]").await,
+        json!(["undefined", ["MCP"]])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
