@@ -34,6 +34,8 @@ fn a_setting_is_changed_in_place_and_only_if_the_result_is_valid() {
         assert!(after.contains(comment), "{comment}: {after}");
     }
     assert_eq!(person.run(&["config", "get", "tools.codeMode.timeoutMs"]).out, "20000\n");
+    assert_eq!(person.run(&["config", "set", "tools.toolSearch", "true"]).code, 0);
+    assert_eq!(person.run(&["config", "get", "tools.toolSearch", "--json"]).json()["value"], true);
     let mode = std::fs::metadata(person.path(USER_CONFIG)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o644, "the mode of an existing file is kept");
 
