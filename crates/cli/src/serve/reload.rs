@@ -103,9 +103,12 @@ impl Current {
 
 /// Offers the tools again whenever a plugin has created the scope of a namespace, until the receiver is dropped.
 async fn announce_scopes(plugins: Plugins, offer: watch::Sender<OfferedSources>) {
+    let Some(mut changes) = plugins.scope_changes() else { return };
+    // Scopes that were created before must be noticed too.
+    offer.send_modify(|_| {});
     loop {
         tokio::select! {
-            () = plugins.changed() => offer.send_modify(|_| {}),
+            () = changes.next() => offer.send_modify(|_| {}),
             () = offer.closed() => return,
         }
     }
