@@ -12,6 +12,8 @@ export LC_ALL GIT_OPTIONAL_LOCKS GIT_TERMINAL_PROMPT GIT_NO_REPLACE_OBJECTS
 # The most bytes of an answer.
 MAX_BYTES=400000
 
+tab=$(printf '\t')
+
 # Prints a field of the input; nothing if it is missing.
 text() { printf '%s' "$line" | sed -n 's/.*"input":{[^}]*"'"$1"'":"\([^"]*\)".*/\1/p'; }
 number() { printf '%s' "$line" | sed -n 's/.*"input":{[^}]*"'"$1"'":\([0-9]*\).*/\1/p'; }
@@ -25,10 +27,10 @@ run() {
 
 # Prints standard input as a JSON string: valid UTF-8, escaped, and cut.
 quote() {
-  head -c "$MAX_BYTES" | iconv -c -f UTF-8 -t UTF-8 | tr -d '\000-\010\013\014\016-\037\177' |
-    awk 'BEGIN { printf "\"" }
-         { gsub(/\\/, "\\\\"); gsub(/"/, "\\\""); gsub(/\t/, "\\t"); gsub(/\r/, "\\r"); printf "%s%s", (NR > 1 ? "\\n" : ""), $0 }
-         END { printf "\"" }'
+  printf '"'
+  head -c "$MAX_BYTES" | iconv -c -f UTF-8 -t UTF-8 | tr -d '\000-\010\013-\037\177' |
+    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e "s/$tab/\\\\t/g" | awk '{ printf "%s%s", (NR > 1 ? "\\n" : ""), $0 }'
+  printf '"'
 }
 
 call() {

@@ -25,32 +25,46 @@ pub(crate) struct Local {
     pub(crate) plugins: Plugins,
 }
 
-/// Returns the core tools and plugins that the user enabled, and prints what cannot be used. No plugin is started. Without a state folder there are no plugins.
+/// The local tools of a changed configuration.
+#[derive(Debug)]
+pub(crate) struct Reloaded {
+    pub(crate) local: Local,
+    /// Plugins that are no longer used.
+    pub(crate) retired: Vec<Arc<Plugin>>,
+    /// What cannot be used, and why.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Returns the core tools and plugins that the user enabled, and prints what cannot be used. No plugin is started.
+/// Without a state folder there are no plugins.
 pub(crate) fn local_tools(policy: &CallPolicy, settings: &Value, state: Option<&Path>) -> Result<Local, String> {
-    let (local, _, problems) = reloaded(policy, settings, state, &Plugins::default())?;
+    let Reloaded { local, problems, .. } = reloaded(policy, settings, state, &Plugins::default())?;
     problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
     Ok(local)
 }
 
 /// Returns the local tools of a changed configuration: plugins that have not changed are kept as they are, running or
-/// not. Also returns the plugins that are no longer used, and what cannot be used.
+/// not.
 pub(crate) fn reloaded(
     policy: &CallPolicy,
     settings: &Value,
     state: Option<&Path>,
     former: &Plugins,
-) -> Result<(Local, Vec<Arc<Plugin>>, Vec<String>), String> {
+) -> Result<Reloaded, String> {
     let (core, mut problems) = core_tools(policy);
     let mut tools = LocalTools { sources: vec![Arc::new(core)], ..LocalTools::default() };
-    let Some(state) = state else { return Ok((Local { tools, plugins: Plugins::default() }, Vec::new(), problems)) };
+    let Some(state) = state else {
+        let local = Local { tools, plugins: Plugins::default() };
+        return Ok(Reloaded { local, retired: Vec::new(), problems });
+    };
     let config = plugins_config(settings)?;
-    let (plugins, removed) =
+    let (plugins, retired) =
         Plugins::load(&plugin_host(state), &config, former).map_err(|error| format!("plugins: {error}"))?;
     let unusable =
         plugins.unusable().iter().map(|plugin| format!("plugin `{}` is not used: {}", plugin.id, plugin.why));
     problems.extend(unusable);
     problems.extend(plugins.add_to(&mut tools));
-    Ok((Local { tools, plugins }, removed, problems))
+    Ok(Reloaded { local: Local { tools, plugins }, retired, problems })
 }
 
 /// Returns the core tools that the user enabled, and what cannot be used.

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::sleep;
 
-use crate::local_tools::{Local, plugin_host, reloaded};
+use crate::local_tools::{Local, Reloaded, plugin_host, reloaded};
 use crate::policy::{self, BadSettings};
 use crate::upstream::Servers;
 
@@ -114,9 +114,12 @@ impl Current {
 
 /// Offers the tools again whenever a plugin has created the scope of a namespace, until the receiver is dropped.
 async fn announce_scopes(plugins: Plugins, offer: watch::Sender<OfferedSources>) {
+    let Some(mut changes) = plugins.scope_changes() else { return };
+    // Scopes that were created before must be noticed too.
+    offer.send_modify(|_| {});
     loop {
         tokio::select! {
-            () = plugins.changed() => offer.send_modify(|_| {}),
+            () = changes.next() => offer.send_modify(|_| {}),
             () = offer.closed() => return,
         }
     }
@@ -206,7 +209,7 @@ impl Reloader {
         let is_new_policy = policy_sections(&self.loaded.settings) != policy_sections(&loaded.settings);
         let largest = policy.config.largest_memory_limit();
         let former = self.current.plugins();
-        let (local, retired, problems) =
+        let Reloaded { local, retired, problems } =
             reloaded(&policy, &loaded.settings, Some(&self.state_folder), &former).map_err(ReloadError::Local)?;
         let is_new_local = !local.plugins.are_same(&former);
         let policy = CallPolicy {

@@ -33,6 +33,10 @@ pub(super) fn find_tool<'a>(catalog: &'a Catalog, typed: &str) -> Result<&'a Too
 /// Returns the server that the name begins with, if it begins with one.
 pub(super) fn server_in<'a>(loaded: &'a Loaded, typed: &str) -> Result<Option<&'a ServerEntry>, String> {
     let wanted = written(typed);
+    // Plugins and core tools are not servers.
+    if ["plugin:", "openclaw:"].iter().any(|source| wanted.starts_with(source)) {
+        return Ok(None);
+    }
     let Some(owner) = owner(wanted) else { return Ok(None) };
     let is_named = |server: &&ServerEntry| {
         let rest = wanted.strip_prefix("mcp:").unwrap_or(wanted);

@@ -249,6 +249,10 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
         let (reply, answer) = oneshot::channel();
         shared.pending.lock().insert(id, Pending { reply, is_handshake, updates, updates_left: MAX_UPDATES });
         let _guard = RequestGuard { shared, id };
+        // The connection may have ended since the check above, and then nothing settles this request.
+        if let Some(why) = shared.closed.get() {
+            return Err(RequestError::NotSent(why));
+        }
         shared.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         // The parameters may be large, and are written by now or copied.
         drop(params);

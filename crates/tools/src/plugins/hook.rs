@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::connection::MAX_SHOWN_CHARS;
 use super::manifest::{Effects, HookManifest};
-use super::plugin::{Plugin, explain, scope_json};
+use super::messages::{explain, scope_json};
+use super::plugin::Plugin;
 
 /// The hooks of one plugin.
 #[derive(Debug)]
@@ -93,8 +94,11 @@ impl Hook for PluginHook {
             if let Value::Object(fields) = &mut params {
                 fields.insert("outcome".to_owned(), outcome_json(outcome));
             }
-            let asked =
-                self.plugin.request("hooks/after_tool_call", params, hook.timeout, ProgressSink::default()).await;
+            let asked = self
+                .plugin
+                .supervisor()
+                .request("hooks/after_tool_call", params, hook.timeout, ProgressSink::default())
+                .await;
             let why = match asked {
                 Ok(Ok(_)) => return,
                 Ok(Err(error)) => explain(&error, hook.timeout, Effects::Reads),
@@ -115,7 +119,7 @@ impl Hook for UnusableHook {
 
 /// Asks a hook for its decision on an event.
 pub(super) async fn ask(plugin: &Plugin, limit: Duration, event: Value) -> Result<HookAnswer, String> {
-    match plugin.request("hooks/before_tool_call", event, limit, ProgressSink::default()).await {
+    match plugin.supervisor().request("hooks/before_tool_call", event, limit, ProgressSink::default()).await {
         Ok(Ok(answer)) => decision(answer.result),
         Ok(Err(error)) => Err(explain(&error, limit, Effects::Reads)),
         Err(why) => Err(why.to_string()),

@@ -8,6 +8,7 @@ mod connection;
 mod hook;
 mod installed;
 mod manifest;
+mod messages;
 mod plugin;
 mod scopes;
 mod supervisor;
@@ -187,16 +188,12 @@ impl Plugins {
         problems
     }
 
-    /// Waits until a plugin has created a scope after the caller stopped waiting for it, so that runs must be prepared
-    /// again.
-    pub async fn changed(&self) {
+    /// Returns what notices that a plugin has created a scope, so that runs must be prepared again; `None` if no plugin
+    /// creates scopes.
+    pub fn scope_changes(&self) -> Option<ScopeChanges> {
         let created = self.plugins.iter().filter(|plugin| plugin.scopes.are_created());
-        let mut changes: Vec<watch::Receiver<u64>> = created.map(|plugin| plugin.scopes.changes()).collect();
-        let waiting = changes.iter_mut().map(|change| Box::pin(change.changed()));
-        match waiting.collect::<Vec<_>>() {
-            none if none.is_empty() => std::future::pending().await,
-            some => drop(futures_util::future::select_all(some).await),
-        }
+        let changes: Vec<_> = created.map(|plugin| plugin.scopes.changes()).collect();
+        (!changes.is_empty()).then_some(ScopeChanges(changes))
     }
 
     /// Stops all plugins permanently.
@@ -205,11 +202,27 @@ impl Plugins {
     }
 }
 
+/// Notices scopes that plugins have created, from when it was made.
+#[derive(Debug)]
+pub struct ScopeChanges(Vec<watch::Receiver<u64>>);
+
+impl ScopeChanges {
+    /// Waits for the next change.
+    pub async fn next(&mut self) {
+        let waiting: Vec<_> = self.0.iter_mut().map(|change| Box::pin(change.changed())).collect();
+        if futures_util::future::select_all(waiting).await.0.is_err() {
+            // That plugin is no longer used, and with it these changes.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 impl Preparation for Plugins {
     /// Creates the scopes of dynamic namespaces, all plugins at once.
     fn make_ready<'a>(&'a self, scope: &'a Scope) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         let created = self.plugins.iter().filter(|plugin| plugin.scopes.are_created());
-        let all = futures_util::future::join_all(created.map(|plugin| plugin.scopes.make_ready(plugin, scope)));
+        let all =
+            futures_util::future::join_all(created.map(|plugin| plugin.scopes.make_ready(plugin.supervisor(), scope)));
         Box::pin(async move { drop(all.await) })
     }
 }

@@ -10,9 +10,10 @@ use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ProgressSink, Retu
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::connection::{Answer, MAX_SHOWN_CHARS, RequestError};
+use super::connection::{MAX_SHOWN_CHARS, RequestError};
 use super::installed::{InstalledPlugin, short_hash};
 use super::manifest::{Effects, Manifest, PluginTool};
+use super::messages::{explain, scope_json};
 use super::scopes::Scopes;
 use super::supervisor::{Launch, PluginOptions, PluginStatus, Supervisor, Unavailable, Variables};
 
@@ -61,11 +62,7 @@ impl Plugin {
         self.supervisor.status()
     }
 
-    pub(super) fn config(&self) -> &Value {
-        &self.config
-    }
-
-    pub(super) fn supervisor(&self) -> &Supervisor {
+    pub(super) fn supervisor(&self) -> &Arc<Supervisor> {
         &self.supervisor
     }
 
@@ -87,19 +84,6 @@ impl Plugin {
         self.supervisor.retire().await;
     }
 
-    /// Makes a request, starting the plugin if necessary. The outer error means that the plugin has not seen it.
-    pub(super) async fn request(
-        &self,
-        method: &str,
-        params: Value,
-        limit: Duration,
-        updates: ProgressSink,
-    ) -> Result<Result<Answer, RequestError>, Unavailable> {
-        let deadline = Instant::now() + limit;
-        let running = self.supervisor.acquire(deadline).await?;
-        Ok(running.connection.request(method, params, deadline, updates).await)
-    }
-
     /// Calls a tool outside a run, for `cellmate plugins test`.
     pub async fn try_tool(&self, name: &str, input: Value) -> Result<Returned, String> {
         let Some(tool) = self.manifest.tool(name) else {
@@ -107,7 +91,7 @@ impl Plugin {
         };
         catalog::arguments::check(&tool.spec.parameters, &input).map_err(|error| error.to_string())?;
         let params = call_params(name, input, "test", "test", &Scope::default());
-        match self.request("tools/call", params, tool.timeout, ProgressSink::default()).await {
+        match self.supervisor.request("tools/call", params, tool.timeout, ProgressSink::default()).await {
             Ok(Ok(answer)) => returned(tool, answer.result),
             Ok(Err(error)) => Err(explain(&error, tool.timeout, tool.effects)),
             Err(why) => Err(why.to_string()),
@@ -128,7 +112,8 @@ impl Plugin {
         let mut tries = 0;
         loop {
             tries += 1;
-            let made = self.request("tools/call", params.clone(), tool.timeout, call.updates().clone()).await;
+            let made =
+                self.supervisor.request("tools/call", params.clone(), tool.timeout, call.updates().clone()).await;
             let error = match made {
                 Ok(Ok(answer)) => {
                     return match returned(tool, answer.result) {
@@ -166,36 +151,6 @@ const START_DEADLINE: Duration = Duration::from_secs(15);
 
 fn call_params(name: &str, input: Value, call_id: &str, key: &str, scope: &Scope) -> Value {
     json!({"name": name, "input": input, "callId": call_id, "idempotencyKey": key, "scope": scope_json(scope)})
-}
-
-/// Returns what a plugin learns about the run that a call belongs to.
-pub(super) fn scope_json(scope: &Scope) -> Value {
-    json!({
-        "agentId": scope.agent_id,
-        "sessionId": scope.session_id,
-        "sessionKey": scope.session_key,
-        "agentRunId": scope.agent_run_id,
-        "sender": scope.sender,
-        "channel": scope.channel,
-    })
-}
-
-/// Explains why a request has no result, for people and cells.
-pub(super) fn explain(error: &RequestError, limit: Duration, effects: Effects) -> String {
-    let took_effect = match effects {
-        Effects::Reads => "",
-        Effects::Repeatable | Effects::Changes => "; it may have taken effect",
-    };
-    match error {
-        RequestError::NotSent(why) | RequestError::Lost(why) => why.to_string(),
-        RequestError::Refused { code, message } => format!("{message} (code {code})"),
-        RequestError::Deadline => {
-            format!("no answer within {} ms, so the call was cancelled{took_effect}", limit.as_millis())
-        }
-        RequestError::Crowded => "the plugin has too many calls to answer; try again".to_owned(),
-        RequestError::TooLarge(why) => why.clone(),
-        RequestError::Invalid => format!("its answer is not a JSON-RPC response{took_effect}"),
-    }
 }
 
 /// Converts the result of `tools/call`.

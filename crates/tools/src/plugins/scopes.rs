@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::manifest::{Effects, Manifest, ScopeManifest, read_scope};
-use super::plugin::{Plugin, explain, scope_json};
+use super::messages::{explain, scope_json};
+use super::supervisor::Supervisor;
 
 /// How long a plugin may take to create a scope, its start included.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -121,7 +122,7 @@ impl Scopes {
 
     /// Creates the missing scopes for runs of this scope, and waits for them. The creation continues if the caller stops
     /// waiting.
-    pub(super) async fn make_ready(&self, plugin: &Arc<Plugin>, scope: &Scope) {
+    pub(super) async fn make_ready(&self, plugin: &Arc<Supervisor>, scope: &Scope) {
         for (namespace, tools) in self.created.iter() {
             let mut pending = match self.begin(plugin, scope, namespace, tools) {
                 Some(pending) => pending,
@@ -135,7 +136,7 @@ impl Scopes {
     /// Starts to create a scope, unless it is there or failed a moment ago.
     fn begin(
         &self,
-        plugin: &Arc<Plugin>,
+        plugin: &Arc<Supervisor>,
         scope: &Scope,
         namespace: &str,
         tools: &[String],
@@ -151,7 +152,7 @@ impl Scopes {
         let (sender, pending) = watch::channel(());
         let evicted = entries.insert(key.clone(), Entry::Pending(pending.clone()), scope_json(scope));
         drop(entries);
-        notify_cleanup(plugin.supervisor().connection().as_deref(), evicted);
+        notify_cleanup(plugin.connection().as_deref(), evicted);
         let (me, plugin, scope) = (self.clone(), Arc::clone(plugin), scope.clone());
         let (namespace, tools) = (namespace.to_owned(), tools.to_vec());
         tokio::spawn(async move {
@@ -162,7 +163,7 @@ impl Scopes {
         Some(pending)
     }
 
-    fn finish(&self, key: &Key, created: Result<ScopeValue, String>, plugin: &Plugin) {
+    fn finish(&self, key: &Key, created: Result<ScopeValue, String>, plugin: &Supervisor) {
         let mut entries = self.entries.lock();
         // It may have been evicted in the meantime.
         let Some((entry, _)) = entries.by_key.get_mut(key) else { return };
@@ -200,7 +201,7 @@ fn notify_cleanup(connection: Option<&Connection>, scopes: Vec<(String, Value)>)
     connection.notify("namespaces/cleanup", json!({"scopes": scopes}));
 }
 
-async fn create(plugin: &Plugin, scope: &Scope, namespace: &str, tools: &[String]) -> Result<ScopeValue, String> {
+async fn create(plugin: &Supervisor, scope: &Scope, namespace: &str, tools: &[String]) -> Result<ScopeValue, String> {
     let mut context = scope_json(scope);
     if let Value::Object(fields) = &mut context {
         fields.insert("runId".to_owned(), json!(scope.agent_run_id));

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use contract::limits::{MAX_PLUGIN_CONFIG_BYTES, MAX_PLUGIN_REQUESTS};
 use contract::text::{line, plain};
+use executor::ProgressSink;
 use parking_lot::{Mutex, MutexGuard};
 use process::{Action, Event, Lifecycle, MAX_FRAME_BYTES, Phase, Process, Restart, jitter};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::connection::{Closed, Connection, MAX_SHOWN_CHARS, RequestError, log_end};
+use super::connection::{Answer, Closed, Connection, MAX_SHOWN_CHARS, RequestError, log_end};
 use super::installed::InstalledPlugin;
 use super::manifest::Manifest;
 
@@ -160,7 +161,7 @@ impl Supervisor {
         Arc::new_cyclic(|me| Self { me: me.clone(), launch, options, state: Mutex::new(state) })
     }
 
-    fn id(&self) -> &str {
+    pub(super) fn id(&self) -> &str {
         &self.launch.manifest.id
     }
 
@@ -208,6 +209,24 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Makes a request, starting the plugin if necessary. The outer error means that the plugin has not seen it.
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        params: Value,
+        limit: Duration,
+        updates: ProgressSink,
+    ) -> Result<Result<Answer, RequestError>, Unavailable> {
+        let deadline = Instant::now() + limit;
+        let running = self.acquire(deadline).await?;
+        Ok(running.connection.request(method, params, deadline, updates).await)
+    }
+
+    /// Returns the plugin's settings.
+    pub(super) fn config(&self) -> &Value {
+        &self.launch.config
     }
 
     /// Returns the connection if the plugin runs.

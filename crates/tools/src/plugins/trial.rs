@@ -69,18 +69,20 @@ pub async fn try_plugin(plugin: &Arc<Plugin>) -> TrialReport {
         if let Value::Object(fields) = &mut params {
             fields.insert("outcome".to_owned(), json!({"status": "returned", "result": "sample"}));
         }
-        let asked =
-            plugin.request("hooks/after_tool_call", params, hook.timeout, executor::ProgressSink::default()).await;
+        let asked = plugin
+            .supervisor()
+            .request("hooks/after_tool_call", params, hook.timeout, executor::ProgressSink::default())
+            .await;
         let result = match asked {
             Ok(Ok(_)) => Ok("answered".to_owned()),
-            Ok(Err(error)) => Err(super::plugin::explain(&error, hook.timeout, super::Effects::Reads)),
+            Ok(Err(error)) => Err(super::messages::explain(&error, hook.timeout, super::Effects::Reads)),
             Err(why) => Err(why.to_string()),
         };
         hooks.push(HookTrial { hook: "after_tool_call", result });
     }
     let mut scopes = Vec::new();
     if plugin.scopes.are_created() {
-        plugin.scopes.make_ready(plugin, &event.scope).await;
+        plugin.scopes.make_ready(plugin.supervisor(), &event.scope).await;
         let created = plugin.manifest().namespaces.iter().filter(|one| matches!(one.scope, ScopeManifest::Created));
         for namespace in created {
             let result = plugin.scopes.outcome(&namespace.id, &event.scope);

@@ -72,6 +72,44 @@ async fn each_attack_has_a_safe_outcome_and_neighbours_are_not_affected() {
     }
 }
 
+/// Returns the resident memory of this process in MiB.
+fn resident_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_of_several_plugins_do_not_grow_the_hosts_memory() {
+    let place = Place::new().await;
+    let modes = ["flood", "flood-stderr", "endless-line", "long", "many", "deep"];
+    for mode in modes {
+        place.install(&manifest(mode, mode));
+    }
+    let ready = place.ready().await;
+    let before = resident_mib();
+    let calls = modes.iter().flat_map(|mode| (0..4).map(move |_| format!("plugin:{mode}:echo")));
+    let calls = calls.map(|id| {
+        let ready = &ready;
+        async move { drop(ready.call(&id, json!({})).await) }
+    });
+    let (done, stop) = (futures_util::future::join_all(calls), std::sync::atomic::AtomicBool::new(false));
+    let done = async {
+        done.await;
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    };
+    let watch = async {
+        let mut most = before;
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            most = most.max(resident_mib());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        most
+    };
+    let ((), most) = tokio::join!(done, watch);
+    assert!(most.saturating_sub(before) < 256, "from {before} to {most} MiB");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_fails_denies_the_call_and_names_its_plugin() {
     let table = [

@@ -69,10 +69,10 @@ def call(request):
         for id in range(1000):
             send({"id": f"p{id}", "method": "give/me", "params": {}})
     elif MODE == "flood":
-        flood(sys.stdout, json.dumps({"method": "noise", "params": "x" * 5000}) + "\n", 2)
+        flood(sys.stdout, json.dumps({"method": "noise", "params": "x" * 5000}) + "\n", 1)
         answer(request, {"text": "after the flood"})
     elif MODE == "flood-stderr":
-        flood(sys.stderr, "y" * 5000 + "\n", 2)
+        flood(sys.stderr, "y" * 5000 + "\n", 1)
         answer(request, {"text": "after the flood"})
     elif MODE == "endless-line":
         flood(sys.stdout, "z" * 65536, 5)

@@ -1,4 +1,10 @@
 //! Plugins that run for real: a scripted one that misbehaves, and those in `plugins/`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it does not expect has failed"
+)]
 
 mod attacks;
 mod place;

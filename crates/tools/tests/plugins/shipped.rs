@@ -63,8 +63,8 @@ async fn the_guard_redacts_and_asks_by_rules() {
     assert!(message.contains("not allowed here"), "{message}");
     // A secret in a key cannot be redacted, so the call is blocked.
     ready.failed("plugin:demo:echo", json!({KEY: 1})).await;
-    let matches = ready.value("plugin:guard:guard_check", json!({"text": "project-1 drop table"})).await;
-    assert_eq!(matches, json!({"matches": ["rule 1", "deletes a table"]}));
+    let matches = ready.value("plugin:guard:guard_check", json!({"text": "project-1"})).await;
+    assert_eq!(matches, json!({"matches": ["rule 1"]}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -121,7 +121,7 @@ fn a_cell_uses_plugin_namespace_and_server_under_policy_hook_and_approval_and_su
     assert!(place.received().contains(r#""to":"[redacted]""#), "{}", place.received());
     // Calls from before the kill are not repeated.
     assert_eq!(recorded(&place, "demo").matches("call echo").count(), 3, "{}", recorded(&place, "demo"));
-    assert_eq!(place.received().matches(r#""method":"tools/call""#).count(), 2);
+    assert_eq!(place.received().matches("\"tools/call\"").count(), 2);
 }
 
 #[test]
@@ -198,9 +198,22 @@ fn a_projects_file_cannot_enable_or_configure_plugins() {
     let folder = place.path("project");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(format!("{folder}/.cellmate.json5"), project.to_string()).unwrap();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cellmate"));
-    command.args(["tools", "list", "--json"]).current_dir(&folder).env("HOME", &place.0);
-    command.env("XDG_STATE_HOME", place.path("none")).env_remove("XDG_CONFIG_HOME").env_remove("CELLMATE_CONFIG");
-    let output = command.output().unwrap();
-    assert!(!String::from_utf8_lossy(&output.stdout).contains("plugin:demo"));
+    std::fs::create_dir_all(place.path("xdg")).unwrap();
+    std::os::unix::fs::symlink(place.path("state"), place.path("xdg/cellmate")).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cellmate"));
+        command.args(arguments).current_dir(&folder).env("HOME", &place.0).env("XDG_STATE_HOME", place.path("xdg"));
+        command.env_remove("XDG_CONFIG_HOME").env_remove("CELLMATE_CONFIG").stdin(std::process::Stdio::null());
+        let output = command.output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    };
+    run(&["config", "trust"]);
+    let code = "return typeof Demo === 'undefined' ? 'none' : (await Demo.echo(1)).input.by";
+    let disabled = run(&["exec", "--json", "-e", code]);
+    assert!(disabled.contains(r#""value":"none""#), "{disabled}");
+    assert!(run(&["config", "check"]).contains("plugins"), "the project's section is reported");
+    // The plugin has no settings, so it would not start with those of the project.
+    plugins(&place, &["enable", "demo"]);
+    let enabled = run(&["exec", "--json", "-e", code]);
+    assert!(enabled.contains(r#""value":"Demo""#), "{enabled}");
 }

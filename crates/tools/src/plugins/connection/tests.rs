@@ -118,8 +118,9 @@ async fn a_connection_ends_with_the_reason() {
         let again = connection.request("b", json!({}), soon(), ProgressSink::default()).await;
         assert_eq!(again.unwrap_err(), RequestError::NotSent(expected));
     }
-    let (connection, peer) = connect();
+    let (connection, mut peer) = connect();
     let asked = ask(&connection, "a");
+    peer.next().await;
     drop(peer);
     assert_eq!(asked.await.unwrap(), Err(RequestError::Lost(Closed::Ended)));
 }

@@ -1,5 +1,6 @@
 //! The manifest of a plugin, `cellmate.plugin.json`: what the plugin offers. It is read without running the plugin.
 
+mod fields;
 mod namespace;
 mod read;
 mod schema;
@@ -13,9 +14,9 @@ use contract::limits::{MAX_MANIFEST_BYTES, MAX_MANIFEST_DEPTH, MAX_MANIFEST_VALU
 use contract::tool::ToolSpec;
 use serde_json::Value;
 
+pub(crate) use fields::is_id as is_plugin_id;
 pub(crate) use namespace::read_scope;
 pub use namespace::{NamespaceManifest, ScopeManifest};
-pub(crate) use read::is_id as is_plugin_id;
 pub use schema::schema;
 
 /// The name of the manifest in a plugin's folder.

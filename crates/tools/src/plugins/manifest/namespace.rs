@@ -8,7 +8,7 @@ use contract::config::{ConfigError, Path};
 use contract::limits::{MAX_IDENTIFIER_BYTES, MAX_PLUGIN_TOOLS};
 use serde_json::{Map, Value, json};
 
-use super::read::{MAX_NAME_BYTES, MAX_TEXT_BYTES, is_id, required, text};
+use super::fields::{MAX_NAME_BYTES, MAX_TEXT_BYTES, is_id, required, text};
 
 /// The key that marks an object of a scope as a function.
 pub(super) const TOOL_MARKER: &str = "$tool";

@@ -7,11 +7,12 @@ use contract::limits::{
 };
 use serde_json::{Map, Value, json};
 
-use super::namespace::{MAX_POSITIONS, TOOL_MARKER};
-use super::read::{
-    CORE_NAMES, MAX_ARGUMENT_BYTES, MAX_ARGUMENTS, MAX_ID_BYTES, MAX_NAME_BYTES, MAX_TEXT_BYTES, MAX_VARIABLE_BYTES,
-    MAX_VARIABLES, RESERVED_IDS,
+use super::fields::{
+    MAX_ARGUMENT_BYTES, MAX_ARGUMENTS, MAX_ID_BYTES, MAX_NAME_BYTES, MAX_TEXT_BYTES, MAX_VARIABLE_BYTES, MAX_VARIABLES,
+    RESERVED_IDS,
 };
+use super::namespace::{MAX_POSITIONS, TOOL_MARKER};
+use super::read::CORE_NAMES;
 
 /// The place of the schema of values in a scope, which nest.
 const SCOPE_VALUE: &str = "#/$defs/scopeValue";
