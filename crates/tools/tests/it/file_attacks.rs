@@ -321,6 +321,15 @@ async fn a_sparse_file_of_a_terabyte_and_a_growing_file_are_read_in_bounded_time
     let found = world.ok("grep", json!({"pattern": "beginning"})).await;
     assert_eq!((&found["matches"], &found["filesSkipped"]), (&json!([]), &json!(2)), "both are too large");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    // Text at the beginning, then nothing for longer than is scanned.
+    let mut long = File::create(world.path("long")).unwrap();
+    long.write_all(&b"line\n".repeat(2_000)).unwrap();
+    long.set_len(300 << 20).unwrap();
+    let read = world.ok("read", json!({"path": "long", "limit": 1})).await;
+    assert_eq!(
+        (&read["text"], &read["totalLines"], &read["truncated"]),
+        (&json!("line\n"), &Value::Null, &json!(true))
+    );
     // A file that grows while it is read.
     world.put("log", "line\n");
     let done = Arc::new(AtomicBool::new(false));
