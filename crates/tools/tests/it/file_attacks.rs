@@ -225,8 +225,7 @@ async fn a_folder_that_is_swapped_with_a_link_under_load_never_leads_outside() {
         let (mut reached, mut refused) = (0, 0);
         for round in 0..250 {
             let name = format!("a/swap/new{}", round % 5);
-            let patch =
-                format!("*** Begin Patch\n*** Update File: a/swap/secret\n@@\n-SECRET\n+patched\n*** End Patch");
+            let patch = "*** Begin Patch\n*** Update File: a/swap/secret\n@@\n-SECRET\n+patched\n*** End Patch";
             let calls = [
                 ("read", json!({"path": "a/swap/secret"})),
                 ("ls", json!({"path": "a/swap"})),
