@@ -225,8 +225,7 @@ async fn a_folder_that_is_swapped_with_a_link_under_load_never_leads_outside() {
         let (mut reached, mut refused) = (0, 0);
         for round in 0..250 {
             let name = format!("a/swap/new{}", round % 5);
-            let patch =
-                format!("*** Begin Patch\n*** Update File: a/swap/secret\n@@\n-SECRET\n+patched\n*** End Patch");
+            let patch = "*** Begin Patch\n*** Update File: a/swap/secret\n@@\n-SECRET\n+patched\n*** End Patch";
             let calls = [
                 ("read", json!({"path": "a/swap/secret"})),
                 ("ls", json!({"path": "a/swap"})),
@@ -321,6 +320,15 @@ async fn a_sparse_file_of_a_terabyte_and_a_growing_file_are_read_in_bounded_time
     let found = world.ok("grep", json!({"pattern": "beginning"})).await;
     assert_eq!((&found["matches"], &found["filesSkipped"]), (&json!([]), &json!(2)), "both are too large");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    // Text at the beginning, then nothing for longer than is scanned.
+    let mut long = File::create(world.path("long")).unwrap();
+    long.write_all(&b"line\n".repeat(2_000)).unwrap();
+    long.set_len(300 << 20).unwrap();
+    let read = world.ok("read", json!({"path": "long", "limit": 1})).await;
+    assert_eq!(
+        (&read["text"], &read["totalLines"], &read["truncated"]),
+        (&json!("line\n"), &Value::Null, &json!(true))
+    );
     // A file that grows while it is read.
     world.put("log", "line\n");
     let done = Arc::new(AtomicBool::new(false));

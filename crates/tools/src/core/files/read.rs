@@ -87,6 +87,11 @@ impl Selection {
     fn take(&mut self, bytes: &[u8]) {
         self.scanned += bytes.len() as u64;
         self.last = bytes.last().copied().or(self.last);
+        if self.is_full || self.line >= self.end {
+            // Only the number of lines is of interest.
+            self.line += memchr::memchr_iter(b'\n', bytes).count() as u64;
+            return;
+        }
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             if (self.first_line..self.end).contains(&self.line) && !self.is_full {
                 let space = MAX_READ_BYTES - self.text.len();

@@ -51,6 +51,7 @@ pub(super) struct Tree {
     selection: Selection,
     rules: Option<Arc<IgnoreRules>>,
     deadline: Instant,
+    max_entries: usize,
 }
 
 /// An entry of a folder, as the walk finds it.
@@ -135,7 +136,8 @@ impl Tree {
         let start = open_folder(roots, place)?;
         let rules = if selection.ignored { None } else { rules_around(place) };
         let deadline = Instant::now() + Duration::from_millis(MAX_WALK_MS);
-        Ok(Self { start, resolver: place.root.resolver(), selection, rules, deadline })
+        let resolver = place.root.resolver();
+        Ok(Self { start, resolver, selection, rules, deadline, max_entries: MAX_VISITED_ENTRIES })
     }
 
     /// Calls `visit` for every entry that is selected, on several threads, each with a state of its own. Stops soon
@@ -250,7 +252,7 @@ impl Shared<'_> {
             if name == "." || name == ".." {
                 continue;
             }
-            if self.visited.fetch_add(1, Ordering::Relaxed) >= MAX_VISITED_ENTRIES {
+            if self.visited.fetch_add(1, Ordering::Relaxed) >= self.tree.max_entries {
                 return End::TooManyEntries;
             }
             listed.push((name.to_owned(), entry.file_type()));
@@ -325,4 +327,47 @@ impl Shared<'_> {
 
 fn as_fd(fd: &OwnedFd) -> BorrowedFd<'_> {
     std::os::fd::AsFd::as_fd(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
+    use contract::config::RootAccess;
+
+    use super::{End, Selection, Tree};
+    use crate::core::files::Stop;
+    use crate::core::roots::{Root, Roots};
+
+    #[test]
+    fn a_walk_ends_at_its_limits_of_entries_and_time() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..40 {
+            std::fs::create_dir_all(folder.path().join(format!("d{}", number % 8))).unwrap();
+            std::fs::write(folder.path().join(format!("d{}/f{number}", number % 8)), "").unwrap();
+        }
+        let mut roots = Roots::default();
+        roots.push(Root::open(folder.path(), RootAccess::Read).unwrap()).unwrap();
+        let selection = Selection { hidden: true, ignored: true };
+        let open = || Tree::open(&roots, &roots.locate(".").unwrap(), selection).unwrap();
+        let walk = |tree: &Tree| {
+            let visited = AtomicUsize::new(0);
+            let visit = |(): &mut (), _: &super::Entry<'_>| {
+                visited.fetch_add(1, Ordering::Relaxed);
+                ControlFlow::Continue(())
+            };
+            let walked = tree.walk(&Stop::default(), || (), visit).unwrap();
+            (walked.end, visited.into_inner())
+        };
+        assert_eq!(walk(&open()), (End::Complete, 48));
+        let (end, visited) = walk(&Tree { max_entries: 20, ..open() });
+        assert!(end == End::TooManyEntries && visited <= 20, "{end:?} {visited}");
+        let (end, visited) = walk(&Tree { deadline: Instant::now(), ..open() });
+        assert!(end == End::TooLong && visited == 0, "{end:?} {visited}");
+        let stopped = Stop::default();
+        stopped.0.store(true, Ordering::Relaxed);
+        assert!(open().walk(&stopped, || (), |(), _| ControlFlow::Continue(())).is_err());
+    }
 }

@@ -70,7 +70,7 @@ fn an_error_names_the_most_similar_line() {
 
 /// Texts over few letters, so that the same text often occurs several times.
 fn text() -> impl Strategy<Value = String> {
-    proptest::collection::vec(select(vec!["a", "b", "\n", "é", " ", "ab"]), 0..40).prop_map(|parts| parts.concat())
+    proptest::collection::vec(select(vec!["a", "b", "\n", "é", " ", "ab"]), 1..40).prop_map(|parts| parts.concat())
 }
 
 proptest! {
@@ -80,8 +80,7 @@ proptest! {
     #[test]
     fn a_replacement_equals_that_of_the_standard_library(content in text(), new in text(), from in 0_usize..40, length in 1_usize..8) {
         let letters: Vec<char> = content.chars().collect();
-        let old: String = letters.iter().skip(from).take(length).collect();
-        prop_assume!(!old.is_empty());
+        let old: String = letters.iter().skip(from % letters.len()).take(length).collect();
         let places = content.char_indices().filter(|(at, _)| content[*at..].starts_with(&old)).count();
         let done = apply(&content, &[(&old, &new)]);
         if places > 1 {

@@ -74,6 +74,7 @@ fn body<'a, 'p>(lines: &'a [&'p str]) -> Result<&'a [&'p str], String> {
         _ => lines,
     };
     match inner {
+        [] => Err(format!("the patch is empty; its first line must be `{BEGIN}`")),
         [first, body @ .., last] if first.trim() == BEGIN && last.trim() == END => Ok(body),
         [first, ..] if first.trim() != BEGIN => {
             Err(format!("the first line of the patch must be `{BEGIN}`, and it is `{}`", shorten(first)))

@@ -117,6 +117,8 @@ proptest! {
     #[test]
     fn a_hunk_with_all_lines_gives_exactly_its_lines(fates in fates(), bare in any::<bool>()) {
         let file = joined(fates.iter().map(|fate| fate.line.as_str()));
+        // Blank lines without a sign at the end of a hunk separate sections.
+        let bare = bare && fates.last().is_some_and(|fate| !fate.line.is_empty());
         let hunk: String = fates.iter().map(|fate| signed(fate, bare)).collect();
         prop_assert_eq!(patched(&file, &format!("@@\n{}", hunk.trim_end_matches('\n'))).unwrap(), expected(&fates));
     }
