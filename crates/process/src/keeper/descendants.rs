@@ -53,7 +53,7 @@ pub(super) fn kill() {
     for _ in 0..STOP_ROUNDS {
         // The list is read first: a process that replaces itself all the time would be gone before the table is read.
         let mut is_done = true;
-        for found in [|| listed(usize::MAX), find] {
+        for found in [(|| listed(usize::MAX)) as fn() -> Vec<i32>, find] {
             let new: Vec<i32> = found().into_iter().filter(|pid| stopped.insert(*pid)).collect();
             send(&new, Signal::STOP);
             is_done &= new.is_empty();
