@@ -51,11 +51,16 @@ pub(super) fn reap(leader: Option<Pid>) -> Reaped {
 pub(super) fn kill() {
     let mut stopped = HashSet::new();
     for _ in 0..STOP_ROUNDS {
-        let new: Vec<i32> = find().into_iter().filter(|pid| stopped.insert(*pid)).collect();
-        if new.is_empty() {
+        // The list is read first: a process that replaces itself all the time would be gone before the table is read.
+        let mut is_done = true;
+        for found in [(|| listed(usize::MAX)) as fn() -> Vec<i32>, find] {
+            let new: Vec<i32> = found().into_iter().filter(|pid| stopped.insert(*pid)).collect();
+            send(&new, Signal::STOP);
+            is_done &= new.is_empty();
+        }
+        if is_done {
             break;
         }
-        send(&new, Signal::STOP);
     }
     send(&find(), Signal::KILL);
 }
@@ -70,21 +75,24 @@ pub(super) fn terminate_others() {
 
 /// Whether this process has more descendants than that.
 pub(super) fn are_more_than(most: usize) -> bool {
-    let mut found = 0;
+    listed(most).len() > most
+}
+
+/// Returns the descendants that the kernel lists as children, until there are more than `most`. It reads only their own
+/// entries, so it is much faster than the table of all processes; kernels without such lists return none.
+fn listed(most: usize) -> Vec<i32> {
+    let mut found = Vec::new();
     let mut open = vec![getpid().as_raw_nonzero().get()];
-    while let Some(pid) = open.pop() {
+    while let Some(pid) = open.pop().filter(|_| found.len() <= most) {
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         for thread in threads {
             let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            let before = open.len();
-            open.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<i32>().ok()));
-            found += open.len() - before;
-            if found > most {
-                return true;
-            }
+            let children: Vec<i32> = children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect();
+            found.extend(&children);
+            open.extend(children);
         }
     }
-    false
+    found
 }
 
 fn send(processes: &[i32], signal: Signal) {
