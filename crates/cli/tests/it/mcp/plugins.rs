@@ -221,3 +221,19 @@ fn a_projects_file_cannot_enable_or_configure_plugins() {
     let enabled = run(&["exec", "--json", "-e", code]);
     assert!(enabled.contains(r#""value":"Demo""#), "{enabled}");
 }
+
+#[test]
+fn a_namespace_that_the_plugin_creates_is_there_in_the_first_cell() {
+    let place = Place::new(json!([]));
+    let made = json!({
+        "configSchema": {"type": "object"},
+        "namespaces": [{
+            "id": "made", "globalName": "Made", "description": "Made.", "requiredToolNames": ["echo"], "createScope": true,
+        }],
+    });
+    install(&place, "demo", "good", &made);
+    configure(&place, &json!({"plugins": {"entries": {"demo": {"config": {"project": "p"}}}}}));
+    let mut client = Streams::plain(&place, Era::November2025);
+    let result = client.exec("return [typeof Made.agent, Made.config, (await Made.echo('hi')).input]");
+    assert_eq!(result["value"], json!(["string", {"project": "p"}, {"text": "hi"}]), "{result}");
+}
