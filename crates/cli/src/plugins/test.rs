@@ -133,7 +133,7 @@ fn print(report: &TrialReport, calls: &[CallTrial], stderr: Option<&str>, as_jso
         });
         render::print_json(&json!({
             "ok": report.is_ok(),
-            "startMs": report.start.as_ref().ok().map(|took| took.as_millis()),
+            "pluginStartMs": report.start.as_ref().ok().map(|took| took.as_millis()),
             "startError": report.start.as_ref().err(),
             "hooks": hooks.collect::<Vec<_>>(),
             "namespaces": scopes.collect::<Vec<_>>(),

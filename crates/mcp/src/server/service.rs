@@ -206,8 +206,13 @@ impl McpService {
         if tokio::time::timeout_at(deadline.min(self.inner.settle_by), settled).await.is_err() {
             tracing::debug!("some upstream servers are not ready; their tools are listed when they are");
         }
-        let local = self.inner.offered.borrow().local.clone();
-        local.make_ready(&principal.scope(), namespaces_limit).await;
+        let unprepared = {
+            let offered = self.inner.offered.borrow();
+            (!offered.local.preparations.is_empty()).then(|| offered.local.clone())
+        };
+        if let Some(local) = unprepared {
+            local.make_ready(&principal.scope(), namespaces_limit).await;
+        }
         self.inner.prepared.get(&self.inner.settings, principal)
     }
 

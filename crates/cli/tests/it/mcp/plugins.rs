@@ -129,18 +129,18 @@ fn a_call_under_way_at_a_kill_is_repeated_if_it_reads_and_unknown_otherwise() {
     for (tool, expected) in [("echo", "slow"), ("change", "unknown")] {
         let place = Place::new(json!([]));
         install(&place, "demo", "slow", &json!({}));
-        configure(&place, &json!({"approvals": {"ask": "never"}}));
+        configure(&place, &json!({"approvals": {"ask": "never"}, "tools": {"codeMode": {"timeoutMs": 1_000}}}));
         let mut client = Streams::plain(&place, Era::November2025);
         let code =
-            format!("return await tools.call('plugin:demo:{tool}', {{seconds: 2}}).catch(error => error.message)");
-        client.send("tools/call", json!({"name": "exec", "arguments": {"code": code}}));
-        wait_until("the call arrives", || recorded(&place, "demo").contains(&format!("call {tool}")));
+            format!("return await tools.call('plugin:demo:{tool}', {{seconds: 4}}).catch(error => error.message)");
+        let waiting = client.exec(&code);
+        assert_eq!(waiting["status"], "waiting", "{waiting}");
         client.child.kill().unwrap();
         client.child.wait().unwrap();
         let mut client = Streams::plain(&place, Era::November2025);
         let deadline = Instant::now() + PATIENCE;
         let result = loop {
-            let result = client.call("wait", json!({}));
+            let result = client.call("wait", json!({"runId": waiting["runId"]}));
             if result["status"] == "completed" {
                 break result;
             }
@@ -184,7 +184,8 @@ fn plugins_that_are_added_rolled_back_and_disabled_take_effect_while_the_server_
     std::fs::write(place.path(&format!("state/plugins/demo/{hash}/fake.py")), "print()").unwrap();
     let mut client = Streams::plain(&place, Era::November2025);
     let result = client.exec(code);
-    assert_eq!(result["value"], "none", "{result}");
+    let error = result["error"].as_str().unwrap_or_else(|| panic!("{result}"));
+    assert!(error.contains("plugin `demo`") && error.contains("all calls are denied"), "{error}");
     let listed: Value = serde_json::from_str(&plugins(&place, &["list", "--json"])).unwrap();
     assert_eq!(listed["plugins"][0]["state"], "refused");
 }
@@ -216,4 +217,20 @@ fn a_projects_file_cannot_enable_or_configure_plugins() {
     plugins(&place, &["enable", "demo"]);
     let enabled = run(&["exec", "--json", "-e", code]);
     assert!(enabled.contains(r#""value":"Demo""#), "{enabled}");
+}
+
+#[test]
+fn a_namespace_that_the_plugin_creates_is_there_in_the_first_cell() {
+    let place = Place::new(json!([]));
+    let made = json!({
+        "configSchema": {"type": "object"},
+        "namespaces": [{
+            "id": "made", "globalName": "Made", "description": "Made.", "requiredToolNames": ["echo"], "createScope": true,
+        }],
+    });
+    install(&place, "demo", "good", &made);
+    configure(&place, &json!({"plugins": {"entries": {"demo": {"config": {"project": "p"}}}}}));
+    let mut client = Streams::plain(&place, Era::November2025);
+    let result = client.exec("return [typeof Made.agent, Made.config, (await Made.echo('hi')).input]");
+    assert_eq!(result["value"], json!(["string", {"project": "p"}, {"text": "hi"}]), "{result}");
 }
