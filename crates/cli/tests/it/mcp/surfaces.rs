@@ -546,22 +546,29 @@ fn many_direct_tools_are_listed_in_pages_and_too_many_are_refused() {
     assert_eq!(self::names(&mut client), ["exec", "wait"], "a large catalog is not shown directly");
 }
 
+/// Lists the tools after each notification, until they are the expected ones. The first notification may be about servers
+/// that have started.
+fn wait_for_notified(client: &mut Streams, expected: &[&str]) {
+    loop {
+        client.next("notification of changed tools", |message| message["method"] == CHANGED);
+        if names(client) == expected {
+            return;
+        }
+    }
+}
+
 #[test]
 fn clients_are_notified_when_the_settings_or_the_catalog_change_the_surface() {
     let place = place();
     settings(&place, json!({"codeMode": false}));
     let mut client = start(&place, Era::November2025, &[]);
     assert_eq!(names(&mut client), ["s__push", "s__say"]);
-    client.notifications(CHANGED);
     settings(&place, json!({"codeMode": false, "deny": ["push"]}));
-    client.next("notification of changed tools", |message| message["method"] == CHANGED);
-    assert_eq!(names(&mut client), ["s__say"]);
+    wait_for_notified(&mut client, &["s__say"]);
     let gone = client.ask("tools/call", json!({"name": "s__push", "arguments": {}}));
     assert_eq!(gone["error"]["code"], -32602, "a denied tool cannot be called: {gone}");
-    client.notifications(CHANGED);
     settings(&place, json!({"codeMode": false, "toolSearch": {"mode": "tools"}}));
-    client.next("notification of changed tools", |message| message["method"] == CHANGED);
-    assert_eq!(names(&mut client), ["tool_search", "tool_describe", "tool_call"]);
+    wait_for_notified(&mut client, &["tool_search", "tool_describe", "tool_call"]);
     let gone = client.ask("tools/call", json!({"name": "s__say", "arguments": {}}));
     assert_eq!(gone["error"]["code"], -32602, "{gone}");
     let found = answer(&call(&mut client, "tool_search", json!({"query": "push"})));
