@@ -24,7 +24,8 @@ async fn every_error_code_is_produced_by_a_run() {
 /// Runs what fails with this code and returns the result that the model gets. A new code does not compile without it.
 async fn produce(code: ErrorCode, workers: Workers) -> Option<Value> {
     Some(match code {
-        // A wrong configuration is refused when it is read, so there is no run yet that could fail with this code.
+        // Only the program reads configuration files: `while_the_configuration_is_invalid_no_cell_starts_and_suspended_ones_continue`
+        // of `crates/cli/tests/it/mcp/reload.rs` produces this code.
         ErrorCode::InvalidConfig => return None,
         ErrorCode::InvalidInput => exec(workers, json!({"code": "return (1"})).await,
         ErrorCode::UnsupportedLanguage => exec(workers, json!({"code": "ls", "language": "bash"})).await,
