@@ -15,7 +15,8 @@ use crate::render;
 pub(crate) fn local_tools(policy: &CallPolicy) -> LocalTools {
     let settings = policy.config.core_tools();
     let places = Places::here(&[]);
-    let (roots, mut problems) = roots(settings, &places);
+    let (roots, root_problems) = roots(settings, &places);
+    let mut problems: Vec<String> = root_problems.iter().map(ToString::to_string).collect();
     let mut core = CoreTools::new(settings, &roots);
     if let Some(shell) = shell(settings, &roots, &places, &mut problems) {
         core = core.with_shell(shell);
@@ -28,7 +29,7 @@ pub(crate) fn local_tools(policy: &CallPolicy) -> LocalTools {
     }
     for problem in problems {
         render::note(&format!("cellmate: {problem}"));
-        tracing::warn!(%problem, "part of the configuration cannot be used");
+        tracing::warn!(problem, "part of the configuration cannot be used");
     }
     LocalTools { sources: vec![Arc::new(core)], ..LocalTools::default() }
 }

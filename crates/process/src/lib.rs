@@ -13,14 +13,18 @@ mod confine;
 mod environment;
 mod keeper;
 mod lines;
+mod spec;
 mod stderr;
 
 pub use child::{CLOSE_GRACE, Gone, Process, Started};
-pub use command::{CommandLimits, CommandSpec, Report, Reports, RunningCommand};
-pub use confine::{Confinement, DEVICES, Folder, Network, SYSTEM_READABLE, Support, support as confinement_support};
+pub use command::{Reports, RunningCommand};
+pub use confine::{
+    CommandLimits, Confinement, DEVICES, Folder, Network, SYSTEM_READABLE, Support, support as confinement_support,
+};
 pub use environment::{command_variables, is_inheritable, withheld};
 #[doc(hidden)]
 pub use keeper::keep_with;
 pub use keeper::{keeper_main, keeper_main_closing};
 pub use lines::{LineError, Lines};
+pub use spec::{CommandSpec, Report};
 pub use stderr::{Draining, MAX_SHOWN_CHARS, STDERR_BYTES, Tail};
