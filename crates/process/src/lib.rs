@@ -25,12 +25,15 @@ mod lifecycle;
 mod line_writer;
 mod lines;
 mod reason;
+mod spec;
 mod stderr;
 
 pub use bounds::{MessageKind, too_large};
 pub use child::{CLOSE_GRACE, Gone, Process, Started};
-pub use command::{CommandLimits, CommandSpec, Report, Reports, RunningCommand};
-pub use confine::{Confinement, DEVICES, Folder, Network, SYSTEM_READABLE, Support, support as confinement_support};
+pub use command::{Reports, RunningCommand};
+pub use confine::{
+    CommandLimits, Confinement, DEVICES, Folder, Network, SYSTEM_READABLE, Support, support as confinement_support,
+};
 pub use envelope::{Envelope, response_id};
 pub use environment::{command_variables, is_inheritable, withheld};
 pub use intake::{PendingReservation, Reservation, Slot};
@@ -41,6 +44,7 @@ pub use lifecycle::{Action, Event, Lifecycle, Phase, Restart, jitter};
 pub use line_writer::{LineWriter, WriteSlot};
 pub use lines::{LineError, Lines};
 pub use reason::FirstReason;
+pub use spec::{CommandSpec, Report};
 pub use stderr::{Draining, MAX_SHOWN_CHARS, STDERR_BYTES, Tail};
 
 /// The maximum size of one message from a server or plugin. The reader stops before a longer one is in memory.

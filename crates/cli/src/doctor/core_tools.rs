@@ -2,7 +2,7 @@
 
 use client_config::{Places, load};
 use contract::text;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::arguments::DoctorArguments;
 use crate::{local_tools, policy};
@@ -25,7 +25,7 @@ impl CoreTools {
             return None;
         }
         let places = Places::here(&[]);
-        let (mut lines, mut json, mut problems) = (Vec::new(), json!({}), Vec::new());
+        let (mut lines, mut json, mut problems) = (Vec::new(), Map::new(), Vec::new());
         if settings.shell.enabled {
             let (roots, root_problems) = local_tools::roots(&policy.config, &places);
             problems.extend(root_problems.iter().map(ToString::to_string));
@@ -33,16 +33,16 @@ impl CoreTools {
                 None => "off".to_owned(),
                 Some(_) => confinement(settings.shell.network),
             };
-            json["shell"] = json!(state);
+            json.insert("shell".to_owned(), json!(state));
             lines.push(format!("shell          {state}"));
         }
         if settings.web_fetch.enabled {
-            json["webFetch"] = json!("on");
+            json.insert("webFetch".to_owned(), json!("on"));
             lines.push("web_fetch      on".to_owned());
         }
-        json["problems"] = json!(problems);
+        json.insert("problems".to_owned(), json!(problems));
         lines.extend(problems.iter().map(|problem| format!("  problem: {}", text::line(problem, usize::MAX))));
-        Some(Self { text: lines.join("\n"), json, is_ok: problems.is_empty() })
+        Some(Self { text: lines.join("\n"), json: json.into(), is_ok: problems.is_empty() })
     }
 }
 

@@ -14,7 +14,16 @@ use std::path::PathBuf;
 use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::command::CommandLimits;
+/// What a command and the processes that it starts may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandLimits {
+    /// Processes at once. If there are more, the keeper ends the command.
+    pub processes: usize,
+    /// Bytes of one file that it writes.
+    pub file_bytes: u64,
+    /// Open files of one process.
+    pub open_files: u64,
+}
 
 /// What a confined command may access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,6 +13,7 @@
 //! their input stay.
 
 mod descendants;
+mod stage;
 mod watch;
 
 use std::ffi::{OsStr, OsString};
@@ -24,8 +25,6 @@ use std::sync::OnceLock;
 
 use rustix::process::{getpid, getppid};
 
-use crate::command::become_command;
-
 /// The first argument of this program when it is started as a keeper, or to become the program.
 const KEEPER_ARGUMENT: &str = "__keeper";
 const PROGRAM_ARGUMENT: &str = "__kept";
@@ -35,7 +34,7 @@ const COMMAND_KEEPER_ARGUMENT: &str = "__command-keeper";
 const COMMAND_ARGUMENT: &str = "__command";
 
 /// The exit code that a shell uses for a command that cannot be started.
-pub(crate) const CANNOT_START: i32 = 127;
+const CANNOT_START: i32 = 127;
 
 /// The program to start as a keeper. A static, because only `main` knows whether this program can be one.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -58,7 +57,7 @@ pub fn keeper_main_closing(close_inherited: fn() -> io::Result<()>) {
         Some(PROGRAM_ARGUMENT) => exit(become_program(arguments)),
         Some(COMMAND_KEEPER_ARGUMENT) => exit(watch::keep_command(arguments)),
         Some(COMMAND_ARGUMENT) => exit(match follow_keeper(number(arguments.next())) {
-            Ok(()) => become_command(close_inherited),
+            Ok(()) => stage::become_command(close_inherited),
             Err(code) => code,
         }),
         _ => keep_with(this_program()),

@@ -14,7 +14,7 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::{CANNOT_START, COMMAND_ARGUMENT, PROGRAM_ARGUMENT, descendants, number, this_program};
-use crate::command::Report;
+use crate::spec::Report;
 
 /// How long a program and its descendants may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(500);

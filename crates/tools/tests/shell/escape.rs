@@ -77,7 +77,7 @@ pub(crate) fn the_users_secrets_are_out_of_reach() {
     let lab = Lab::new();
     let home = std::env::var("HOME").unwrap_or_else(|_| "/root".to_owned());
     for path in [
-        format!("{home}"),
+        home.clone(),
         format!("{home}/.ssh"),
         format!("{home}/.bashrc"),
         format!("{home}/.config"),

@@ -1,7 +1,7 @@
 //! `web_fetch` with real HTTP servers on this machine and a resolver that the tests control.
 //!
 //! The servers are reachable only because the tests name their hosts in `allowPrivate`, as a user would.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "an unexpected value fails the test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "an unexpected value fails the test")]
 
 mod attacks;
 mod pages;

@@ -302,27 +302,32 @@ impl Commands {
         if let Some(reason) = reason {
             return Err(reason);
         }
-        let mut details = json!({"exitCode": null, "timedOut": end == End::Timeout});
+        let (mut exit_code, mut signal) = (Value::Null, None);
         match (end, reports.last()) {
             (End::Cancelled, _) => return Err("the call was cancelled, and the command ended".to_owned()),
-            (End::Itself, Some(Report::Exited(code))) => details["exitCode"] = json!(code),
-            (End::Itself, Some(Report::Signalled(signal))) => details["signal"] = json!(signal_name(*signal)),
+            (End::Itself, Some(Report::Exited(code))) => exit_code = json!(code),
+            (End::Itself, Some(Report::Signalled(number))) => signal = Some(signal_name(*number)),
             (End::Itself, _) => return Err("the supervisor of the command ended, and the command with it".to_owned()),
             (End::Timeout, _) => {}
         }
         let [stdout, stderr] = [output.stdout.lock().text(), output.stderr.lock().text()];
-        details["stdout"] = json!(stdout.text);
-        details["stderr"] = json!(stderr.text);
-        details["truncated"] = json!(stdout.omitted + stderr.omitted > 0);
-        details["totalBytes"] = json!({"stdout": stdout.total, "stderr": stderr.total});
-        details["omittedBytes"] = json!({"stdout": stdout.omitted, "stderr": stderr.omitted});
-        if stdout.has_escapes || stderr.has_escapes {
-            details["escaped"] = json!("bytes that are not UTF-8 are written as \\xNN");
-        }
-        details["durationMs"] = json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
-        details["cwd"] = json!(request.folder.to_string_lossy());
-        if self.confinement.is_none() {
-            details["confined"] = json!(false);
+        let mut details = json!({
+            "exitCode": exit_code,
+            "timedOut": end == End::Timeout,
+            "stdout": stdout.text,
+            "stderr": stderr.text,
+            "truncated": stdout.omitted + stderr.omitted > 0,
+            "totalBytes": {"stdout": stdout.total, "stderr": stderr.total},
+            "omittedBytes": {"stdout": stdout.omitted, "stderr": stderr.omitted},
+            "durationMs": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            "cwd": request.folder.to_string_lossy(),
+        });
+        if let Some(fields) = details.as_object_mut() {
+            fields.extend(signal.map(|name| ("signal".to_owned(), json!(name))));
+            let escaped = stdout.has_escapes || stderr.has_escapes;
+            let note = json!("bytes that are not UTF-8 are written as \\xNN");
+            fields.extend(escaped.then(|| ("escaped".to_owned(), note)));
+            fields.extend(self.confinement.is_none().then(|| ("confined".to_owned(), json!(false))));
         }
         Ok(details)
     }

@@ -77,7 +77,7 @@ mod tests {
         let locked = folder.path().join("tmp/locked");
         fs::create_dir_all(locked.join("inner")).unwrap();
         std::os::unix::fs::symlink(&outside, locked.join("link")).unwrap();
-        fs::set_permissions(&locked, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&locked, Permissions::from_mode(0o000)).unwrap();
         let path = folder.path().to_owned();
         folder.remove();
         assert!(!path.exists());

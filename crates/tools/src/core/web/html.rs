@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use html5gum::{DefaultEmitter, HtmlString, Spanned, Token, Tokenizer};
 use url::Url;
 
-use super::Mode;
+use super::mode::Mode;
 
 /// Main content that is shorter than this, in bytes, is not believed to be all.
 const MIN_MAIN_BYTES: usize = 200;
@@ -380,7 +380,7 @@ impl<'b> Writer<'b> {
     fn heading(&mut self, name: &str) {
         self.break_lines(2);
         if self.is_markdown() {
-            let level = name.bytes().nth(1).map_or(1, |digit| usize::from(digit - b'0'));
+            let level = name.as_bytes().get(1).map_or(1, |digit| usize::from(digit.saturating_sub(b'0')));
             self.separate();
             self.out.push_str(&"#".repeat(level));
             self.out.push(' ');
@@ -552,7 +552,7 @@ mod tests {
     use url::Url;
 
     use super::{Document, convert};
-    use crate::core::web::Mode;
+    use crate::core::web::mode::Mode;
 
     fn read(page: &str, mode: Mode) -> Document {
         convert(page, &Url::parse("https://example.com/a/b").unwrap(), mode, 1 << 20)

@@ -5,6 +5,7 @@
 
 mod body;
 mod html;
+mod mode;
 mod rate;
 mod readable;
 mod target;
@@ -33,10 +34,10 @@ use url::Url;
 
 use super::CoreTool;
 use body::Page;
+use mode::Mode;
 use rate::Rate;
 use target::{Guard, Target};
 
-pub(crate) use readable::Mode;
 pub use target::{Lookup, LookupFuture, SystemLookup};
 
 /// The timeout for establishing a connection, within that of the whole fetch.
@@ -169,11 +170,11 @@ impl WebFetch {
             "truncated": readable.is_cut || is_cut,
             "length": readable.text.chars().count(),
             "tookMs": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "text": readable.text,
         });
-        if let Some(title) = readable.title {
-            details["title"] = json!(title);
+        if let (Some(fields), Some(title)) = (details.as_object_mut(), readable.title) {
+            fields.insert("title".to_owned(), json!(title));
         }
-        details["text"] = json!(readable.text);
         Ok(details)
     }
 

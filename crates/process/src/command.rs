@@ -5,26 +5,19 @@
 //! [`CommandSpec`] as one line of JSON, and receives [`Report`]s, one a line, until the keeper has ended everything and
 //! exits. The command itself has no standard input.
 
-mod stage;
-
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{ChildStderr, ChildStdout, Command};
 
 use crate::child::Process;
-use crate::confine::Confinement;
 use crate::keeper;
-
-pub(crate) use stage::become_command;
+use crate::spec::{CommandSpec, MAX_SPEC_BYTES, Report};
 
 /// How long the keeper of a command may take to end all its processes. Far longer than for a server, because a command
 /// may start thousands.
@@ -32,47 +25,6 @@ const END_GRACE: Duration = Duration::from_secs(15);
 
 /// Bytes of the reports of one command. A keeper sends a few short lines.
 const MAX_REPORT_BYTES: u64 = 16 << 10;
-
-/// Bytes of a [`CommandSpec`] as JSON.
-pub(crate) const MAX_SPEC_BYTES: u64 = 4 << 20;
-
-/// A command to run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CommandSpec {
-    /// The absolute path of the program.
-    pub program: PathBuf,
-    pub args: Vec<String>,
-    /// The whole environment: nothing is inherited.
-    pub env: BTreeMap<String, String>,
-    pub cwd: PathBuf,
-    pub limits: CommandLimits,
-    /// `None` if the command may do whatever the user may.
-    pub confinement: Option<Confinement>,
-}
-
-/// What a command and the processes that it starts may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CommandLimits {
-    /// Processes at once. If there are more, the keeper ends the command.
-    pub processes: usize,
-    /// Bytes of one file that it writes.
-    pub file_bytes: u64,
-    /// Open files of one process.
-    pub open_files: u64,
-}
-
-/// A message from a command's keeper.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Report {
-    /// The command was not started, for this reason.
-    NotStarted(String),
-    Exited(i32),
-    /// The number of the signal that ended the command.
-    Signalled(i32),
-    /// The command was ended because it had more processes than this.
-    TooManyProcesses(usize),
-}
 
 /// A started command and its output.
 #[derive(Debug)]

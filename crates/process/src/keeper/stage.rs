@@ -8,13 +8,13 @@ use std::process::Command;
 
 use rustix::stdio::dup2_stdin;
 
-use super::{CommandSpec, MAX_SPEC_BYTES, Report};
+use super::CANNOT_START;
 use crate::confine;
-use crate::keeper::CANNOT_START;
+use crate::spec::{CommandSpec, MAX_SPEC_BYTES, Report};
 
 /// Reads a [`CommandSpec`] from the socket at standard input and becomes that command. It returns only if that fails,
 /// with the exit code; the host then receives the reason.
-pub(crate) fn become_command(close_inherited: fn() -> io::Result<()>) -> i32 {
+pub(super) fn become_command(close_inherited: fn() -> io::Result<()>) -> i32 {
     let failed = match prepare(close_inherited) {
         Ok(mut command) => {
             // From here on, standard input is empty, and only the exit code is left to report with.
