@@ -138,7 +138,7 @@ pub fn agents() -> Value {
         (
             "entries",
             described(
-                json!({"type": "object", "additionalProperties": agent(&[default.clone()])}),
+                json!({"type": "object", "additionalProperties": agent(std::slice::from_ref(&default))}),
                 "Agents by id, as newer versions of OpenClaw write them.",
             ),
         ),
