@@ -452,8 +452,8 @@ mod tests {
         let of_scope = 7 + 5;
         assert_eq!(
             closed,
-            5 * of_scope + 2 + 2,
-            "objects of `tools`, of four kinds of agents, of `plugins` and of `store`"
+            5 * of_scope + 1 + 2 + 2,
+            "objects of `tools`, of four kinds of agents, of a root, of `plugins` and of `store`"
         );
     }
 

@@ -65,7 +65,7 @@ fn demo() -> Value {
 }
 
 #[test]
-fn a_cell_uses_plugin_namespace_and_server_under_policy_hook_and_approval_and_survives_a_kill() {
+fn a_cell_uses_core_tool_plugin_namespace_and_server_under_policy_hook_and_approval_and_survives_a_kill() {
     let place = Place::new(json!([
         writes("push"),
         reads("look", json!([{"result": {"content": [{"type": "text", "text": "seen"}]}}]))
@@ -78,10 +78,13 @@ fn a_cell_uses_plugin_namespace_and_server_under_policy_hook_and_approval_and_su
         &place,
         &json!({
             "plugins": {"entries": {"guard": {"config": {"rules": rules}}}},
-            "tools": {"deny": ["plugin:demo:other"]},
+            "tools": {"deny": ["plugin:demo:other"], "fs": {"enabled": true, "roots": [place.path("root")]}},
         }),
     );
+    std::fs::create_dir(place.path("root")).unwrap();
+    std::fs::write(place.path("root/notes.txt"), "first").unwrap();
     let code = "
+        const before = (await tools.read({path: 'notes.txt'})).text;
         const called = await tools.call('plugin:demo:echo', {old: 'x'});
         const named = await Demo.echo(7);
         const denied = await tools.call('plugin:demo:other', {}).catch(error => error.message);
@@ -89,7 +92,8 @@ fn a_cell_uses_plugin_namespace_and_server_under_policy_hook_and_approval_and_su
         const seen = await MCP.s.look({});
         const pushed = await MCP.s.push({to: 'project-17'});
         const after = await Demo.echo(8);
-        return {called: called.input, named: named.input, kind: Demo.kind, denied, secret, pushed, after: after.input};
+        const now = (await tools.read({path: 'notes.txt'})).text;
+        return {before, now, called: called.input, named: named.input, kind: Demo.kind, denied, secret, pushed, after: after.input};
     ";
     let mut client = Streams::plain(&place, Era::November2025);
     let waiting = client.exec(code);
@@ -102,6 +106,7 @@ fn a_cell_uses_plugin_namespace_and_server_under_policy_hook_and_approval_and_su
     );
     client.child.kill().unwrap();
     client.child.wait().unwrap();
+    std::fs::write(place.path("root/notes.txt"), "second").unwrap();
 
     assert!(place.approvals(&["approve", &approval]).status.success());
     let mut client = Streams::plain(&place, Era::November2025);
@@ -113,6 +118,7 @@ fn a_cell_uses_plugin_namespace_and_server_under_policy_hook_and_approval_and_su
     }
     assert_eq!(result["status"], "completed", "{result}");
     let value = &result["value"];
+    assert_eq!((&value["before"], &value["now"]), (&json!("first"), &json!("second")), "{value}");
     assert_eq!(value["called"], json!({"old": "new"}), "the hook of `demo` rewrote it");
     assert_eq!(value["named"], json!({"number": 7, "by": "Demo"}));
     assert_eq!((&value["kind"], &value["after"]), (&json!("fixed"), &json!({"number": 8, "by": "Demo"})));

@@ -205,7 +205,9 @@ fn a_server_that_failed_its_first_listing_is_tried_again_and_clients_are_notifie
     let server = scripted(&place);
     let script =
         format!("test -e {0}/ready || exit 3; exec {1} {2}", place.path(""), server["command"], server["args"][0]);
-    place.configure(&json!({"mcpServers": {"s": {"command": "sh", "args": ["-c", script], "env": server["env"]}}}));
+    let mut late = server.clone();
+    (late["command"], late["args"]) = (json!("sh"), json!(["-c", script]));
+    place.configure(&json!({"mcpServers": {"s": late}}));
     let mut client = Streams::plain(&place, Era::November2025);
     wait_for_log(&place, "a server is not available");
     assert_eq!(client.exec(&CALL.replace("SERVER", "s"))["status"], "failed");

@@ -15,7 +15,10 @@ pub(super) struct PrivateFolder(TempDir);
 impl PrivateFolder {
     /// Creates it below a folder for temporary files. Only the user can read it.
     pub(super) fn create(below: &Path) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("cellmate-exec-").tempdir_in(below)?;
+        let folder = tempfile::Builder::new()
+            .prefix("cellmate-exec-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(below)?;
         for name in ["home", "tmp"] {
             fs::create_dir(folder.path().join(name))?;
         }

