@@ -37,8 +37,13 @@ pub(crate) struct Reloaded {
 
 /// Returns the core tools and plugins that the user enabled, and prints what cannot be used. No plugin is started.
 /// Without a state folder there are no plugins.
-pub(crate) fn local_tools(policy: &CallPolicy, settings: &Value, state: Option<&Path>) -> Result<Local, String> {
-    let Reloaded { local, problems, .. } = reloaded(policy, settings, state, &Plugins::default())?;
+pub(crate) fn local_tools(
+    policy: &CallPolicy,
+    settings: &Value,
+    places: &Places,
+    state: Option<&Path>,
+) -> Result<Local, String> {
+    let Reloaded { local, problems, .. } = reloaded(policy, settings, (places, state), &Plugins::default())?;
     problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
     Ok(local)
 }
@@ -48,10 +53,10 @@ pub(crate) fn local_tools(policy: &CallPolicy, settings: &Value, state: Option<&
 pub(crate) fn reloaded(
     policy: &CallPolicy,
     settings: &Value,
-    state: Option<&Path>,
+    (places, state): (&Places, Option<&Path>),
     former: &Plugins,
 ) -> Result<Reloaded, String> {
-    let (core, mut problems) = core_tools(policy);
+    let (core, mut problems) = core_tools(policy, places, state);
     let mut tools = LocalTools { sources: vec![Arc::new(core)], ..LocalTools::default() };
     let Some(state) = state else {
         let local = Local { tools, plugins: Plugins::default() };
@@ -68,13 +73,12 @@ pub(crate) fn reloaded(
 }
 
 /// Returns the core tools that the user enabled, and what cannot be used.
-fn core_tools(policy: &CallPolicy) -> (CoreTools, Vec<String>) {
+fn core_tools(policy: &CallPolicy, places: &Places, state: Option<&Path>) -> (CoreTools, Vec<String>) {
     let settings = policy.config.core_tools();
-    let places = Places::here(&[]);
-    let (roots, root_problems) = roots(&policy.config, &places);
+    let (roots, root_problems) = roots(&policy.config, places, state);
     let mut problems: Vec<String> = root_problems.iter().map(ToString::to_string).collect();
     let mut core = CoreTools::new(settings, &roots);
-    if let Some(shell) = shell(settings, &roots, &places, &mut problems) {
+    if let Some(shell) = shell(settings, &roots, places, &mut problems) {
         core = core.with_shell(shell);
     }
     if settings.web_fetch.enabled {
@@ -121,13 +125,13 @@ impl fmt::Display for RootProblem {
 
 /// Opens the folders of `tools.fs.roots`, or the agent's workspace, if a tool uses them. Also returns why some cannot be
 /// used.
-pub(crate) fn roots(config: &AgentsConfig, places: &Places) -> (Roots, Vec<RootProblem>) {
+pub(crate) fn roots(config: &AgentsConfig, places: &Places, state: Option<&Path>) -> (Roots, Vec<RootProblem>) {
     let settings = config.core_tools();
     let (mut roots, mut problems) = (Roots::default(), Vec::new());
     if !settings.files.enabled && !settings.shell.enabled {
         return (roots, problems);
     }
-    let own = protected_folders(places);
+    let own = protected_folders(places, state);
     let folders = config.file_roots(Principal::local().name());
     for (position, root) in folders.iter().enumerate() {
         let opened = Root::open(&places.resolve(&root.path), root.access)
@@ -151,13 +155,14 @@ fn root_setting(files: &config::FileTools, position: usize) -> String {
     if files.roots.is_empty() { "agents".to_owned() } else { format!("tools.fs.roots[{position}]") }
 }
 
-/// Returns the folders with Cellmate's own settings, keys and tokens: a tool that changes them could grant itself
-/// anything.
-fn protected_folders(places: &Places) -> Vec<ProtectedFolder> {
-    let settings = places.user_file().and_then(|file| Some(file.parent()?.to_owned()));
+/// Returns the folders with Cellmate's own settings, keys and tokens, those that the user named included: a tool that
+/// changes them could grant itself anything. Files of projects are not among them: a changed one is no longer trusted.
+fn protected_folders(places: &Places, state: Option<&Path>) -> Vec<ProtectedFolder> {
+    let own = places.user_file().and_then(|file| Some(file.parent()?.to_owned()));
+    let settings = own.into_iter().chain(places.named_files());
     let settings = settings.map(|path| ProtectedFolder { path, what: "Cellmate's configuration" });
-    let state = places.state().map(|path| ProtectedFolder { path, what: "Cellmate's keys and tokens" });
-    settings.into_iter().chain(state).collect()
+    let states = places.state().into_iter().chain(state.map(Path::to_owned));
+    settings.chain(states.map(|path| ProtectedFolder { path, what: "Cellmate's keys and tokens" })).collect()
 }
 
 /// Reads the section `plugins` of the settings.

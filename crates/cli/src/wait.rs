@@ -49,7 +49,7 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
         return Err(format!("the run belongs to agent `{agent}`; wait for it in the program that embeds cellmate"));
     }
     let pool = Pool::start(arguments.jail.pool(record.memory_limit_bytes())).await.map_err(text)?;
-    let local = local_tools(&policy, &loaded.settings, Some(kept.state.folder()))?;
+    let local = local_tools(&policy, &loaded.settings, &places, Some(kept.state.folder()))?;
     let engine = Engine::new(pool, store, &loaded, local, &kept.state, None).map_err(text)?;
     let done = async {
         let config = code_mode_config(&policy, &scope.agent_id);

@@ -6,7 +6,7 @@
 //! and configuration (```` ```json config ````). A block above the first heading applies to every case of the file that
 //! does not replace it.
 //!
-//! Fields that a case does not name are ignored, except [`COMPLETE`]: they must be absent then.
+//! Fields that a case does not name are ignored, except those in `COMPLETE`: they must be absent then.
 
 use std::path::{Path, PathBuf};
 

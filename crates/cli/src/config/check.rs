@@ -158,20 +158,20 @@ fn check(places: &Places) -> (Vec<PathBuf>, Vec<Finding>) {
 
 /// Returns the problems of one file, as it is now or after a change.
 pub(super) fn file_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
-    let mut findings = if file.source.is_the_users() { settings_findings(file) } else { Vec::new() };
+    let mut findings = if file.source.is_the_users() { settings_findings(file, places) } else { Vec::new() };
     findings.extend(file.problems(places).iter().map(|problem| of_problem(problem, Some(file))));
     findings
 }
 
 /// Returns the problems of a file's settings, and those that are not used.
-fn settings_findings(file: &ConfigFile) -> Vec<Finding> {
+fn settings_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
     let settings = file.settings();
     let at = |path: &str| KeyPath::parse(path).ok().map(|path| file.position(&path));
     let finding = |at, severity, message| Finding { file: file.file.clone(), at, severity, message, unused: None };
     let wrong = policy::errors(&settings).into_iter();
     let wrong = wrong.map(|error| finding(at(&error.path), Severity::Error, error.to_string()));
     let roots = policy::read(&settings).ok().into_iter().flat_map(|policy| {
-        let (_, problems) = local_tools::roots(&policy.config, &Places::here(&[]));
+        let (_, problems) = local_tools::roots(&policy.config, places, None);
         problems.into_iter().map(|problem| finding(at(&problem.setting), Severity::Warning, problem.to_string()))
     });
     let known = schema::sections();

@@ -18,16 +18,16 @@ impl CoreTools {
     /// Checks the core tools that are enabled. Returns `None` if none is, or if the configuration is invalid, which is
     /// reported elsewhere.
     pub(super) fn check(arguments: &DoctorArguments) -> Option<Self> {
-        let loaded = load(&arguments.store.places()).ok()?;
+        let places = arguments.store.places();
+        let loaded = load(&places).ok()?;
         let policy = policy::read(&loaded.settings).ok()?;
         let settings = policy.config.core_tools();
         if !settings.shell.enabled && !settings.web_fetch.enabled {
             return None;
         }
-        let places = Places::here(&[]);
         let (mut lines, mut json, mut problems) = (Vec::new(), Map::new(), Vec::new());
         if settings.shell.enabled {
-            let (roots, root_problems) = local_tools::roots(&policy.config, &places);
+            let (roots, root_problems) = local_tools::roots(&policy.config, &places, None);
             problems.extend(root_problems.iter().map(ToString::to_string));
             let state = match local_tools::shell(settings, &roots, &places, &mut problems) {
                 None => "off".to_owned(),

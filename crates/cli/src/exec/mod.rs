@@ -121,7 +121,7 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     let config = arguments.limits.apply_to(code_mode_config(&policy, &arguments.agent));
     let pool = arguments.jail.pool(config.limits.memory_bytes);
     let (pool, store) = tokio::join!(Pool::start(pool), kept.open());
-    let local = local_tools(&policy, &loaded.settings, Some(kept.state.folder())).map_err(ExecError::Local)?;
+    let local = local_tools(&policy, &loaded.settings, &places, Some(kept.state.folder())).map_err(ExecError::Local)?;
     let engine = Engine::new(pool?, store?, &loaded, local, &kept.state, None)?;
     let done = async {
         let executor = engine.executor(&policy, command_line_scope(&arguments.agent)).await?;

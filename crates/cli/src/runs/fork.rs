@@ -37,7 +37,7 @@ pub(super) async fn run(
     let loaded = load(places).map_err(|error| setup(&error))?;
     let policy = read(&loaded.settings).map_err(|error| setup(&error))?.with(&arguments.policy);
     let pool = Pool::start(arguments.jail.pool(policy.config.largest_memory_limit())).await?;
-    let local = local_tools(&policy, &loaded.settings, Some(kept.state.folder())).map_err(RunsError::Setup)?;
+    let local = local_tools(&policy, &loaded.settings, places, Some(kept.state.folder())).map_err(RunsError::Setup)?;
     let engine = Engine::new(pool, store, &loaded, local, &kept.state, None).map_err(|error| setup(&error))?;
     let config = code_mode_config(&policy, &scope.agent_id);
     let forked = engine.code_mode.fork(&scope, &config, TOOL_CALL, &run, arguments.at).await;

@@ -163,7 +163,7 @@ async fn cancel_tasks(kept: &StoreSettings, places: &Places, store: &Store, row:
     let prepared = load(places).map_err(|error| error.to_string()).and_then(|loaded| {
         let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?;
         let servers = Servers::new(&loaded, kept.state.path(client_config::TOOL_LISTS), None);
-        let local = local_tools(&policy, &loaded.settings, Some(kept.state.folder()))?;
+        let local = local_tools(&policy, &loaded.settings, places, Some(kept.state.folder()))?;
         let run = prepare_run(&policy, local.tools, servers.sources(), row.scope.clone())
             .map_err(|error| error.to_string())?
             .0;

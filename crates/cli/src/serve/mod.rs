@@ -111,7 +111,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let (pool, runtime_available) = pool_or_none(pool, &arguments, &served)?;
     let store = store?;
     warn_of_clock(&store).await;
-    let local = local_tools(&served, &loaded.settings, Some(state.folder())).map_err(McpError::Local)?;
+    let local = local_tools(&served, &loaded.settings, &places, Some(state.folder())).map_err(McpError::Local)?;
     let Engine { code_mode, servers, local, .. } =
         Engine::new(pool, store, &loaded, local, &state, arguments.idle_stop())?;
     let (offer, offered) = watch::channel(OfferedSources { local: local.tools, ..OfferedSources::default() });

@@ -210,7 +210,8 @@ impl Reloader {
         let largest = policy.config.largest_memory_limit();
         let former = self.current.plugins();
         let Reloaded { local, retired, problems } =
-            reloaded(&policy, &loaded.settings, Some(&self.state_folder), &former).map_err(ReloadError::Local)?;
+            reloaded(&policy, &loaded.settings, (&self.places, Some(&self.state_folder)), &former)
+                .map_err(ReloadError::Local)?;
         let is_new_local = !local.plugins.are_same(&former);
         let policy = CallPolicy {
             config: policy.config,

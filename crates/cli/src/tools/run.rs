@@ -97,7 +97,7 @@ impl RunArguments {
         let mut sources: Vec<Arc<dyn ToolSource>> = remembered.iter().map(RememberedServer::source).collect();
         sources.extend(results.iter().filter_map(filtered));
         let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
-        let local = local_tools(&policy, &loaded.settings, self.places().state().as_deref())?;
+        let local = local_tools(&policy, &loaded.settings, &self.places(), self.places().state().as_deref())?;
         local.tools.make_ready(&scope, MAX_NAMESPACE_WAIT).await;
         let (run, asked) =
             prepare_run_for(&policy, local.tools, sources, scope, surface).map_err(|error| error.to_string())?;

@@ -54,6 +54,18 @@ fn a_cell_reads_and_searches_files_without_approval() {
 }
 
 #[test]
+fn a_root_with_a_named_state_folder_or_configuration_file_is_refused() {
+    let place = place(&Value::Null);
+    for (root, reason) in [("", "Cellmate's configuration"), ("state", "Cellmate's keys and tokens")] {
+        std::fs::create_dir_all(place.path("state")).unwrap();
+        place.configure(&json!({"tools": {"fs": {"enabled": true, "roots": [place.path(root)]}}}));
+        let (_, done, stderr) = exec(&place, "return ALL_TOOLS.map(tool => tool.id)");
+        assert!(stderr.contains("tools.fs.roots[0]") && stderr.contains(reason), "{stderr}");
+        assert_eq!(done["value"], json!([]), "{done} {stderr}");
+    }
+}
+
+#[test]
 fn a_cell_that_changes_a_file_waits_for_approval() {
     for era in [Era::June2025, Era::July2026] {
         let place = place(&Value::Null);

@@ -176,7 +176,7 @@ pub(crate) static FETCH: &[ForeignKey] = &[
     inapplicable("firecrawl", "cellmate uses no fetch provider"),
     inapplicable("provider", "cellmate uses no fetch provider"),
     inapplicable("readability", "cellmate converts pages in its own way"),
-    inapplicable("ssrfPolicy", "private addresses are always refused"),
+    inapplicable("ssrfPolicy", "`allowPrivate` lists the private hosts that may be fetched"),
     inapplicable("useTrustedEnvProxy", "cellmate uses no proxy"),
     inapplicable("userAgent", "cellmate has its own user agent"),
 ];
