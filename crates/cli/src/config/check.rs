@@ -125,7 +125,7 @@ fn check(places: &Places) -> (Vec<PathBuf>, Vec<Finding>) {
             continue;
         }
         match ConfigFile::open(&file, source) {
-            Ok(Some(opened)) => findings.extend(settings_findings(&opened)),
+            Ok(Some(opened)) => findings.extend(settings_findings(&opened, places)),
             Ok(None) => {}
             Err(error) => findings.push(unusable(&error)),
         }

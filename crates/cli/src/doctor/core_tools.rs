@@ -1,6 +1,6 @@
 //! The section of `cellmate doctor` about the shell and `web_fetch`, if the user enabled one of them.
 
-use client_config::{Places, load};
+use client_config::load;
 use contract::text;
 use serde_json::{Map, Value, json};
 
