@@ -23,19 +23,26 @@ pub(super) struct SetArguments {
     /// Fail if the value is not JSON5, instead of using it as a string.
     #[arg(long)]
     strict_json: bool,
+    #[command(flatten)]
+    edit: EditArguments,
+}
+
+/// Which configuration a command changes, and how it shows the change.
+#[derive(Debug, Args)]
+pub(super) struct EditArguments {
     /// Configuration to change: the user's, or this folder's `.cellmate.json5`.
     #[arg(short = 's', long, value_enum, default_value_t = ScopeArgument::User)]
-    scope: ScopeArgument,
+    pub(super) scope: ScopeArgument,
     #[command(flatten)]
-    change: ChangeArguments,
+    pub(super) change: ChangeArguments,
     #[command(flatten)]
-    config: ConfigArguments,
+    pub(super) config: ConfigArguments,
 }
 
 pub(super) fn run(arguments: &SetArguments) -> ExitCode {
-    let places = arguments.config.places();
+    let places = arguments.edit.config.places();
     match prepare(arguments, &places) {
-        Ok((change, notes)) => carry_out(&change, &places, &arguments.change, &notes),
+        Ok((change, notes)) => carry_out(&change, &places, &arguments.edit.change, &notes),
         Err(message) => render::fatal(&message),
     }
 }
@@ -43,7 +50,7 @@ pub(super) fn run(arguments: &SetArguments) -> ExitCode {
 /// Returns the change, and notes for the user. Fails if the change would add a problem to the file.
 fn prepare(arguments: &SetArguments, places: &Places) -> Result<(Change, Vec<String>), String> {
     let path = KeyPath::parse(&arguments.key).map_err(|error| error.to_string())?;
-    let edited = EditedFile::open(arguments.scope, places)?;
+    let edited = EditedFile::open(arguments.edit.scope, places)?;
     let values = if arguments.strict_json {
         vec![
             parse_value(&arguments.value)

@@ -5,29 +5,23 @@ use std::process::ExitCode;
 use clap::Args;
 use client_config::{Change, KeyPath, Places, display};
 
-use super::set::EditedFile;
+use super::set::{EditArguments, EditedFile};
 use crate::render;
-use crate::servers::{ChangeArguments, carry_out};
-use crate::shared_arguments::{ConfigArguments, ScopeArgument};
+use crate::servers::carry_out;
 
 #[derive(Debug, Args)]
 pub(super) struct UnsetArguments {
     /// Key with dots, such as `tools.codeMode.timeoutMs` or `agents.list[0].tools.deny`.
     #[arg(value_name = "KEY")]
     key: String,
-    /// Configuration to change: the user's, or this folder's `.cellmate.json5`.
-    #[arg(short = 's', long, value_enum, default_value_t = ScopeArgument::User)]
-    scope: ScopeArgument,
     #[command(flatten)]
-    change: ChangeArguments,
-    #[command(flatten)]
-    config: ConfigArguments,
+    edit: EditArguments,
 }
 
 pub(super) fn run(arguments: &UnsetArguments) -> ExitCode {
-    let places = arguments.config.places();
+    let places = arguments.edit.config.places();
     match prepare(arguments, &places) {
-        Ok((change, notes)) if !change.is_empty() => carry_out(&change, &places, &arguments.change, &notes),
+        Ok((change, notes)) if !change.is_empty() => carry_out(&change, &places, &arguments.edit.change, &notes),
         Ok((change, _)) => {
             let key = contract::text::line(&arguments.key, 100);
             render::failed(&format!("`{key}` is not set in `{}`", display::path(&change.file)))
@@ -39,6 +33,6 @@ pub(super) fn run(arguments: &UnsetArguments) -> ExitCode {
 /// Returns the change, and notes for the user. Fails if the change would add a problem to the file.
 fn prepare(arguments: &UnsetArguments, places: &Places) -> Result<(Change, Vec<String>), String> {
     let path = KeyPath::parse(&arguments.key).map_err(|error| error.to_string())?;
-    let edited = EditedFile::open(arguments.scope, places)?;
+    let edited = EditedFile::open(arguments.edit.scope, places)?;
     edited.change(|change| change.remove_at(&path))?.map_err(|why| format!("nothing was written: {why}"))
 }

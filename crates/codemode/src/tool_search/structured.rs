@@ -33,17 +33,6 @@ impl ToolSearch {
         config: &config::ToolSearch,
         tool_call_id: &str,
         input: &Value,
-    ) -> Value {
-        self.search_answer(executor, config, tool_call_id, input).await.value
-    }
-
-    /// Runs `tool_search` and also returns its telemetry.
-    pub async fn search_answer(
-        &self,
-        executor: &Executor,
-        config: &config::ToolSearch,
-        tool_call_id: &str,
-        input: &Value,
     ) -> ToolSearchAnswer {
         let mut control = Control::new(executor, config, "tool_search", tool_call_id);
         control.telemetry.search_count = 1;
@@ -54,17 +43,6 @@ impl ToolSearch {
 
     /// Runs `tool_describe { id }` → a compact entry with `parameters`.
     pub async fn describe(
-        &self,
-        executor: &Executor,
-        config: &config::ToolSearch,
-        tool_call_id: &str,
-        input: &Value,
-    ) -> Value {
-        self.describe_answer(executor, config, tool_call_id, input).await.value
-    }
-
-    /// Runs `tool_describe` and also returns its telemetry.
-    pub async fn describe_answer(
         &self,
         executor: &Executor,
         config: &config::ToolSearch,

@@ -33,8 +33,8 @@ impl ToolCall<'_> {
         let (executor, config) = (self.prepared.executor(&self.call.progress), &self.prepared.tool_search);
         let (tools, input) = (self.tool_search(), self.input());
         let answer = match self.tool {
-            Tool::Search => tools.search_answer(&executor, config, &tool_call_id, &input).await,
-            _ => tools.describe_answer(&executor, config, &tool_call_id, &input).await,
+            Tool::Search => tools.search(&executor, config, &tool_call_id, &input).await,
+            _ => tools.describe(&executor, config, &tool_call_id, &input).await,
         };
         self.answered(Answer::of_search(answer))
     }

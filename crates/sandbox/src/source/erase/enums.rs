@@ -140,12 +140,8 @@ fn is_variable(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::source::erase::tests::check;
     use crate::source::{Language, Rejection, prepare};
-
-    fn check(source: &str, expected: &str) {
-        let script = prepare(source, Language::TypeScript).map(|prepared| prepared.script);
-        assert_eq!(script, Ok(format!("(async()=>{{\n{expected}\n}})")), "{source}");
-    }
 
     #[test]
     fn members_become_variables_in_place() {

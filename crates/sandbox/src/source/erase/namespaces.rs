@@ -214,12 +214,8 @@ impl<'a> VisitJs<'a> for NamespaceLevel {
 
 #[cfg(test)]
 mod tests {
+    use crate::source::erase::tests::check;
     use crate::source::{Language, ModuleForm, Place, Rejection, prepare};
-
-    fn check(source: &str, expected: &str) {
-        let script = prepare(source, Language::TypeScript).map(|prepared| prepared.script);
-        assert_eq!(script, Ok(format!("(async()=>{{\n{expected}\n}})")), "{source}");
-    }
 
     #[test]
     fn a_namespace_becomes_a_function_in_place() {

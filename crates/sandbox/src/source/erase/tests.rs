@@ -3,7 +3,8 @@
 use crate::source::{Language, prepare};
 
 /// Checks the body of the script, and that nothing in it moved to another line.
-fn check(source: &str, expected: &str) {
+/// Checks what a TypeScript cell becomes, and that its lines stay where they are.
+pub(super) fn check(source: &str, expected: &str) {
     let script = prepare(source, Language::TypeScript).map(|prepared| prepared.script);
     assert_eq!(script, Ok(format!("(async()=>{{\n{expected}\n}})")), "{source}");
     assert_eq!(expected.lines().count(), source.lines().count(), "{source}");

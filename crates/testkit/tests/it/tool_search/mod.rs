@@ -85,12 +85,12 @@ impl Bench {
     }
 
     async fn search(&self, input: Value) -> Value {
-        self.tool_search.search(&self.run.executor, &self.run.config.tool_search, "call-1", &input).await
+        self.tool_search.search(&self.run.executor, &self.run.config.tool_search, "call-1", &input).await.value
     }
 
     async fn describe(&self, id: &str) -> Value {
         let input = json!({ "id": id });
-        self.tool_search.describe(&self.run.executor, &self.run.config.tool_search, "call-1", &input).await
+        self.tool_search.describe(&self.run.executor, &self.run.config.tool_search, "call-1", &input).await.value
     }
 
     async fn call(&self, id: &str, args: Value) -> Value {
