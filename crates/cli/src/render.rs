@@ -33,6 +33,9 @@ pub(crate) fn readable(result: &CellResult) -> ExitCode {
         match item {
             OutputItem::Text { text } => print(&format!("{text}\n")),
             OutputItem::Json { value } => print(&format!("{}\n", pretty(value.get()))),
+            OutputItem::Image(_) | OutputItem::Audio(_) | OutputItem::Stored(_) => {
+                print(&format!("{}\n", serde_json::to_string(item).unwrap_or_default()));
+            }
         }
     }
     match result {

@@ -29,7 +29,7 @@ const TOO_LARGE: &str = "value_too_large";
 impl Request {
     /// Checks a call and answers it if it needs no tool. A tool call's arguments are parsed only if the tool exists.
     ///
-    /// The driver handles yields and timers itself and never passes them here.
+    /// The driver handles yields, timers, stored outputs and session values itself and never passes them here.
     pub(crate) fn read(catalog: &Catalog, view: View, limits: &SearchLimits, call: &HostCall) -> Self {
         let target = call.target.as_str();
         if target.len() > MAX_TARGET_BYTES {
@@ -55,8 +55,8 @@ impl Request {
                 Ok(Self::Answered(reject("there are no namespaces in Tool Search; use openclaw.tools", target)))
             }
             Method::Namespace => namespace(catalog, limits, target, &call.payload),
-            Method::Yield | Method::Timer => {
-                Ok(Self::Answered(reject("internal error: yields and timers have no reply from the bridge", "")))
+            Method::Yield | Method::Timer | Method::Output | Method::State => {
+                Ok(Self::Answered(reject("internal error: the bridge does not answer this call", "")))
             }
         };
         read.unwrap_or_else(|error| Self::Answered(error.reply(target)))
@@ -221,7 +221,7 @@ pub(crate) fn tool_of(catalog: &Catalog, call: &CallRow) -> Option<String> {
             };
             Some(tool.as_str().to_owned())
         }
-        Method::Search | Method::Yield | Method::Timer => None,
+        Method::Search | Method::Yield | Method::Timer | Method::Output | Method::State => None,
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn failed_with(failure: &Failure) -> CellResult {
         error: failure_text(failure),
         code: failure.code,
         output: Vec::new(),
+        effects: Vec::new(),
         telemetry: Telemetry::default(),
     }
 }

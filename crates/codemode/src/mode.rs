@@ -76,7 +76,7 @@ pub(crate) fn tool_search_answer(config: &config::ToolSearch, catalog: &Catalog,
             let value: Value = contract::json::read(value.get()).unwrap_or(Value::Null);
             json!({"ok": true, "value": value, "logs": logs(output), "telemetry": telemetry.of_cell(cell)})
         }
-        CellResult::Failed { error, code, output, telemetry: cell } => {
+        CellResult::Failed { error, code, output, telemetry: cell, .. } => {
             failure(error, *code, logs(output), &telemetry.of_cell(cell))
         }
         // Cells of Tool Search never wait: they could not be resumed.
@@ -109,6 +109,9 @@ fn logs(output: &[OutputItem]) -> Vec<String> {
     let line = |item: &OutputItem| match item {
         OutputItem::Text { text } => text.clone(),
         OutputItem::Json { value } => value.get().to_owned(),
+        OutputItem::Image(_) | OutputItem::Audio(_) | OutputItem::Stored(_) => {
+            serde_json::to_string(item).unwrap_or_default()
+        }
     };
     output.iter().map(line).collect()
 }

@@ -26,6 +26,7 @@ pub(crate) fn from_json(text: &str) -> Option<CellResult> {
             error: value.get("error")?.as_str()?.to_owned(),
             code: value.get("code").and_then(Value::as_str).and_then(ErrorCode::parse),
             output,
+            effects: Vec::new(),
             telemetry,
         }),
         _ => None,
@@ -66,6 +67,7 @@ mod tests {
             error: "no".to_owned(),
             code,
             output: output.clone(),
+            effects: Vec::new(),
             telemetry: telemetry.clone(),
         };
         for result in [completed, failed(None), failed(Some(ErrorCode::Timeout))] {

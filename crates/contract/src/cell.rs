@@ -1,10 +1,13 @@
 //! The input and result of a cell, in the contract's format.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::error::ErrorCode;
-use crate::ids::RunId;
+use crate::ids::{CallId, OutputHandle, RunId};
 
 /// The language of a cell's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,12 +33,98 @@ impl Language {
     }
 }
 
-/// One item that a cell output with `text`, `json` or `console`.
+/// One item that a cell output with `text`, `json`, `console`, `image` or `audio`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum OutputItem {
-    Text { text: String },
-    Json { value: Box<RawValue> },
+    Text {
+        text: String,
+    },
+    Json {
+        value: Box<RawValue>,
+    },
+    Image(Media),
+    Audio(Media),
+    /// An item that is too large for the result. The store has it.
+    Stored(Preview),
+}
+
+/// An image or a sound. Clients receive the data as a content block of its own; it is never part of a text.
+#[derive(Clone, Debug)]
+pub struct Media {
+    pub mime_type: String,
+    /// The decoded data.
+    pub data: Arc<[u8]>,
+    /// `None` until the data is stored.
+    pub handle: Option<OutputHandle>,
+}
+
+impl Media {
+    /// The bytes of the longest media type.
+    pub const MAX_MIME_TYPE_BYTES: usize = 100;
+
+    /// Whether the text has the form of a media type, such as `image/png`.
+    pub fn is_mime_type(text: &str) -> bool {
+        let is_token = |part: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+            !part.is_empty() && part.bytes().all(is_plain)
+        };
+        text.len() <= Self::MAX_MIME_TYPE_BYTES
+            && text.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
+    }
+}
+
+impl Serialize for Media {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Media", 3)?;
+        fields.serialize_field("mimeType", &self.mime_type)?;
+        fields.serialize_field("bytes", &self.data.len())?;
+        match &self.handle {
+            Some(handle) => fields.serialize_field("handle", handle)?,
+            None => fields.skip_field("handle")?,
+        }
+        fields.end()
+    }
+}
+
+/// What a result contains in place of a value that is too large for it. The store has the whole value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preview {
+    pub handle: OutputHandle,
+    /// What the stored value is: `text`, or the JSON type `string`, `array`, `object`, `number`, `boolean` or `null`.
+    pub of: String,
+    /// The bytes of the stored text or JSON.
+    pub bytes: u64,
+    /// The shape of a JSON value as a short TypeScript type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<String>,
+    /// The beginning of the text or JSON.
+    pub first: String,
+    /// The end of the text or JSON.
+    pub last: String,
+}
+
+/// A call of a run that did not complete, which had an effect or may have had one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Effect {
+    pub tool: String,
+    /// The number of the call within its run.
+    pub call: CallId,
+    pub state: EffectState,
+}
+
+/// Whether a call had an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EffectState {
+    /// The tool returned a result.
+    Done,
+    /// The tool reported an error. It may have had an effect before.
+    Failed,
+    /// The tool was called, and no result has arrived.
+    Unknown,
 }
 
 impl OutputItem {
@@ -45,6 +134,9 @@ impl OutputItem {
             + match self {
                 Self::Text { text } => text.len(),
                 Self::Json { value } => value.get().len(),
+                // The data has a budget of its own.
+                Self::Image(media) | Self::Audio(media) => media.mime_type.len(),
+                Self::Stored(preview) => preview.first.len() + preview.last.len(),
             }
     }
 }
@@ -73,6 +165,9 @@ pub enum CellResult {
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<ErrorCode>,
         output: Vec<OutputItem>,
+        /// Calls that had an effect or may have had one, so that the model does not repeat them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        effects: Vec<Effect>,
         telemetry: Telemetry,
     },
 }

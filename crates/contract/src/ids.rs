@@ -100,6 +100,29 @@ text_id! {
 }
 
 text_id! {
+    /// The name of a stored output of a run, as results show it and `output.read` takes it: `out_<run>_<name>`.
+    OutputHandle
+}
+
+impl OutputHandle {
+    /// The bytes of the longest name of an output within its run.
+    pub const MAX_NAME_BYTES: usize = 32;
+
+    /// Returns the handle of a run's output. The name has lower-case letters and digits only.
+    pub fn of(run: &RunId, name: &str) -> Self {
+        Self(format!("out_{run}_{name}"))
+    }
+
+    /// Returns the run and the name within it; `None` if the text is not a handle.
+    pub fn parts(&self) -> Option<(RunId, &str)> {
+        let (run, name) = self.0.strip_prefix("out_")?.rsplit_once('_')?;
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_name = !name.is_empty() && name.len() <= Self::MAX_NAME_BYTES && name.bytes().all(is_plain);
+        (is_name && !run.is_empty()).then(|| (RunId::new(run), name))
+    }
+}
+
+text_id! {
     /// The id of a pending approval, as `cellmate approvals` shows it.
     ApprovalId
 }
@@ -151,5 +174,20 @@ impl fmt::Debug for ImageId {
 impl fmt::Debug for CatalogHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CatalogHash({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OutputHandle, RunId};
+
+    #[test]
+    fn a_handle_names_its_run_and_its_output() {
+        let run = RunId::new("cm_1a");
+        let handle = OutputHandle::of(&run, "l3n0");
+        assert_eq!((handle.as_str(), handle.parts()), ("out_cm_1a_l3n0", Some((run, "l3n0"))));
+        for text in ["", "out_", "out_cm", "out__1", "cm_1a_l3n0", "out_cm_1a_", "out_cm_1a_L3", "out_cm_1a_../x"] {
+            assert_eq!(OutputHandle::new(text).parts(), None, "{text}");
+        }
     }
 }

@@ -117,6 +117,42 @@ pub const JOURNAL_ROW_BYTES: usize = 512;
 /// call rejects with an error that the cell can catch.
 pub const MAX_HOST_DATA_BYTES: usize = 96 << 20;
 
+/// Bytes of a run's output and value that are stored because they exceed `maxOutputBytes`, from its start to its end.
+/// Past it the cell fails with `output_limit_exceeded`.
+pub const MAX_STORED_OUTPUT_BYTES: Bound = Bound::new("maxStoredOutputBytes", 16 << 20, (64 << 10)..=(64 << 20));
+
+/// Bytes of one tool result that is stored because it exceeds [`MAX_BRIDGE_VALUE_BYTES`], and of all of them in a run.
+pub const MAX_STORED_RESULT_BYTES: usize = 64 << 20;
+pub const MAX_RUN_STORED_RESULT_BYTES: usize = 256 << 20;
+
+/// Bytes in one piece of a stored output. The store reads and writes outputs piece by piece.
+pub const OUTPUT_PIECE_BYTES: usize = 256 << 10;
+
+/// Stored outputs of one run, and those that `output.list()` returns.
+pub const MAX_RUN_OUTPUTS: usize = 1_000;
+pub const MAX_LISTED_OUTPUTS: usize = 100;
+
+/// Characters, as JavaScript counts them, that `output.read` returns if the call does not say, and at most.
+pub const DEFAULT_PAGE_UNITS: usize = 64 << 10;
+pub const MAX_PAGE_UNITS: usize = 4 << 20;
+
+/// Lines that `output.lines` returns, and matches that `output.grep` returns, if the call does not say and at most.
+pub const DEFAULT_PAGE_LINES: usize = 100;
+pub const MAX_PAGE_LINES: usize = 10_000;
+
+/// Images and sounds in one result, and bytes of their data together.
+pub const MAX_MEDIA_BLOCKS: Bound = Bound::new("maxMediaBlocks", 8, 0..=64);
+pub const MAX_MEDIA_BYTES: Bound = Bound::new("maxMediaBytes", 5 << 20, 0..=(32 << 20));
+
+/// Bytes of a key and of a value of a session, values of a session, and bytes of all of them.
+pub const MAX_STATE_KEY_BYTES: usize = 256;
+pub const MAX_STATE_VALUE_BYTES: usize = 1 << 20;
+pub const MAX_STATE_KEYS: usize = 256;
+pub const MAX_STATE_BYTES: usize = 16 << 20;
+
+/// Calls that the `effects` of a failed result list.
+pub const MAX_LISTED_EFFECTS: usize = 100;
+
 /// Bytes of a stored snapshot that the driver of a suspended run also keeps in memory. A larger one is read from the
 /// store again when the cell continues.
 pub const MAX_KEPT_SNAPSHOT_BYTES: usize = 64 << 10;

@@ -16,12 +16,14 @@ mod keys;
 mod location;
 mod locking;
 mod migrations;
+mod outputs;
 mod probe;
 mod quota;
 mod rows;
 mod runs;
 mod seal;
 mod secrets;
+mod session_values;
 mod settle;
 mod sql;
 mod store;
@@ -36,11 +38,12 @@ pub use approvals::{
 };
 pub use backend::Durability;
 pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
-pub use commit::{Change, CommitError};
+pub use commit::{Change, CommitError, Committed};
 pub use error::StoreError;
 pub use key_file::{Key, KeyFile, KeyFileError};
 pub use keys::Keys;
 pub use location::{BadLocation, Location};
+pub use outputs::{NewOutput, OutputKind, OutputPiece, OutputPosition, OutputRow, OutputWriter};
 pub use probe::StoreProbe;
 pub use quota::{Exceeded, Quota};
 pub use rows::{
@@ -50,6 +53,7 @@ pub use rows::{
 pub use runs::{FencedRun, LeaseError, NewRun};
 pub use seal::{SealError, Sealed};
 pub use secrets::{MAX_SEALED_BYTES, MAX_SECRET_BYTES, MAX_SECRETS, MAX_SECRETS_BYTES, Secret, Secrets, SecretsError};
+pub use session_values::{ExpectedVersion, SessionKey, SessionTotals, SessionValue, ValueWrite, VersionConflict};
 pub use settle::{SettleError, Settled};
 pub use store::Store;
 pub use sweep::SweepReport;

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 
 use contract::config::{Quotas, Retention};
-use contract::ids::{ApprovalId, CallId, RunId};
+use contract::ids::{ApprovalId, CallId, OutputHandle, RunId};
 use contract::scope::Scope;
 
 use crate::approvals::{
@@ -11,13 +11,15 @@ use crate::approvals::{
 };
 use crate::backend::{Backend, Durability};
 use crate::backup::{self, BackupError, Checked, Restoring, restore};
-use crate::commit::{self, Change, CommitError};
+use crate::commit::{self, Change, CommitError, Committed};
 use crate::error::StoreError;
 use crate::keys::Keys;
 use crate::location::Location;
+use crate::outputs::{self, NewOutput, OutputPiece, OutputPosition, OutputRow, OutputWriter};
 use crate::rows::{CallRow, JournalTotals, LegRow, RunFilter, RunListEntry, RunRow, RunSummary};
 use crate::runs::{FencedRun, LeaseError, lease, read};
 use crate::seal::SealError;
+use crate::session_values::{self, SessionKey, SessionTotals, SessionValue};
 use crate::settle::{self, SettleError, Settled};
 use crate::sweep::{self, SweepReport};
 use crate::transcript::{self, Entry};
@@ -168,7 +170,7 @@ impl Store {
         change: &Change,
         durability: Durability,
         now: Millis,
-    ) -> Result<(), CommitError> {
+    ) -> Result<Committed, CommitError> {
         commit::commit(&self.backend, held, change, durability, now).await
     }
 
@@ -217,6 +219,58 @@ impl Store {
     /// taken over or has ended; returns `false` if another outcome is already stored.
     pub async fn settle_held(&self, held: &FencedRun, call: CallId, outcome: &str) -> Result<bool, CommitError> {
         settle::settle_held(&self.backend, held, call, outcome).await
+    }
+}
+
+/// Outputs and session values.
+impl Store {
+    /// Returns a stored output. The caller must check who may see its run.
+    pub async fn output(&self, handle: &OutputHandle) -> Result<Option<OutputRow>, StoreError> {
+        outputs::output(&self.backend, handle).await
+    }
+
+    /// Returns the outputs of a run in the order in which they were stored.
+    pub async fn outputs_of_run(&self, run: &RunId) -> Result<Vec<OutputRow>, StoreError> {
+        outputs::outputs_of_run(&self.backend, run).await
+    }
+
+    /// Returns the newest outputs of a session's runs, newest first.
+    pub async fn outputs_of_session(&self, session: &SessionKey, limit: u32) -> Result<Vec<OutputRow>, StoreError> {
+        outputs::outputs_of_session(&self.backend, session, limit).await
+    }
+
+    /// Returns the piece of an output that contains the position; `None` if the position is past its end.
+    pub async fn output_piece(
+        &self,
+        handle: &OutputHandle,
+        position: OutputPosition,
+    ) -> Result<Option<OutputPiece>, StoreError> {
+        outputs::piece_at(&self.backend, handle, position).await
+    }
+
+    /// Starts to write an output of a run piece by piece. The data of `output` is ignored.
+    pub fn output_writer(&self, run: &RunId, output: &NewOutput, now: Millis) -> Result<OutputWriter, StoreError> {
+        outputs::writer(&self.backend, run, output, now)
+    }
+
+    /// Returns a value of a session.
+    pub async fn session_value(&self, session: &SessionKey, key: &str) -> Result<Option<SessionValue>, StoreError> {
+        session_values::value(&self.backend, session, key).await
+    }
+
+    /// Returns all values of a session, ordered by their keys.
+    pub async fn session_values(&self, session: &SessionKey) -> Result<Vec<SessionValue>, StoreError> {
+        session_values::values(&self.backend, session).await
+    }
+
+    /// Counts the values of a session.
+    pub async fn session_totals(&self, session: &SessionKey) -> Result<SessionTotals, StoreError> {
+        session_values::totals(&self.backend, session).await
+    }
+
+    /// Returns the sessions that have values, those that were written last first.
+    pub async fn sessions_with_values(&self, limit: u32) -> Result<Vec<(SessionKey, SessionTotals)>, StoreError> {
+        session_values::sessions(&self.backend, limit).await
     }
 }
 

@@ -96,6 +96,7 @@ impl ExecError {
             error: format!("the configuration is invalid, so the cell was not started: {self}"),
             code: Some(ErrorCode::InvalidConfig),
             output: Vec::new(),
+            effects: Vec::new(),
             telemetry: Telemetry::default(),
         }
     }

@@ -125,10 +125,13 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
     }
     for item in &step.ran.output {
         let shown = match item {
-            OutputItem::Text { text } => text.as_str(),
-            OutputItem::Json { value } => value.get(),
+            OutputItem::Text { text } => text.clone(),
+            OutputItem::Json { value } => value.get().to_owned(),
+            OutputItem::Image(_) | OutputItem::Audio(_) | OutputItem::Stored(_) => {
+                serde_json::to_string(item).unwrap_or_default()
+            }
         };
-        text += &format!("  output   {}\n", line(shown));
+        text += &format!("  output   {}\n", line(&shown));
     }
     match &step.ran.end {
         LegEnd::Suspended { calls, .. } => {

@@ -57,7 +57,9 @@ impl Cell {
     pub(super) fn open_call(&mut self, call: HostCall, now: u64, actions: &mut Vec<Action>) {
         let state = match call.method {
             Method::Yield | Method::Timer => PendingState::Running,
-            Method::Search | Method::Describe | Method::Call | Method::Namespace => PendingState::Queued,
+            Method::Search | Method::Describe | Method::Call | Method::Namespace | Method::Output | Method::State => {
+                PendingState::Queued
+            }
         };
         self.last_call = self.last_call.max(call.id);
         self.open.insert(call.id, Open::new(&call, state, now, false));
@@ -72,7 +74,7 @@ impl Cell {
                 // A delay that is not a number fires at once; the cast saturates.
                 actions.push(Action::SetTimer { call: call.id, after_ms: after_ms.unwrap_or(0.0) as u64 });
             }
-            Method::Search | Method::Describe | Method::Call | Method::Namespace => {
+            Method::Search | Method::Describe | Method::Call | Method::Namespace | Method::Output | Method::State => {
                 self.queue.push_back(Queued::New(call));
             }
         }

@@ -127,7 +127,7 @@ impl Driver {
     }
 
     /// Spawns a task of the run, and logs it in the turn in progress.
-    fn spawn(&mut self, task: impl Future<Output = TaskDone> + Send + 'static) -> AbortHandle {
+    pub(super) fn spawn(&mut self, task: impl Future<Output = TaskDone> + Send + 'static) -> AbortHandle {
         let span = if self.turn.is_none() { &self.span } else { &self.turn };
         self.calls.spawn(task.instrument(span.clone()))
     }
@@ -210,6 +210,8 @@ impl Driver {
     pub(super) fn dispatch(&mut self, call: &HostCall) {
         let request = match self.refused.remove(&call.id) {
             Some(rejection) => Request::Answered(rejection),
+            None if call.method == Method::Output => return self.read_output(call),
+            None if call.method == Method::State => return self.use_session_value(call),
             None => Request::read(self.run.executor.catalog(), self.run.mode.view(), &self.run.search, call),
         };
         self.count(call.method, &request);
@@ -362,7 +364,7 @@ impl Driver {
                 self.telemetry.describe_count += 1;
             }
             Method::Call | Method::Namespace => self.telemetry.call_count += 1,
-            Method::Yield | Method::Timer => {}
+            Method::Yield | Method::Timer | Method::Output | Method::State => {}
         }
         let ids = &mut self.telemetry.nested_tool_ids;
         if let Request::Tool { id, .. } = request

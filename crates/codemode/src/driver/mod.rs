@@ -5,8 +5,10 @@
 
 mod calls;
 mod location;
+mod outputs;
 mod report;
 mod resume;
+mod session_values;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;

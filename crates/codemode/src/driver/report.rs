@@ -120,7 +120,13 @@ impl Driver {
         };
         let mut telemetry = self.telemetry.clone();
         telemetry.snapshots = telemetry.snapshots.of_ended_run();
-        let end = CellResult::Failed { error: exceeded.to_string(), code: Some(code), output, telemetry };
+        let end = CellResult::Failed {
+            error: exceeded.to_string(),
+            code: Some(code),
+            output,
+            effects: Vec::new(),
+            telemetry,
+        };
         let shown = self.run.mode.answer(self.run.executor.catalog(), &end);
         self.enter_result(&shown);
         let text = stored_result::to_json(&end);
@@ -255,7 +261,7 @@ impl Driver {
                 let aborted = failure.code == Some(ErrorCode::Aborted);
                 let state = if aborted { RunState::Aborted } else { RunState::Failed };
                 let error = failure_text(&failure);
-                (state, CellResult::Failed { error, code: failure.code, output, telemetry })
+                (state, CellResult::Failed { error, code: failure.code, output, effects: Vec::new(), telemetry })
             }
         }
     }

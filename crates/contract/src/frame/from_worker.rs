@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::codec::{BadFrame, Reader, Writer};
-use crate::cell::OutputItem;
+use crate::cell::{Media, OutputItem};
 use crate::error::ErrorCode;
 use crate::ids::{CallId, CellId, ImageId};
 use crate::json::well_formed;
@@ -92,6 +92,11 @@ pub enum Method {
     Namespace,
     Yield,
     Timer,
+    /// Reads stored outputs: the target is `list`, `read`, `lines`, `json` or `grep`, the payload an array of arguments.
+    Output,
+    /// Reads and writes the session's values: the target is `store`, `load`, `forget` or `keys`, the payload an array of
+    /// arguments.
+    State,
 }
 
 /// Why a cell failed, and the position in its source, if known.
@@ -110,7 +115,16 @@ pub struct Place {
 }
 
 impl Method {
-    pub const ALL: [Self; 6] = [Self::Search, Self::Describe, Self::Call, Self::Namespace, Self::Yield, Self::Timer];
+    pub const ALL: [Self; 8] = [
+        Self::Search,
+        Self::Describe,
+        Self::Call,
+        Self::Namespace,
+        Self::Yield,
+        Self::Timer,
+        Self::Output,
+        Self::State,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -120,6 +134,8 @@ impl Method {
             Self::Namespace => "namespace",
             Self::Yield => "yield",
             Self::Timer => "timer",
+            Self::Output => "output",
+            Self::State => "state",
         }
     }
 
@@ -136,6 +152,9 @@ impl Method {
             Self::Namespace => 3,
             Self::Yield => 4,
             Self::Timer => 5,
+            // The guest uses 6 to clear a timer.
+            Self::Output => 7,
+            Self::State => 8,
         }
     }
 
@@ -226,6 +245,10 @@ fn write_leg(out: &mut Writer, leg: &Leg) {
                 out.u8(1);
                 out.bytes(value.get().as_bytes());
             }
+            OutputItem::Image(media) => write_media(out, 2, media),
+            OutputItem::Audio(media) => write_media(out, 3, media),
+            // Only the host stores output. A reader rejects this number.
+            OutputItem::Stored(_) => out.u8(4),
         }
     }
     match &leg.end {
@@ -258,6 +281,8 @@ fn read_leg(from: &mut Reader<'_>) -> Result<Leg, BadFrame> {
     let output = from.list(|from| match from.u8()? {
         0 => Ok(OutputItem::Text { text: from.text()? }),
         1 => Ok(OutputItem::Json { value: read_json(from)? }),
+        2 => Ok(OutputItem::Image(read_media(from)?)),
+        3 => Ok(OutputItem::Audio(read_media(from)?)),
         _ => Err(BadFrame::Unknown("output")),
     })?;
     let end = match from.u8()? {
@@ -267,6 +292,20 @@ fn read_leg(from: &mut Reader<'_>) -> Result<Leg, BadFrame> {
         _ => return Err(BadFrame::Unknown("end")),
     };
     Ok(Leg { end, output, run_us, memory_bytes })
+}
+
+fn write_media(out: &mut Writer, kind: u8, media: &Media) {
+    out.u8(kind);
+    out.bytes(media.mime_type.as_bytes());
+    out.bytes(&media.data);
+}
+
+fn read_media(from: &mut Reader<'_>) -> Result<Media, BadFrame> {
+    let mime_type = from.text()?;
+    if !Media::is_mime_type(&mime_type) {
+        return Err(BadFrame::Unknown("media type"));
+    }
+    Ok(Media { mime_type, data: from.bytes()?.into(), handle: None })
 }
 
 fn read_call(from: &mut Reader<'_>) -> Result<HostCall, BadFrame> {

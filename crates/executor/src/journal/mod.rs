@@ -370,7 +370,7 @@ impl Journal {
             self.lock().lost = true;
         }
         fault::point("journal.after_flush")?;
-        written
+        written.map(|_| ())
     }
 
     /// Returns whether any tool was called.

@@ -230,6 +230,7 @@ fn failure(code: ErrorCode, message: &str) -> CellResult {
         error: message.to_owned(),
         code: Some(code),
         output: Vec::new(),
+        effects: Vec::new(),
         telemetry: Telemetry::default(),
     }
 }
@@ -275,6 +276,7 @@ mod tests {
             error: "no".to_owned(),
             code: Some(ErrorCode::InvalidInput),
             output: Vec::new(),
+            effects: Vec::new(),
             telemetry: telemetry.clone(),
         };
         let value = RawValue::from_string("{\"b\":1,\"a\":[2]}".to_owned()).unwrap();

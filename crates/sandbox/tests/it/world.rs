@@ -101,6 +101,7 @@ fn output_keeps_its_order() {
         .map(|item| match item {
             OutputItem::Text { text } => text.clone(),
             OutputItem::Json { value } => format!("json {}", value.get()),
+            other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(shown, ["a", r#"json {"b":1}"#, r#"c {"d":[1]} undefined TypeError: e"#, "5"]);

@@ -8,10 +8,12 @@ use crate::Millis;
 use crate::approvals::{ApprovalRequest, requests};
 use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
+use crate::outputs::NewOutput;
 use crate::quota::{Claim, Exceeded};
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::FencedRun;
 use crate::seal::SealError;
+use crate::session_values::{ValueWrite, VersionConflict};
 use crate::transcript::{self, Entry};
 use crate::watch::notify_others;
 use contract::ids::ApprovalId;
@@ -37,6 +39,19 @@ pub struct Change {
     /// Ids of the approvals that this change uses; each can be used once.
     pub used_approvals: Vec<ApprovalId>,
     pub entries: Vec<Entry>,
+    /// Outputs that are written whole with this change.
+    pub outputs: Vec<NewOutput>,
+    /// Names of outputs that an [`OutputWriter`](crate::OutputWriter) has written and that become visible.
+    pub finished_outputs: Vec<String>,
+    /// Values of the run's session that this change writes, in order.
+    pub values: Vec<ValueWrite>,
+}
+
+/// What a commit reports about a change that was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// Conditional writes of session values that had no effect. The rest of the change was written.
+    pub conflicts: Vec<VersionConflict>,
 }
 
 impl Change {
@@ -74,7 +89,7 @@ pub(crate) async fn commit(
     change: &Change,
     durability: Durability,
     now: Millis,
-) -> Result<(), CommitError> {
+) -> Result<Committed, CommitError> {
     let sealed = match &change.snapshot {
         Some((leg, snapshot)) => Some((*leg, backend.keys.seal(snapshot, &held.binding(*leg))?)),
         None => None,
@@ -91,7 +106,7 @@ pub(crate) async fn commit(
     }
     held.mark_written();
     fault::point("commit.after_commit")?;
-    Ok(())
+    Ok(Committed::default())
 }
 
 async fn write(

@@ -22,7 +22,7 @@ fn suspended(bytes: usize) -> Change {
 
 async fn put(store: &Store, held: &mut FencedRun, change: &Change) -> Result<(), Box<Exceeded>> {
     match store.commit(held, change, Durability::Relaxed, NOW).await {
-        Ok(()) => Ok(()),
+        Ok(_) => Ok(()),
         Err(CommitError::Quota(exceeded)) => Err(exceeded),
         Err(other) => panic!("{other:?}"),
     }
