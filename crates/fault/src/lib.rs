@@ -28,7 +28,7 @@ pub use disabled::{commit_answer, fill_random, point, run_in_turn, time, wait_fo
 pub use simulated::{commit_answer, fill_random, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
 
 /// The names of all fault points, grouped by the operation they interrupt.
-pub const POINTS: [&str; 43] = [
+pub const POINTS: [&str; 45] = [
     "open.before_commit",
     "open.after_commit",
     "exec.before_start",
@@ -37,6 +37,8 @@ pub const POINTS: [&str; 43] = [
     "leg.ended",
     "commit.before_begin",
     "commit.in_transaction",
+    "output.between_pieces",
+    "values.in_transaction",
     "commit.before_commit",
     "commit.after_commit",
     "journal.before_flush",

@@ -20,6 +20,12 @@ pub enum StoreError {
         "key {id} of the key file is not the key {id} that {cells} suspended cells in the store are sealed with; use the key file of the store's other processes (`--key-file`), or wait until those cells have expired"
     )]
     OtherKey { id: u32, cells: u64 },
+    #[error("an output is larger than {limit} bytes and is not stored; ask the tool for less at once")]
+    OutputTooLarge { limit: u64 },
+    #[error("an output that should be text is not valid UTF-8 and is not stored")]
+    InvalidText,
+    #[error("an output was deleted, or written by another process, before it was complete")]
+    OutputLost,
     #[error(transparent)]
     Injected(#[from] fault::InjectedFault),
     #[error(transparent)]
@@ -53,6 +59,9 @@ impl StoreError {
                 | sqlx::Error::TypeNotFound { .. },
             )
             | Self::Corrupt(_) => UNREADABLE,
+            Self::OutputTooLarge { .. } => "the output is too large to be stored; ask the tool for less at once",
+            Self::InvalidText => "the output is not valid text and was not stored",
+            Self::OutputLost => "the output was not stored completely; call the tool again",
             Self::Sql(_) | Self::Injected(_) => "the store is unavailable; try again",
             Self::TooNew { .. } => "the store was written by a newer version of this program",
             Self::OtherKey { .. } => "the store's cells are sealed with a key that this process does not have",

@@ -6,7 +6,7 @@ use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::locking::begin_with_locks;
 
-const STEPS: [&str; 8] = [
+const STEPS: [&str; 9] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -147,6 +147,66 @@ CREATE INDEX rules_by_agent ON rules (agent_id, revoked_at);
 ",
     // Runs from before this step belong to no client, and are found by their ids only.
     "ALTER TABLE runs ADD COLUMN client TEXT NOT NULL DEFAULT ''",
+    // Long columns are the last ones: SQLite reads what precedes a column to find it.
+    r"
+ALTER TABLE runs ADD COLUMN output_bytes BIGINT NOT NULL DEFAULT 0;
+
+CREATE TABLE outputs (
+    run_id      TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    kind        TEXT NOT NULL,
+    mime_type   TEXT,
+    call        BIGINT,
+    tool_id     TEXT,
+    bytes       BIGINT NOT NULL,
+    units       BIGINT NOT NULL,
+    lines       BIGINT NOT NULL,
+    created_at  BIGINT NOT NULL,
+    fence       BIGINT NOT NULL,
+    complete    BIGINT NOT NULL,
+    PRIMARY KEY (run_id, name)
+);
+CREATE INDEX outputs_by_time ON outputs (created_at);
+CREATE INDEX outputs_unfinished ON outputs (created_at) WHERE complete = 0;
+
+CREATE TABLE output_pieces (
+    run_id      TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    piece       BIGINT NOT NULL,
+    start_byte  BIGINT NOT NULL,
+    start_unit  BIGINT NOT NULL,
+    start_line  BIGINT NOT NULL,
+    next_line   BIGINT NOT NULL,
+    data        BLOB NOT NULL,
+    PRIMARY KEY (run_id, name, piece)
+);
+CREATE INDEX output_pieces_by_byte ON output_pieces (run_id, name, start_byte, piece);
+CREATE INDEX output_pieces_by_unit ON output_pieces (run_id, name, start_unit, piece);
+CREATE INDEX output_pieces_by_line ON output_pieces (run_id, name, next_line, piece);
+
+CREATE TABLE session_values (
+    agent_id    TEXT NOT NULL,
+    session_id  TEXT NOT NULL,
+    client      TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    version     TEXT NOT NULL,
+    run_id      TEXT NOT NULL,
+    updated_at  BIGINT NOT NULL,
+    bytes       BIGINT NOT NULL,
+    value       TEXT NOT NULL,
+    PRIMARY KEY (agent_id, session_id, client, key)
+);
+CREATE INDEX session_values_by_time ON session_values (updated_at);
+
+CREATE TABLE value_writes (
+    run_id   TEXT NOT NULL,
+    version  TEXT NOT NULL,
+    key      TEXT NOT NULL,
+    written  BIGINT NOT NULL,
+    found    TEXT,
+    PRIMARY KEY (run_id, version, key)
+);
+",
 ];
 
 /// The schema version that this program writes.

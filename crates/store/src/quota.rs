@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     WaitingRuns,
-    /// The sum of suspended cells and the journals of all stored runs.
+    /// The sum of suspended cells, the journals and outputs of all stored runs, and session values.
     StoredBytes,
     OpenApprovals,
 }
@@ -35,7 +35,7 @@ impl fmt::Display for Exceeded {
             Quota::WaitingRuns => write!(f, "too many waiting cells: one principal may have {limit}")?,
             Quota::StoredBytes => write!(
                 f,
-                "suspended cells and recorded calls need too much storage: one principal may store {limit} bytes \
+                "suspended cells, recorded calls, stored outputs and session values need too much storage: one principal may store {limit} bytes \
                  (`store.perPrincipal.maxStoredBytes`); ended runs are kept for `store.keepRunsSeconds`"
             )?,
             Quota::OpenApprovals => {
@@ -60,22 +60,23 @@ impl fmt::Display for Exceeded {
 pub(crate) struct Claim {
     pub(crate) runs: i64,
     pub(crate) snapshot_bytes: i64,
-    pub(crate) journal_bytes: i64,
+    /// Bytes of the journal, of outputs and of session values.
+    pub(crate) kept_bytes: i64,
     pub(crate) approvals: i64,
 }
 
 impl Claim {
-    /// Whether the claim is for journal bytes only.
+    /// Whether the claim is for kept bytes only.
     pub(crate) fn can_be_deferred(&self) -> bool {
         self.runs + self.snapshot_bytes + self.approvals == 0
     }
 
     pub(crate) fn bytes(&self) -> i64 {
-        self.snapshot_bytes.saturating_add(self.journal_bytes)
+        self.snapshot_bytes.saturating_add(self.kept_bytes)
     }
 }
 
-/// Journal bytes that each principal has written and that are not in its row of `usage` yet.
+/// Kept bytes that each principal has written and that are not in its row of `usage` yet.
 ///
 /// Most commits add a few hundred bytes of journal. Adding them to `usage` one commit at a time would cost a statement
 /// each, so a process collects them and adds them with the next claim for something else, or once they come to
@@ -96,14 +97,14 @@ impl DeferredBytes {
         let most = i64::try_from(quotas.stored_bytes / 16).unwrap_or(i64::MAX).min(MAX_DEFERRED_BYTES);
         let mut deferred = self.0.lock();
         let before = deferred.get(agent_id).copied().unwrap_or(0);
-        let bytes = before.saturating_add(claim.journal_bytes);
+        let bytes = before.saturating_add(claim.kept_bytes);
         let has_place = before > 0 || deferred.len() < MAX_DEFERRING_PRINCIPALS;
         if claim.can_be_deferred() && bytes <= most && has_place {
             deferred.insert(agent_id.to_owned(), bytes);
             return None;
         }
         deferred.remove(agent_id);
-        Some(Claim { journal_bytes: bytes, ..claim })
+        Some(Claim { kept_bytes: bytes, ..claim })
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     fn journal(bytes: i64) -> Claim {
-        Claim { runs: 0, snapshot_bytes: 0, journal_bytes: bytes, approvals: 0 }
+        Claim { runs: 0, snapshot_bytes: 0, kept_bytes: bytes, approvals: 0 }
     }
 
     #[test]

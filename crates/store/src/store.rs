@@ -248,9 +248,10 @@ impl Store {
         outputs::piece_at(&self.backend, handle, position).await
     }
 
-    /// Starts to write an output of a run piece by piece. The data of `output` is ignored.
-    pub fn output_writer(&self, run: &RunId, output: &NewOutput, now: Millis) -> Result<OutputWriter, StoreError> {
-        outputs::writer(&self.backend, run, output, now)
+    /// Starts to write an output of a run piece by piece. The data of `output` is ignored. The output must be completed
+    /// within an hour of `now`, with the same fence.
+    pub fn output_writer(&self, held: &FencedRun, output: &NewOutput, now: Millis) -> Result<OutputWriter, StoreError> {
+        outputs::writer(&self.backend, held, output, now)
     }
 
     /// Returns a value of a session.
@@ -271,6 +272,22 @@ impl Store {
     /// Returns the sessions that have values, those that were written last first.
     pub async fn sessions_with_values(&self, limit: u32) -> Result<Vec<(SessionKey, SessionTotals)>, StoreError> {
         session_values::sessions(&self.backend, limit).await
+    }
+
+    /// Copies the values of a session to another one, for a fork, and returns how many. Values of keys that the other
+    /// session already has are kept.
+    pub async fn copy_session_values(
+        &self,
+        from: &SessionKey,
+        to: &SessionKey,
+        now: Millis,
+    ) -> Result<u64, CommitError> {
+        commit::copy_values(&self.backend, from, to, now).await
+    }
+
+    /// Deletes all values of a session and returns how many there were.
+    pub async fn delete_session_values(&self, session: &SessionKey) -> Result<u64, StoreError> {
+        session_values::delete_all(&self.backend, session).await
     }
 }
 
@@ -359,7 +376,8 @@ impl Store {
         watch::watch(&self.backend)
     }
 
-    /// Runs one sweep: expires runs, and deletes old runs, unused catalogs and old transcript entries.
+    /// Runs one sweep: expires runs, and deletes old runs with their outputs, unfinished outputs, unused catalogs, and
+    /// transcript entries and session values that are older than `keepTranscriptsSeconds`.
     pub async fn sweep(&self, now: Millis) -> Result<SweepReport, StoreError> {
         sweep::sweep(&self.backend, now).await
     }
@@ -370,7 +388,7 @@ impl Store {
         sweep::expire(&self.backend, now).await
     }
 
-    /// Deletes every run that ended before `then`, with its journal. Transcripts are kept.
+    /// Deletes every run that ended before `then`, with its journal and outputs. Transcripts are kept.
     pub async fn delete_runs_before(&self, then: Millis) -> Result<u64, StoreError> {
         sweep::delete_runs_before(&self.backend, then).await
     }
@@ -380,7 +398,8 @@ impl Store {
         read::ended_before(&self.backend, then).await
     }
 
-    /// Deletes those of these runs that have ended, with their journals, and returns how many. Transcripts are kept.
+    /// Deletes those of these runs that have ended, with their journals and outputs, and returns how many. Transcripts
+    /// are kept.
     pub async fn delete_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
         sweep::delete_runs(&self.backend, runs).await
     }

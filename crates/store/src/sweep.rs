@@ -1,4 +1,5 @@
-//! The sweep: expires runs and deletes old runs, unused catalogs and old transcript entries.
+//! The sweep: expires runs and deletes old runs with their outputs, unused catalogs, and old transcript entries and
+//! session values.
 //!
 //! A sweep works in batches, each in its own short transaction, so that a writer waits for one batch at most. Several
 //! processes may sweep at the same time, and a sweep that was interrupted needs no repair.
@@ -6,6 +7,7 @@
 use std::time::Duration;
 
 use contract::ids::RunId;
+use sqlx::any::AnyRow;
 use sqlx::{Any, Executor, Row, Transaction};
 
 use crate::Millis;
@@ -16,8 +18,12 @@ use crate::sql::placeholders;
 
 /// The maximum number of runs per batch; their legs, calls and approvals are deleted with them.
 const RUNS_PER_BATCH: usize = 100;
+/// The maximum number of pieces of outputs per batch, 16 MiB. A run with more is deleted in several batches.
+const PIECES_PER_BATCH: u64 = 64;
 const CATALOGS_PER_BATCH: i64 = 20;
 const ENTRIES_PER_BATCH: i64 = 1_000;
+/// A value has up to 1 MiB.
+const VALUES_PER_BATCH: i64 = 50;
 
 /// The maximum number of batches of each kind in one sweep. The next sweep does the rest.
 const BATCHES_PER_SWEEP: usize = 20;
@@ -27,6 +33,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a catalog without a run is kept after its last use: the run that uses it may not be committed yet.
 const CATALOG_GRACE_MS: i64 = 60 * 60 * 1000;
+
+/// How long an output is kept that no change has completed: its writer may still be writing it.
+const UNFINISHED_OUTPUT_GRACE_MS: i64 = 60 * 60 * 1000;
 
 /// The maximum number of free pages (of 4 KiB) by which one sweep shrinks an SQLite file.
 const PAGES_PER_SWEEP: u32 = 4_096;
@@ -38,6 +47,9 @@ pub struct SweepReport {
     pub runs: u64,
     pub catalogs: u64,
     pub entries: u64,
+    /// Outputs that were deleted without their runs, because no change completed them or their runs do not exist.
+    pub outputs: u64,
+    pub values: u64,
 }
 
 /// Runs one sweep.
@@ -45,14 +57,18 @@ pub(crate) async fn sweep(backend: &Backend, now: Millis) -> Result<SweepReport,
     let before = |seconds: u64| now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
     let mut swept = SweepReport { expired: expire(backend, now).await?, ..SweepReport::default() };
     let old = before(backend.retention.runs_seconds);
-    swept.runs = in_batches(BATCHES_PER_SWEEP, RUNS_PER_BATCH as u64, || delete_some_runs(backend, old)).await?;
+    swept.runs = in_portions(BATCHES_PER_SWEEP, || delete_some_runs(backend, old)).await?;
+    let unfinished = now.saturating_sub(UNFINISHED_OUTPUT_GRACE_MS);
+    swept.outputs = in_portions(BATCHES_PER_SWEEP, || delete_lost_output(backend, unfinished, old)).await?;
     let unused = now.saturating_sub(CATALOG_GRACE_MS);
     swept.catalogs =
         in_batches(BATCHES_PER_SWEEP, CATALOGS_PER_BATCH as u64, || delete_unused_catalogs(backend, unused)).await?;
     let old = before(backend.retention.transcripts_seconds);
     swept.entries =
         in_batches(BATCHES_PER_SWEEP, ENTRIES_PER_BATCH as u64, || delete_old_entries(backend, old)).await?;
-    if swept.runs + swept.catalogs + swept.entries > 0 {
+    swept.values = in_batches(BATCHES_PER_SWEEP, VALUES_PER_BATCH as u64, || delete_old_values(backend, old)).await?;
+    let deleted = swept.runs + swept.catalogs + swept.entries + swept.outputs + swept.values;
+    if deleted > 0 || free_pages(backend).await? > i64::from(PAGES_PER_SWEEP) {
         release_free_pages(backend).await?;
     }
     Ok(swept)
@@ -94,63 +110,148 @@ async fn void_approvals(backend: &Backend, now: Millis) -> Result<(), StoreError
     Ok(())
 }
 
-/// Deletes all runs that ended before `then`, with their legs, calls and approvals.
+/// What one batch deleted, and whether there may be more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Portion {
+    rows: u64,
+    has_more: bool,
+}
+
+/// Which of the ended runs that were found one batch deletes, so that it deletes few pieces of outputs.
+#[derive(Debug, PartialEq, Eq)]
+enum RunBatch {
+    /// These runs, whole.
+    Whole(Vec<String>),
+    /// Pieces of the outputs of this run, which has too many of them for one batch.
+    PiecesOf(String),
+}
+
+/// Chooses from runs and the numbers of their outputs' pieces.
+fn choose(runs: Vec<(String, u64)>) -> Option<RunBatch> {
+    let first = runs.first()?.0.clone();
+    let mut pieces = 0;
+    let fits = |(_, more): &(String, u64)| {
+        pieces += more;
+        pieces <= PIECES_PER_BATCH
+    };
+    let whole: Vec<String> = runs.into_iter().take_while(fits).map(|(run_id, _)| run_id).collect();
+    Some(if whole.is_empty() { RunBatch::PiecesOf(first) } else { RunBatch::Whole(whole) })
+}
+
+/// Deletes all runs that ended before `then`, with their legs, calls, approvals and outputs.
 pub(crate) async fn delete_runs_before(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
-    let mut deleted = 0;
-    loop {
-        let some = delete_some_runs(backend, then).await?;
-        deleted += some;
-        if some < RUNS_PER_BATCH as u64 {
-            return Ok(deleted);
-        }
-    }
+    in_portions(usize::MAX, || delete_some_runs(backend, then)).await
 }
 
 /// Deletes one batch of runs that ended before `then`.
-async fn delete_some_runs(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
+async fn delete_some_runs(backend: &Backend, then: Millis) -> Result<Portion, StoreError> {
     let mut transaction = begin_write(backend, Durability::Relaxed).await?;
     let old = format!(
-        "SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting') AND updated_at < $1 \
+        "SELECT run_id, {PIECES} FROM runs WHERE state NOT IN ('running', 'waiting') AND updated_at < $1 \
          ORDER BY updated_at LIMIT {RUNS_PER_BATCH}{}",
         skip_locked(backend)
     );
     let old = sqlx::query(&old).bind(then).fetch_all(&mut *transaction).await?;
-    let old: Vec<String> = old.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    if old.is_empty() {
-        return Ok(0);
-    }
-    delete_rows(&mut transaction, &old).await?;
-    fault::point("sweep.before_commit")?;
-    transaction.commit().await?;
-    fault::point("sweep.after_commit")?;
-    Ok(old.len() as u64)
+    delete_found(transaction, &old).await
 }
 
 /// Deletes those of these runs that have ended.
 pub(crate) async fn delete_runs(backend: &Backend, runs: &[RunId]) -> Result<u64, StoreError> {
     let mut deleted = 0;
     for batch in runs.chunks(RUNS_PER_BATCH) {
-        let mut transaction = begin_write(backend, Durability::Relaxed).await?;
-        let ended = format!(
-            "SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting') AND run_id IN ({})",
-            placeholders(1, batch.len())
-        );
-        let query = batch.iter().fold(sqlx::query(&ended), |query, run_id| query.bind(run_id.to_string()));
-        let ended = query.fetch_all(&mut *transaction).await?;
-        let ended: Vec<String> = ended.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        if ended.is_empty() {
-            continue;
-        }
-        delete_rows(&mut transaction, &ended).await?;
-        transaction.commit().await?;
-        deleted += ended.len() as u64;
+        let delete = || async {
+            let mut transaction = begin_write(backend, Durability::Relaxed).await?;
+            let ended = format!(
+                "SELECT run_id, {PIECES} FROM runs WHERE state NOT IN ('running', 'waiting') AND run_id IN ({}) \
+                 ORDER BY run_id",
+                placeholders(1, batch.len())
+            );
+            let query = batch.iter().fold(sqlx::query(&ended), |query, run_id| query.bind(run_id.to_string()));
+            let ended = query.fetch_all(&mut *transaction).await?;
+            delete_found(transaction, &ended).await
+        };
+        deleted += in_portions(usize::MAX, delete).await?;
     }
     Ok(deleted)
 }
 
-/// Deletes runs with their legs, calls and approvals.
+/// The number of pieces of a run's outputs.
+const PIECES: &str = "(SELECT COUNT(*) FROM output_pieces WHERE output_pieces.run_id = runs.run_id)";
+
+/// Deletes one batch of the runs that were found, and commits.
+async fn delete_found(mut transaction: Transaction<'static, Any>, found: &[AnyRow]) -> Result<Portion, StoreError> {
+    let read = |row: &AnyRow| {
+        Ok::<_, sqlx::Error>((row.try_get(0)?, u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(u64::MAX)))
+    };
+    let runs = found.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let portion = match choose(runs) {
+        None => return Ok(Portion { rows: 0, has_more: false }),
+        Some(RunBatch::Whole(runs)) => {
+            delete_rows(&mut transaction, &runs).await?;
+            let is_full = found.len() == RUNS_PER_BATCH || runs.len() < found.len();
+            Portion { rows: runs.len() as u64, has_more: is_full }
+        }
+        Some(RunBatch::PiecesOf(run_id)) => {
+            // No reader finds an output whose pieces are deleted.
+            sqlx::query("UPDATE outputs SET complete = 0 WHERE run_id = $1 AND complete = 1")
+                .bind(run_id.clone())
+                .execute(&mut *transaction)
+                .await?;
+            delete_some_pieces(&mut transaction, &run_id, None).await?;
+            Portion { rows: 0, has_more: true }
+        }
+    };
+    fault::point("sweep.before_commit")?;
+    transaction.commit().await?;
+    fault::point("sweep.after_commit")?;
+    Ok(portion)
+}
+
+/// Deletes one batch of pieces of a run's outputs, or of one of them, and returns how many.
+async fn delete_some_pieces(
+    transaction: &mut Transaction<'_, Any>,
+    run_id: &str,
+    name: Option<&str>,
+) -> Result<u64, StoreError> {
+    let of_output = if name.is_some() { " AND name = $2" } else { "" };
+    let sql = format!(
+        "DELETE FROM output_pieces WHERE run_id = $1 AND (name, piece) IN \
+         (SELECT name, piece FROM output_pieces WHERE run_id = $1{of_output} LIMIT {PIECES_PER_BATCH})"
+    );
+    let query = sqlx::query(&sql).bind(run_id.to_owned());
+    let query = name.into_iter().fold(query, |query, name| query.bind(name.to_owned()));
+    Ok(query.execute(&mut **transaction).await?.rows_affected())
+}
+
+/// Deletes an output that was begun before `unfinished` and that no change has completed; or one that was stored before
+/// `old` and whose run does not exist: a process of an older version deletes runs without their outputs. A large output
+/// is deleted in several batches.
+async fn delete_lost_output(backend: &Backend, unfinished: Millis, old: Millis) -> Result<Portion, StoreError> {
+    let mut transaction = begin_write(backend, Durability::Relaxed).await?;
+    let lost = format!(
+        "SELECT run_id, name FROM outputs WHERE (complete = 0 AND created_at < $1) OR (created_at < $2 \
+         AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = outputs.run_id)) LIMIT 1{}",
+        skip_locked(backend)
+    );
+    let found = sqlx::query(&lost).bind(unfinished).bind(old).fetch_optional(&mut *transaction).await?;
+    let Some(found) = found else { return Ok(Portion { rows: 0, has_more: false }) };
+    let (run_id, name): (String, String) = (found.try_get(0)?, found.try_get(1)?);
+    let pieces = delete_some_pieces(&mut transaction, &run_id, Some(&name)).await?;
+    let is_whole = pieces < PIECES_PER_BATCH;
+    // A writer or a change with this fence no longer finds the output.
+    let delete = if is_whole {
+        "DELETE FROM outputs WHERE run_id = $1 AND name = $2"
+    } else {
+        "UPDATE outputs SET complete = 0, fence = -1 WHERE run_id = $1 AND name = $2"
+    };
+    sqlx::query(delete).bind(run_id).bind(name).execute(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(Portion { rows: u64::from(is_whole), has_more: true })
+}
+
+/// Deletes runs with their legs, calls, approvals and outputs.
 async fn delete_rows(transaction: &mut Transaction<'_, Any>, runs: &[String]) -> Result<(), StoreError> {
-    for table in ["legs", "calls", "approvals", "runs"] {
+    for table in ["legs", "calls", "approvals", "value_writes", "outputs", "output_pieces", "runs"] {
         if table == "runs" {
             fault::point("sweep.in_transaction")?;
         }
@@ -187,6 +288,28 @@ async fn delete_old_entries(backend: &Backend, then: Millis) -> Result<u64, Stor
     Ok(dropped.rows_affected())
 }
 
+/// Deletes one batch of session values that were last written before `then`.
+async fn delete_old_values(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
+    let dropped = sqlx::query(
+        "DELETE FROM session_values WHERE updated_at < $1 AND (agent_id, session_id, client, key) IN \
+         (SELECT agent_id, session_id, client, key FROM session_values WHERE updated_at < $1 \
+         ORDER BY updated_at LIMIT $2)",
+    )
+    .bind(then)
+    .bind(VALUES_PER_BATCH)
+    .execute(backend.writer(Durability::Relaxed))
+    .await?;
+    Ok(dropped.rows_affected())
+}
+
+/// Counts the free pages of an SQLite file. A deleted output leaves more of them than one sweep releases.
+async fn free_pages(backend: &Backend) -> Result<i64, StoreError> {
+    match backend.dialect {
+        Dialect::Sqlite => Ok(sqlx::query("PRAGMA freelist_count").fetch_one(backend.reader()).await?.try_get(0)?),
+        Dialect::Postgres => Ok(0),
+    }
+}
+
 /// Returns free pages of an SQLite file to the file system; Postgres does this by itself.
 async fn release_free_pages(backend: &Backend) -> Result<(), StoreError> {
     if backend.dialect == Dialect::Sqlite {
@@ -198,15 +321,31 @@ async fn release_free_pages(backend: &Backend) -> Result<(), StoreError> {
 
 /// Runs batches until one changes fewer rows than `batch_size`, or `max_batches` have run. Returns the total number of
 /// rows.
-async fn in_batches<F>(max_batches: usize, batch_size: u64, batch: impl Fn() -> F + Send) -> Result<u64, StoreError>
+async fn in_batches<F>(
+    max_batches: usize,
+    batch_size: u64,
+    batch: impl Fn() -> F + Send + Sync,
+) -> Result<u64, StoreError>
 where
     F: Future<Output = Result<u64, StoreError>> + Send,
 {
+    let portion = || async {
+        let rows = batch().await?;
+        Ok(Portion { rows, has_more: rows >= batch_size })
+    };
+    in_portions(max_batches, portion).await
+}
+
+/// Runs batches until one leaves nothing, or `max_batches` have run. Returns the total number of rows.
+async fn in_portions<F>(max_batches: usize, batch: impl Fn() -> F + Send) -> Result<u64, StoreError>
+where
+    F: Future<Output = Result<Portion, StoreError>> + Send,
+{
     let mut total = 0;
     for _ in 0..max_batches {
-        let rows = batch().await?;
-        total += rows;
-        if rows < batch_size {
+        let portion = batch().await?;
+        total += portion.rows;
+        if !portion.has_more {
             break;
         }
         tokio::time::sleep(PAUSE).await;
@@ -226,3 +365,18 @@ fn skip_locked(backend: &Backend) -> &'static str {
 /// due: that is a direct tool call, which has no lease.
 const DUE: &str =
     "expires_at <= $1 AND lease_until <= $1 AND (state = 'waiting' OR (state = 'running' AND holder <> ''))";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_runs_with_few_pieces_together() {
+        let runs = |pieces: &[u64]| pieces.iter().map(|pieces| (pieces.to_string(), *pieces)).collect();
+        let whole = |runs: &[&str]| Some(RunBatch::Whole(runs.iter().map(|run| (*run).to_owned()).collect()));
+        assert_eq!(choose(runs(&[])), None);
+        assert_eq!(choose(runs(&[0, 64, 0, 1, 0])), whole(&["0", "64", "0"]));
+        assert_eq!(choose(runs(&[1, 256])), whole(&["1"]));
+        assert_eq!(choose(runs(&[256, 1])), Some(RunBatch::PiecesOf("256".to_owned())));
+    }
+}

@@ -17,7 +17,20 @@ use format::{Column, Encoder, Kind, Value};
 pub use restore::{Checked, Restoring, check};
 
 /// The tables in a backup: all except `usage`, which is counted again, and `schema_version`, which is the program's.
-pub const TABLES: [&str; 8] = ["catalogs", "runs", "legs", "calls", "approvals", "rules", "transcript", "sealing_keys"];
+pub const TABLES: [&str; 12] = [
+    "catalogs",
+    "runs",
+    "legs",
+    "calls",
+    "approvals",
+    "rules",
+    "outputs",
+    "output_pieces",
+    "session_values",
+    "value_writes",
+    "transcript",
+    "sealing_keys",
+];
 
 /// Why a backup cannot be written, checked or restored.
 #[derive(Debug, thiserror::Error)]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
+use contract::limits::OUTPUT_PIECE_BYTES;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, Executor, Row};
@@ -11,6 +12,7 @@ use super::format::{Column, Decoder, Kind, Record, Value};
 use super::{BackupError, TABLES, columns};
 use crate::backend::Backend;
 use crate::locking::begin_with_locks;
+use crate::outputs::OutputKind;
 use crate::rows::RunState;
 use crate::seal::key_of;
 use crate::sql::row_placeholders;
@@ -99,6 +101,26 @@ impl Checked {
                     self.marks.insert(id, mark.clone());
                 }
             }
+            "outputs" => {
+                let known = |kind: &String| OutputKind::ALL.iter().any(|one| one.as_str() == kind);
+                let sizes = ["bytes", "units", "lines"].map(|size| field(size).is_some_and(is_natural));
+                match field("kind") {
+                    Some(Value::Text(kind)) if known(kind) && sizes == [true; 3] => {}
+                    _ => return Err(BackupError::Damaged("an output has an unknown kind or an invalid size")),
+                }
+            }
+            "output_pieces" => {
+                let starts = ["piece", "start_byte", "start_unit", "start_line", "next_line"];
+                let starts_fit = starts.iter().all(|start| field(start).is_some_and(is_natural));
+                match field("data") {
+                    Some(Value::Bytes(data)) if starts_fit && data.len() <= OUTPUT_PIECE_BYTES => {}
+                    _ => return Err(BackupError::Damaged("a piece of an output is invalid")),
+                }
+            }
+            "session_values" => match field("value") {
+                Some(Value::Text(value)) if serde_json::from_str::<serde::de::IgnoredAny>(value).is_ok() => {}
+                _ => return Err(BackupError::Damaged("a session value is not JSON")),
+            },
             _ => {}
         }
         if self.sealed_with.len() > MAX_KEYS || self.marks.len() > MAX_KEYS {
@@ -106,6 +128,11 @@ impl Checked {
         }
         Ok(())
     }
+}
+
+/// Whether the value is a number that is not negative.
+fn is_natural(value: &Value) -> bool {
+    matches!(value, Value::Integer(0..))
 }
 
 /// Checks that a row has a value of the right kind for each column.
@@ -271,7 +298,7 @@ fn size(values: &[Value]) -> usize {
     values.iter().map(size).sum()
 }
 
-/// Whether the store has no runs, approvals, rules or transcripts. Key fingerprints do not count, because opening a
+/// Whether the store has no runs, outputs, session values, approvals, rules or transcripts. Key fingerprints do not count, because opening a
 /// store writes them; catalogs do not count either.
 async fn is_empty(connection: &mut AnyConnection) -> Result<bool, BackupError> {
     for table in TABLES.iter().filter(|table| **table != "sealing_keys" && **table != "catalogs") {

@@ -8,17 +8,19 @@ use crate::Millis;
 use crate::approvals::{ApprovalRequest, requests};
 use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
-use crate::outputs::NewOutput;
+use crate::locking::begin_write;
+use crate::outputs::{self, NewOutput};
 use crate::quota::{Claim, Exceeded};
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::FencedRun;
 use crate::seal::SealError;
-use crate::session_values::{ValueWrite, VersionConflict};
+use crate::session_values::{self, SessionKey, ValueWrite, VersionConflict};
 use crate::transcript::{self, Entry};
 use crate::watch::notify_others;
 use contract::ids::ApprovalId;
 use recovery::{AttemptError, CommitStatus, RetryState, resolve_attempt};
 use rows::{write_calls, write_legs, write_run};
+use usage::Claimant;
 
 /// A change of a run. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default)]
@@ -95,18 +97,26 @@ pub(crate) async fn commit(
         None => None,
     };
     fault::point("commit.before_begin")?;
-    let claim = usage::claim_of(change, sealed.as_ref())
+    let finished = outputs::stored_bytes(backend, &held.run_id, &change.finished_outputs).await?;
+    let claim = usage::claim_of(change, sealed.as_ref(), finished)
         .and_then(|claim| backend.deferred_bytes.due(&held.scope.agent_id, claim, &backend.quotas));
     let mut retry = RetryState::begin();
-    while let Err(error) = write(backend, held, change, sealed.as_ref(), claim, durability, now).await {
-        match resolve_attempt(backend, held, error, &mut retry).await? {
-            CommitStatus::Written => break,
-            CommitStatus::NotWritten => {}
+    let conflicts = loop {
+        match write(backend, held, change, sealed.as_ref(), claim, durability, now).await {
+            Ok(conflicts) => break Some(conflicts),
+            Err(error) => match resolve_attempt(backend, held, error, &mut retry).await? {
+                CommitStatus::Written => break None,
+                CommitStatus::NotWritten => {}
+            },
         }
-    }
+    };
     held.mark_written();
     fault::point("commit.after_commit")?;
-    Ok(Committed::default())
+    let conflicts = match conflicts {
+        Some(conflicts) => conflicts,
+        None => retry.read(|| session_values::conflicts(backend, &held.run_id, &change.values)).await?,
+    };
+    Ok(Committed { conflicts })
 }
 
 async fn write(
@@ -117,7 +127,7 @@ async fn write(
     claim: Option<Claim>,
     durability: Durability,
     now: Millis,
-) -> Result<(), AttemptError> {
+) -> Result<Vec<VersionConflict>, AttemptError> {
     let mut transaction = backend.writer(durability).begin().await?;
     if !held.is_written() {
         fault::point("exec.before_insert")?;
@@ -133,13 +143,40 @@ async fn write(
     if change.state.is_some_and(RunState::is_over) {
         requests::withdraw_all(&mut transaction, &held.run_id).await?;
     }
+    outputs::write(&mut transaction, held, &change.outputs, &change.finished_outputs, now).await?;
+    let mut conflicts = Vec::new();
+    if !change.values.is_empty() {
+        let session = SessionKey::from(&held.scope);
+        let writer = (&session, &held.run_id);
+        conflicts = session_values::write(&mut transaction, backend.dialect, writer, &change.values, now).await?;
+        fault::point("values.in_transaction")?;
+    }
     if let Some(claim) = claim {
-        usage::take(&mut transaction, held, claim, &backend.quotas, now).await?;
+        usage::take(&mut transaction, Claimant::from(held), claim, &backend.quotas, now).await?;
     }
     transcript::write(&mut transaction, backend.dialect, &held.scope.session_id, &held.run_id, &change.entries).await?;
     if change.state.is_some() || change.release {
         notify_others(backend, &mut transaction, &held.run_id).await?;
     }
     fault::point("commit.before_commit")?;
-    fault::commit_answer(transaction.commit().await).map_err(AttemptError::AtCommit)
+    fault::commit_answer(transaction.commit().await).map_err(AttemptError::AtCommit)?;
+    Ok(conflicts)
+}
+
+/// Copies the values of a session to another one, within the quota of its principal, and returns how many.
+pub(crate) async fn copy_values(
+    backend: &Backend,
+    from: &SessionKey,
+    to: &SessionKey,
+    now: Millis,
+) -> Result<u64, CommitError> {
+    let mut transaction = begin_write(backend, Durability::Synced).await?;
+    let copied = session_values::copy(&mut transaction, backend.dialect, from, to, now).await?;
+    if copied.keys > 0 {
+        let claim = Claim { runs: 0, snapshot_bytes: 0, kept_bytes: copied.stored_bytes(), approvals: 0 };
+        let claimant = Claimant { agent_id: &to.agent_id, run_id: None };
+        usage::take(&mut transaction, claimant, claim, &backend.quotas, now).await?;
+    }
+    transaction.commit().await?;
+    Ok(copied.keys)
 }

@@ -55,6 +55,19 @@ impl RetryState {
     fn is_over(&self) -> bool {
         self.began.elapsed() >= RETRY_TIMEOUT
     }
+
+    /// Reads what a written change recorded, again if the server is unavailable.
+    pub(super) async fn read<T, F>(&self, read: impl Fn() -> F + Send) -> Result<T, CommitError>
+    where
+        F: Future<Output = Result<T, sqlx::Error>> + Send,
+    {
+        loop {
+            match read().await {
+                Err(error) if is_transient(&error) && !self.is_over() => tokio::time::sleep(PAUSE).await,
+                found => return Ok(found?),
+            }
+        }
+    }
 }
 
 /// Finds out by run, sequence and fence whether a failed attempt was written. Fails if it was not and retrying

@@ -13,6 +13,7 @@ use crate::Millis;
 use crate::quota::{Claim, Exceeded, Quota};
 use crate::rows::RunState;
 use crate::runs::FencedRun;
+use crate::session_values;
 
 /// How long a count is used before everything is counted again: processes of an older version do not update it.
 const COUNT_KEPT_MS: i64 = 10 * 60 * 1000;
@@ -20,32 +21,49 @@ const COUNT_KEPT_MS: i64 = 10 * 60 * 1000;
 /// How many runs the error message lists.
 const MAX_NAMED: i64 = 3;
 
-/// Returns what the change uses; `None` if nothing. An ended run no longer waits, but its journal is kept.
-pub(super) fn claim_of(change: &Change, sealed: Option<&(i64, Vec<u8>)>) -> Option<Claim> {
+/// Returns what the change uses; `None` if nothing. An ended run no longer waits, but its journal and its outputs are
+/// kept. `finished` are the bytes of the outputs that the change completes.
+pub(super) fn claim_of(change: &Change, sealed: Option<&(i64, Vec<u8>)>, finished: i64) -> Option<Claim> {
     let length = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
+    let outputs = change.outputs.iter().map(|output| length(output.data.len()));
+    let values = change.values.iter().map(|write| write.totals().stored_bytes());
+    let kept = outputs.chain(values).fold(finished, i64::saturating_add);
     let is_over = change.state.is_some_and(RunState::is_over);
     let snapshot = sealed.filter(|_| !is_over).map_or(0, |(_, bytes)| length(bytes.len()));
     let claim = Claim {
         runs: i64::from(change.state == Some(RunState::Waiting)),
         snapshot_bytes: snapshot,
-        journal_bytes: change.journal_bytes.max(0),
+        kept_bytes: change.journal_bytes.max(0).saturating_add(kept),
         approvals: if is_over { 0 } else { length(change.approvals.len()) },
     };
-    (claim.journal_bytes > 0 || !claim.can_be_deferred()).then_some(claim)
+    (claim.kept_bytes > 0 || !claim.can_be_deferred()).then_some(claim)
+}
+
+/// The principal that a claim is for, and the run that makes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claimant<'a> {
+    pub(super) agent_id: &'a str,
+    pub(super) run_id: Option<&'a RunId>,
+}
+
+impl<'a> From<&'a FencedRun> for Claimant<'a> {
+    fn from(held: &'a FencedRun) -> Self {
+        Self { agent_id: &held.scope.agent_id, run_id: Some(&held.run_id) }
+    }
 }
 
 /// Adds the claim to the principal's usage, or fails if a quota would be exceeded. Must be called after the change's
 /// rows are written, because a full count includes them.
 pub(super) async fn take(
     connection: &mut AnyConnection,
-    held: &FencedRun,
+    claimant: Claimant<'_>,
     claim: Claim,
     quotas: &Quotas,
     now: Millis,
 ) -> Result<(), CommitError> {
     let most = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
     let limits = [most(quotas.waiting_runs), most(quotas.stored_bytes), most(quotas.open_approvals)];
-    let agent_id = &held.scope.agent_id;
+    let agent_id = claimant.agent_id;
     let taken = sqlx::query(
         "UPDATE usage SET waiting_runs = waiting_runs + $1, snapshot_bytes = snapshot_bytes + $2, \
          open_approvals = open_approvals + $3 WHERE agent_id = $4 AND waiting_runs <= $5 AND snapshot_bytes <= $6 \
@@ -54,7 +72,7 @@ pub(super) async fn take(
     .bind(claim.runs)
     .bind(claim.bytes())
     .bind(claim.approvals)
-    .bind(agent_id.clone())
+    .bind(agent_id.to_owned())
     .bind(limits[0].saturating_sub(claim.runs))
     .bind(limits[1].saturating_sub(claim.bytes()))
     .bind(limits[2].saturating_sub(claim.approvals))
@@ -69,7 +87,7 @@ pub(super) async fn take(
     let named = [Quota::WaitingRuns, Quota::StoredBytes, Quota::OpenApprovals];
     let over = claims.iter().zip(has).zip(limits).position(|((claim, has), limit)| *claim > 0 && has > limit);
     if let Some((quota, limit)) = over.and_then(|place| Some((*named.get(place)?, *limits.get(place)?))) {
-        let oldest = oldest(connection, held).await?;
+        let oldest = oldest(connection, claimant).await?;
         return Err(CommitError::Quota(Box::new(Exceeded { quota, limit: u64::try_from(limit).unwrap_or(0), oldest })));
     }
     sqlx::query(
@@ -80,7 +98,7 @@ pub(super) async fn take(
     .bind(has[1])
     .bind(has[2])
     .bind(now)
-    .bind(agent_id.clone())
+    .bind(agent_id.to_owned())
     .execute(&mut *connection)
     .await?;
     Ok(())
@@ -98,13 +116,15 @@ async fn count(connection: &mut AnyConnection, agent_id: &str, now: Millis) -> R
     .await?;
     let row = sqlx::query(
         "SELECT CAST(COALESCE(SUM(CASE WHEN state = 'waiting' THEN 1 ELSE 0 END), 0) AS BIGINT), \
-         CAST(COALESCE(SUM(length(snapshot)), 0) + COALESCE(SUM(journal_bytes), 0) AS BIGINT) FROM runs \
-         WHERE agent_id = $1",
+         CAST(COALESCE(SUM(length(snapshot)), 0) + COALESCE(SUM(journal_bytes), 0) + COALESCE(SUM(output_bytes), 0) \
+         AS BIGINT) FROM runs WHERE agent_id = $1",
     )
     .bind(agent_id.to_owned())
     .fetch_one(&mut *connection)
     .await?;
-    let (runs, bytes) = (row.try_get(0)?, row.try_get(1)?);
+    let (runs, bytes): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let values = session_values::totals_of_agent(connection, agent_id).await?;
+    let bytes = bytes.saturating_add(values.stored_bytes());
     let row =
         sqlx::query("SELECT COUNT(*) FROM approvals WHERE agent_id = $1 AND state = 'pending' AND expires_at > $2")
             .bind(agent_id.to_owned())
@@ -114,13 +134,13 @@ async fn count(connection: &mut AnyConnection, agent_id: &str, now: Millis) -> R
     Ok([runs, bytes, row.try_get(0)?])
 }
 
-async fn oldest(connection: &mut AnyConnection, held: &FencedRun) -> Result<Vec<RunId>, CommitError> {
+async fn oldest(connection: &mut AnyConnection, claimant: Claimant<'_>) -> Result<Vec<RunId>, CommitError> {
     let rows = sqlx::query(
         "SELECT run_id FROM runs WHERE agent_id = $1 AND state = 'waiting' AND run_id <> $2 \
          ORDER BY created_at, run_id LIMIT $3",
     )
-    .bind(held.scope.agent_id.clone())
-    .bind(held.run_id.to_string())
+    .bind(claimant.agent_id.to_owned())
+    .bind(claimant.run_id.map(ToString::to_string).unwrap_or_default())
     .bind(MAX_NAMED)
     .fetch_all(&mut *connection)
     .await?;

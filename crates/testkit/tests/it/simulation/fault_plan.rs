@@ -36,10 +36,12 @@ pub(super) const COMMITS: [&str; 4] =
     ["commit.before_commit", "settle.before_commit", "decide.before_commit", "wait.before_take"];
 
 /// Fault points where the node may hold a lock on the store.
-pub(super) const IN_TRANSACTION: [&str; 9] = [
+pub(super) const IN_TRANSACTION: [&str; 11] = [
     "open.before_commit",
     "exec.before_insert",
     "commit.in_transaction",
+    "output.between_pieces",
+    "values.in_transaction",
     "commit.before_commit",
     "wait.before_take",
     "settle.before_commit",
