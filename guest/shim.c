@@ -16,7 +16,7 @@
 // The guest can reach nothing else of the host. The host checks every pointer and number.
 IMPORT("call")   extern int32_t host_call(uint32_t id, int32_t method, const char *target, size_t target_len,
                                           const char *payload, size_t payload_len);
-IMPORT("output") extern void host_output(int32_t kind, const char *text, size_t len);
+IMPORT("output") extern int32_t host_output(int32_t kind, const char *text, size_t len, const char *type, size_t type_len);
 IMPORT("lookup") extern int32_t host_lookup(const char *key, size_t len);
 IMPORT("url")    extern int32_t host_url(const char *request, size_t len);
 IMPORT("take")   extern void host_take(char *into);
@@ -109,19 +109,6 @@ static JSValue js_waiting(JSContext *ctx, JSValueConst this_val, int argc, JSVal
     return JS_UNDEFINED;
 }
 
-// output(kind, text)
-static JSValue js_output(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
-    int32_t kind;
-    size_t len;
-    const char *text;
-    if (JS_ToInt32(ctx, &kind, argv[0])) return JS_EXCEPTION;
-    text = JS_ToCStringLen(ctx, &len, argv[1]);
-    if (!text) return JS_EXCEPTION;
-    host_output(kind, text, len);
-    JS_FreeCString(ctx, text);
-    return JS_UNDEFINED;
-}
-
 static JSValue take_answer(JSContext *ctx, int32_t len) {
     char *buffer;
     JSValue answer;
@@ -132,6 +119,27 @@ static JSValue take_answer(JSContext *ctx, int32_t len) {
     answer = JS_NewStringLen(ctx, buffer, len);
     js_free(ctx, buffer);
     return answer;
+}
+
+// output(kind, text, type) -> undefined, or why the host refuses it; only media have a type
+static JSValue js_output(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    int32_t kind, answer;
+    size_t len, type_len = 0;
+    const char *text, *type = NULL;
+    if (JS_ToInt32(ctx, &kind, argv[0])) return JS_EXCEPTION;
+    text = JS_ToCStringLen(ctx, &len, argv[1]);
+    if (!text) return JS_EXCEPTION;
+    if (!JS_IsUndefined(argv[2])) {
+        type = JS_ToCStringLen(ctx, &type_len, argv[2]);
+        if (!type) {
+            JS_FreeCString(ctx, text);
+            return JS_EXCEPTION;
+        }
+    }
+    answer = host_output(kind, text, len, type, type_len);
+    JS_FreeCString(ctx, text);
+    if (type) JS_FreeCString(ctx, type);
+    return take_answer(ctx, answer);
 }
 
 // lookup(key) -> string or undefined; url(request) -> string or undefined
@@ -361,7 +369,7 @@ static int initialise(void) {
     set_function(host, "ask", js_ask, 6);
     set_function(host, "toJson", js_to_json, 2);
     set_function(host, "waiting", js_waiting, 1);
-    set_function(host, "output", js_output, 2);
+    set_function(host, "output", js_output, 3);
     JS_SetPropertyStr(context, host, "lookup", JS_NewCFunctionMagic(context, js_look_up, "lookup", 1, JS_CFUNC_generic_magic, 0));
     JS_SetPropertyStr(context, host, "url", JS_NewCFunctionMagic(context, js_look_up, "url", 1, JS_CFUNC_generic_magic, 1));
     set_function(host, "encodeUtf8", js_encode_utf8, 1);

@@ -21,7 +21,7 @@ function build(descriptor, namespace, path) {
   switch (descriptor.kind) {
     case "function": {
       const name = path[path.length - 1];
-      const named = { [name]: (...args) => request(NAMESPACE, namespace, [path, args], "an argument", path) };
+      const named = { [name]: (...args) => request(NAMESPACE, namespace, [path, args], "an argument", labelOf(namespace, path)) };
       return freeze(named[name]);
     }
     case "array": {
@@ -63,7 +63,7 @@ const fromTable = (key, namespace, path) => {
   return descriptor === undefined ? undefined : build(descriptor, namespace, path);
 };
 
-const rootFunction = (name) => freeze((...args) => request(NAMESPACE, "MCP", [[name], args], "an argument", [name]));
+const rootFunction = (name) => freeze((...args) => request(NAMESPACE, "MCP", [[name], args], "an argument", `MCP.${name}`));
 const serverMeant = (name) => lookup(`meant//${name}`);
 const mcp = lazyObject({
   label: "MCP",

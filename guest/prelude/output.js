@@ -12,11 +12,11 @@ const show = (value) => {
 const print = (...values) => {
   const shown = [];
   for (let i = 0; i < values.length; i++) push(shown, show(values[i]));
-  output(TEXT, join(shown, " "));
+  emit(TEXT, join(shown, " "));
 };
 
-constant(global, "text", freeze(function text(value) { output(TEXT, show(value)); }));
-constant(global, "json", freeze(function json(value) { output(JSON_VALUE, encode(value)); }));
+constant(global, "text", freeze(function text(value) { emit(TEXT, show(value)); }));
+constant(global, "json", freeze(function json(value) { emit(JSON_VALUE, encode(value)); }));
 constant(global, "yield_control", freeze(async function yield_control(reason) {
   await request(YIELD, "", reason === undefined ? null : String(reason), "");
 }));

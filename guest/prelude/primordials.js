@@ -2,7 +2,7 @@
 // Cells share its realm and may patch any built-in, so every built-in that is used after a cell has started is
 // captured here first. Nothing in the prelude is a security boundary: the host checks every message again.
 
-const { call, ask, waiting, output, lookup, url, random, encodeUtf8, decodeUtf8, toJson } = host;
+const { call, ask, waiting, output: emit, lookup, url, random, encodeUtf8, decodeUtf8, toJson } = host;
 const { parse, stringify } = JSON;
 const { create, defineProperty, freeze, getOwnPropertyNames } = Object;
 const { apply, construct, ownKeys, getOwnPropertyDescriptor } = Reflect;
@@ -48,7 +48,12 @@ const mapSet = method(Map.prototype, "set");
 const mapEach = method(Map.prototype, "forEach");
 const setAdd = method(Set.prototype, "add");
 const setEach = method(Set.prototype, "forEach");
+const indexOf = method(String.prototype, "indexOf");
 const toIsoString = method(Date.prototype, "toISOString");
+const toBase64 = method(Uint8Array.prototype, "toBase64");
+const fromBase64 = method(Uint8Array, "fromBase64");
+const regExpSource = getter(RegExp.prototype, "source");
+const regExpFlags = getter(RegExp.prototype, "flags");
 const rejected = method(Promise, "reject");
 
 const constant = (object, name, value) =>

@@ -1,2 +1,2 @@
-const known = new Set(["text","json","yield_control","tools","ALL_TOOLS","MCP","API","namespaces","Issues","console","setTimeout","clearTimeout","TextEncoder","TextDecoder","structuredClone","atob","btoa","URL","URLSearchParams"])
+const known = new Set(["text","json","yield_control","output","image","audio","bytes","store","load","forget","keys","tools","ALL_TOOLS","MCP","API","namespaces","Issues","console","setTimeout","clearTimeout","TextEncoder","TextDecoder","structuredClone","atob","btoa","URL","URLSearchParams"])
 return Object.getOwnPropertyNames(globalThis).filter((n) => !known.has(n) && /host|native|sys|process|load|read|print|script|worker|wasm|performance|gc|Atomics|Shared/i.test(n))

@@ -50,6 +50,9 @@ pub enum OutputItem {
 }
 
 /// An image or a sound. Clients receive the data as a content block of its own; it is never part of a text.
+///
+/// A cell that outputs the handle of a stored one gives a *reference*: it has the handle, an empty media type and no
+/// data. A worker has no access to the store, so the driver reads the rest from there.
 #[derive(Clone, Debug)]
 pub struct Media {
     pub mime_type: String,
@@ -59,9 +62,54 @@ pub struct Media {
     pub handle: Option<OutputHandle>,
 }
 
+/// The two kinds of [`Media`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MediaKind {
+    Image,
+    Audio,
+}
+
+impl MediaKind {
+    /// Returns the `type` of the content block, which is also the first part of its media type.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Audio => "audio",
+        }
+    }
+
+    /// Returns whether the text is a media type of this kind.
+    pub fn has(self, mime_type: &str) -> bool {
+        Media::is_mime_type(mime_type) && mime_type.split('/').next() == Some(self.as_str())
+    }
+
+    pub fn item(self, media: Media) -> OutputItem {
+        match self {
+            Self::Image => OutputItem::Image(media),
+            Self::Audio => OutputItem::Audio(media),
+        }
+    }
+}
+
+impl std::fmt::Display for MediaKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 impl Media {
     /// The bytes of the longest media type.
     pub const MAX_MIME_TYPE_BYTES: usize = 100;
+
+    /// Returns a reference to a stored image or sound.
+    pub fn reference(handle: OutputHandle) -> Self {
+        Self { mime_type: String::new(), data: Arc::default(), handle: Some(handle) }
+    }
+
+    /// Whether the media type and the data have to be read from the store.
+    pub fn is_reference(&self) -> bool {
+        self.mime_type.is_empty() && self.handle.is_some()
+    }
 
     /// Whether the text has the form of a media type, such as `image/png`.
     pub fn is_mime_type(text: &str) -> bool {

@@ -108,6 +108,9 @@ impl OutputHandle {
     /// The bytes of the longest name of an output within its run.
     pub const MAX_NAME_BYTES: usize = 32;
 
+    /// The bytes of a longer text than any handle.
+    pub const MAX_BYTES: usize = 256;
+
     /// Returns the handle of a run's output. The name has lower-case letters and digits only.
     pub fn of(run: &RunId, name: &str) -> Self {
         Self(format!("out_{run}_{name}"))

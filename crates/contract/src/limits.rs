@@ -144,6 +144,11 @@ pub const MAX_PAGE_LINES: usize = 10_000;
 pub const MAX_MEDIA_BLOCKS: Bound = Bound::new("maxMediaBlocks", 8, 0..=64);
 pub const MAX_MEDIA_BYTES: Bound = Bound::new("maxMediaBytes", 5 << 20, 0..=(32 << 20));
 
+/// Images and sounds that a cell outputs in one leg, and bytes of their data, which are also at most
+/// `maxStoredOutputBytes`. Past it `image` and `audio` throw an error that the cell can catch.
+pub const MAX_LEG_MEDIA_BLOCKS: usize = 256;
+pub const MAX_LEG_MEDIA_BYTES: usize = 64 << 20;
+
 /// Bytes of a key and of a value of a session, values of a session, and bytes of all of them.
 pub const MAX_STATE_KEY_BYTES: usize = 256;
 pub const MAX_STATE_VALUE_BYTES: usize = 1 << 20;

@@ -35,7 +35,7 @@ pub(crate) fn locate(manifest: &Path) -> Result<PathBuf> {
 }
 
 /// The prelude's files, in order: each may use the names of those before it.
-const PRELUDE: [&str; 15] = [
+const PRELUDE: [&str; 17] = [
     "primordials",
     "values",
     "explain",
@@ -45,6 +45,8 @@ const PRELUDE: [&str; 15] = [
     "namespaces",
     "api",
     "output",
+    "stored",
+    "media",
     "timers",
     "encoders",
     "clone",

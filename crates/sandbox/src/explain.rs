@@ -155,6 +155,9 @@ fn not_a_function(names: &Names<'_>, request: &Request) -> Option<Explanation> {
     {
         return Some(Explanation::Name(format!("{text} is not a function{advice}")));
     }
+    if callee.base().is_none() && name == "output" {
+        return Some(Explanation::Name(format!("output is not a function: {}", absent::PRINT)));
+    }
     Some(Explanation::Value(match (&request.result, callee.base()) {
         (Some(fields), Some(base)) => format!("{text} is not a function: `{base}` is {}", shape(base, fields)),
         _ => format!("{text} is not a function"),

@@ -3,7 +3,7 @@
 use contract::error::ErrorCode;
 use contract::frame::{Failure, Place};
 use contract::json;
-use contract::limits::{MAX_BRIDGE_VALUE_DEPTH, MAX_ERROR_BYTES, MAX_JSON_VALUES};
+use contract::limits::{MAX_BRIDGE_VALUE_DEPTH, MAX_ERROR_BYTES};
 use serde_json::Value;
 
 use crate::source::Places;
@@ -17,6 +17,10 @@ pub(crate) fn thrown(described: &[u8], places: &Places) -> Failure {
         _ => Some(ErrorCode::NestedToolFailed),
     };
     let message = match (&error.tool, code) {
+        // A function of the cell API that is no tool, such as `output.read()`.
+        (Some(function), Some(ErrorCode::NestedToolFailed)) if function.ends_with("()") => {
+            format!("{function} failed: {}", error.message)
+        }
         (Some(tool), Some(ErrorCode::NestedToolFailed)) if !tool.is_empty() => {
             format!("tool `{tool}` failed: {}", error.message)
         }
@@ -83,18 +87,6 @@ pub(crate) fn too_deep() -> Failure {
     Failure {
         code: None,
         message: format!("RangeError: the cell's value nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels; return less"),
-        place: None,
-    }
-}
-
-/// The host parses results, and a parsed value takes far more memory than its text.
-pub(crate) fn too_many_values(values: usize) -> Failure {
-    Failure {
-        code: Some(ErrorCode::OutputLimitExceeded),
-        message: format!(
-            "the cell's value has {values} JSON values, the limit is {MAX_JSON_VALUES}; return less, for example a \
-             summary or a slice"
-        ),
         place: None,
     }
 }

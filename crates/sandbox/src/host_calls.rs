@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use contract::cell::OutputItem;
+use contract::cell::{MediaKind, OutputItem};
 use contract::frame::{BadFrame, HostCall, Method, Reader};
 use contract::ids::CallId;
 use contract::json;
@@ -20,6 +20,7 @@ use contract::limits::{
 use serde_json::value::RawValue;
 use wasmtime::{Caller, Error, Linker, ResourceLimiter, Result, StoreContextMut, UpdateDeadline};
 
+use crate::media::MediaTotals;
 use crate::tables::Tables;
 use crate::{explain, web_url};
 
@@ -64,8 +65,8 @@ const MEANT: &[u8] = b"meant/";
 /// The longest spelling of a name that is looked up; names in a catalog are shorter.
 const MAX_SPELLING_BYTES: usize = 2 * MAX_TARGET_BYTES;
 
-/// A cell whose output exceeds its budget by this factor is stopped; below it, excess output is only counted.
-const OUTPUT_OVERRUN: u64 = 4;
+/// A cell whose output exceeds its budget by more bytes is stopped; below that, excess output is only counted.
+const OUTPUT_OVERRUN_BYTES: u64 = 64 << 10;
 
 /// The bytes that an item of output counts in addition to its text, as in `OutputItem::bytes`.
 const EMPTY_ITEM_BYTES: usize = 16;
@@ -155,9 +156,17 @@ pub(crate) struct Output {
     /// The number of JSON values that the cell has printed since it was started or thawed, because the host parses
     /// them.
     values: usize,
+    media: MediaTotals,
 }
 
 impl Output {
+    /// Starts a leg, in which the cell may output `budget` bytes.
+    pub(crate) fn begin(&mut self, budget: u64) {
+        self.budget = budget;
+        self.total = 0;
+        self.media = MediaTotals::default();
+    }
+
     pub(crate) fn exceeded(&self) -> bool {
         self.total > self.budget
     }
@@ -177,7 +186,7 @@ impl Output {
     /// Counts output, whether or not it is kept.
     fn count(&mut self, bytes: u64) -> Result<()> {
         self.total = self.total.saturating_add(bytes);
-        if self.total > self.budget.saturating_mul(OUTPUT_OVERRUN) {
+        if self.total > self.budget.saturating_add(OUTPUT_OVERRUN_BYTES) {
             return Err(Error::new(Stop::Output));
         }
         Ok(())
@@ -360,21 +369,47 @@ fn call(
     Ok(refused.map_or(0, |refusal| refusal as i32))
 }
 
-fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -> Result<()> {
+/// Adds an item to the output. Returns -1, or the length of the reason why an image or a sound is refused, which the
+/// guest then takes.
+fn output(
+    mut caller: Caller<'_, CellHost>,
+    kind: i32,
+    text: u32,
+    length: u32,
+    mime_type: u32,
+    mime_type_length: u32,
+) -> Result<i32> {
     let (memory, host) = memory(&mut caller)?;
     let text = slice(memory, text, length)?;
-    // Output over the limit is not copied.
-    let bytes = (text.len() + EMPTY_ITEM_BYTES) as u64;
-    if !host.output.has_room(bytes) {
-        return host.output.count(bytes);
-    }
-    let text = text_of(text);
+    let output = &mut host.output;
     let item = match kind {
-        0 => OutputItem::Text { text },
-        1 => host.output.json_item(text)?,
+        0 | 1 => {
+            // Output over the limit is not copied.
+            let bytes = (text.len() + EMPTY_ITEM_BYTES) as u64;
+            if !output.has_room(bytes) {
+                output.count(bytes)?;
+                return Ok(host.offer(Answer::None));
+            }
+            let text = text_of(text);
+            if kind == 0 { OutputItem::Text { text } } else { output.json_item(text)? }
+        }
+        2..=5 => {
+            let mime_type = slice(memory, mime_type, mime_type_length)?;
+            let media_kind = if kind % 2 == 0 { MediaKind::Image } else { MediaKind::Audio };
+            let media = if kind < 4 {
+                output.media.decode(media_kind, mime_type, text, output.budget)
+            } else {
+                output.media.refer(text, output.budget)
+            };
+            match media {
+                Ok(media) => media_kind.item(media),
+                Err(refused) => return Ok(host.offer(Answer::Owned(refused.answer().into_bytes()))),
+            }
+        }
         _ => return Err(Error::new(Stop::ProtocolViolation("unknown kind of output"))),
     };
-    host.output.push(item)
+    output.push(item)?;
+    Ok(host.offer(Answer::None))
 }
 
 fn lookup(mut caller: Caller<'_, CellHost>, key: u32, length: u32) -> Result<i32> {

@@ -13,6 +13,7 @@ mod image;
 #[cfg(test)]
 mod invariants;
 mod machine;
+mod media;
 mod page;
 mod pages;
 mod raw;

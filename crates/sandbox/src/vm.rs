@@ -8,7 +8,7 @@ use contract::error::ErrorCode;
 use contract::frame::{Budget, Failure, Leg, LegEnd, Reader, Reply, ReplyValue};
 use contract::ids::CatalogHash;
 use contract::json;
-use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES};
+use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH};
 use serde_json::value::RawValue;
 use wasmtime::{Instance, Memory, Store, Trap, TypedFunc};
 
@@ -170,8 +170,7 @@ impl Vm {
         let host = self.store.data_mut();
         host.deadline = started + Duration::from_millis(budget.run_ms);
         host.memory_limit = limit;
-        host.output.budget = budget.output_bytes;
-        host.output.total = 0;
+        host.output.begin(budget.output_bytes);
         self.store.set_epoch_deadline(1);
         let ended = run(self);
         self.slot.grown |= self.memory.data_size(&self.store) > self.image.base.len();
@@ -224,12 +223,8 @@ impl Vm {
         let Some(text) = text else {
             return LegEnd::Failed(failure::internal("the cell's value could not be read"));
         };
-        let measure = json::measure(text.as_bytes());
-        if measure.depth > MAX_BRIDGE_VALUE_DEPTH {
+        if json::measure(text.as_bytes()).depth > MAX_BRIDGE_VALUE_DEPTH {
             return LegEnd::Failed(failure::too_deep());
-        }
-        if measure.values > MAX_JSON_VALUES {
-            return LegEnd::Failed(failure::too_many_values(measure.values));
         }
         if !json::numbers_are_readable(text.as_bytes()) {
             return LegEnd::Failed(failure::internal("the cell's value has a number that is too large to read"));

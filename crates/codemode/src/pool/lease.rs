@@ -163,6 +163,13 @@ fn within_bounds(leg: &Leg, budget: Budget) -> Result<(), &'static str> {
     if shown as u64 > budget.output_bytes {
         return Err("more output than was allowed");
     }
+    let data = leg.output.iter().map(|item| match item {
+        OutputItem::Image(media) | OutputItem::Audio(media) => media.data.len(),
+        OutputItem::Text { .. } | OutputItem::Json { .. } | OutputItem::Stored(_) => 0,
+    });
+    if data.sum::<usize>() as u64 > budget.output_bytes {
+        return Err("more data of images and sounds than was allowed");
+    }
     let mut values = 0_usize;
     for item in &leg.output {
         if let OutputItem::Json { value } = item {
@@ -173,10 +180,9 @@ fn within_bounds(leg: &Leg, budget: Budget) -> Result<(), &'static str> {
         return Err("more JSON values of output than are allowed");
     }
     match &leg.end {
-        LegEnd::Completed { value } if readable_values(value)? > MAX_JSON_VALUES => {
-            Err("a value with more JSON values than are allowed")
-        }
-        LegEnd::Completed { .. } | LegEnd::Failed(_) => Ok(()),
+        // A value with more JSON values than may be parsed is only stored.
+        LegEnd::Completed { value } => readable_values(value).map(drop),
+        LegEnd::Failed(_) => Ok(()),
         LegEnd::Suspended { calls, cleared } => calls_within_bounds(calls, cleared),
     }
 }
@@ -217,7 +223,7 @@ fn calls_within_bounds(calls: &[HostCall], cleared: &[CallId]) -> Result<(), &'s
 
 #[cfg(test)]
 mod tests {
-    use contract::cell::OutputItem;
+    use contract::cell::{Media, OutputItem};
     use contract::frame::{Budget, HostCall, Leg, LegEnd, Method};
     use contract::ids::CallId;
     use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_JSON_VALUES, MAX_OUTSTANDING_CALLS, MAX_TARGET_BYTES};
@@ -272,14 +278,30 @@ mod tests {
     }
 
     #[test]
-    fn a_leg_with_unreadable_or_too_many_values_is_refused() {
+    fn a_leg_with_more_media_than_its_budget_is_refused() {
+        let budget = Budget { run_ms: 1, memory_bytes: 1, output_bytes: 1000, clock_us: 0 };
+        let media = |bytes: usize| {
+            let media = Media { mime_type: "image/png".to_owned(), data: vec![0; bytes].into(), handle: None };
+            OutputItem::Image(media)
+        };
+        let judged = |output: Vec<OutputItem>| {
+            let end = LegEnd::Completed { value: raw("1") };
+            within_bounds(&Leg { end, output, run_us: 0, memory_bytes: 0 }, budget)
+        };
+        assert_eq!(judged(vec![media(600), media(400)]), Ok(()));
+        let refused = Err("more data of images and sounds than was allowed");
+        assert_eq!(judged(vec![media(600), media(401)]), refused);
+    }
+
+    #[test]
+    fn a_leg_with_unreadable_values_or_too_many_in_its_output_is_refused() {
         let completed = |text: &str| LegEnd::Completed { value: raw(text) };
         let half = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES / 2));
         let values = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
         assert_eq!(judged(completed("1"), &[&half]), Ok(()));
         assert_eq!(judged(completed("1e999"), &[]), Err("a value that cannot be read"));
         assert_eq!(judged(completed("1"), &["[1,-1e999]"]), Err("a value that cannot be read"));
-        assert_eq!(judged(completed(&values), &[]), Err("a value with more JSON values than are allowed"));
+        assert_eq!(judged(completed(&values), &[]), Ok(()));
         assert_eq!(judged(completed("1"), &[&half, &half]), Err("more JSON values of output than are allowed"));
     }
 }

@@ -3,10 +3,11 @@
 use serde_json::value::RawValue;
 
 use super::codec::{BadFrame, Reader, Writer};
-use crate::cell::{Media, OutputItem};
+use crate::cell::{Media, MediaKind, OutputItem};
 use crate::error::ErrorCode;
-use crate::ids::{CallId, CellId, ImageId};
+use crate::ids::{CallId, CellId, ImageId, OutputHandle};
 use crate::json::well_formed;
+use crate::limits::{MAX_LEG_MEDIA_BLOCKS, MAX_LEG_MEDIA_BYTES};
 
 /// A frame from a worker to the host.
 #[derive(Clone, Debug)]
@@ -63,7 +64,8 @@ pub struct Leg {
 /// How a leg ended.
 #[derive(Clone, Debug)]
 pub enum LegEnd {
-    /// The cell has completed and is no longer in the worker.
+    /// The cell has completed and is no longer in the worker. The value may have more than
+    /// [`MAX_JSON_VALUES`](crate::limits::MAX_JSON_VALUES) values; then it is stored as text and must not be parsed.
     Completed { value: Box<RawValue> },
     /// The cell waits in the worker for replies. `calls` are the calls that the leg made, `cleared` the timers of
     /// earlier legs that it cancelled.
@@ -278,11 +280,19 @@ fn write_leg(out: &mut Writer, leg: &Leg) {
 fn read_leg(from: &mut Reader<'_>) -> Result<Leg, BadFrame> {
     let run_us = from.u64()?;
     let memory_bytes = from.u64()?;
+    let (mut blocks, mut bytes) = (0, 0);
+    let mut media = |from: &mut Reader<'_>, kind: MediaKind| {
+        let media = read_media(from, kind)?;
+        blocks += 1;
+        bytes += media.data.len();
+        let fits = blocks <= MAX_LEG_MEDIA_BLOCKS && bytes <= MAX_LEG_MEDIA_BYTES;
+        if fits { Ok(kind.item(media)) } else { Err(BadFrame::Unknown("amount of media")) }
+    };
     let output = from.list(|from| match from.u8()? {
         0 => Ok(OutputItem::Text { text: from.text()? }),
         1 => Ok(OutputItem::Json { value: read_json(from)? }),
-        2 => Ok(OutputItem::Image(read_media(from)?)),
-        3 => Ok(OutputItem::Audio(read_media(from)?)),
+        2 => media(from, MediaKind::Image),
+        3 => media(from, MediaKind::Audio),
         _ => Err(BadFrame::Unknown("output")),
     })?;
     let end = match from.u8()? {
@@ -298,14 +308,25 @@ fn write_media(out: &mut Writer, kind: u8, media: &Media) {
     out.u8(kind);
     out.bytes(media.mime_type.as_bytes());
     out.bytes(&media.data);
+    out.bytes(media.handle.as_ref().map_or("", OutputHandle::as_str).as_bytes());
 }
 
-fn read_media(from: &mut Reader<'_>) -> Result<Media, BadFrame> {
-    let mime_type = from.text()?;
-    if !Media::is_mime_type(&mime_type) {
-        return Err(BadFrame::Unknown("media type"));
+/// Reads an image or a sound: its data, or a reference.
+fn read_media(from: &mut Reader<'_>, kind: MediaKind) -> Result<Media, BadFrame> {
+    let (mime_type, data, handle) = (from.text()?, from.bytes()?, from.text()?);
+    if handle.is_empty() {
+        return match kind.has(&mime_type) {
+            true if data.is_empty() => Err(BadFrame::Unknown("empty media")),
+            true => Ok(Media { mime_type, data: data.into(), handle: None }),
+            false => Err(BadFrame::Unknown("media type")),
+        };
     }
-    Ok(Media { mime_type, data: from.bytes()?.into(), handle: None })
+    let handle = OutputHandle::new(handle);
+    let is_handle = handle.as_str().len() <= OutputHandle::MAX_BYTES && handle.parts().is_some();
+    if !is_handle || !mime_type.is_empty() || !data.is_empty() {
+        return Err(BadFrame::Unknown("reference to media"));
+    }
+    Ok(Media::reference(handle))
 }
 
 fn read_call(from: &mut Reader<'_>) -> Result<HostCall, BadFrame> {

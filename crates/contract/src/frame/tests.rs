@@ -4,10 +4,11 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::cell::{Language, OutputItem};
+use crate::cell::{Language, Media, OutputItem};
 use crate::config::Languages;
 use crate::error::ErrorCode;
-use crate::ids::{CallId, CatalogHash, CellId, ImageId};
+use crate::ids::{CallId, CatalogHash, CellId, ImageId, OutputHandle};
+use crate::limits::{MAX_LEG_MEDIA_BLOCKS, MAX_LEG_MEDIA_BYTES};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..200)
@@ -53,9 +54,10 @@ fn to_worker() -> impl Strategy<Value = ToWorker> {
 }
 
 fn leg_end() -> impl Strategy<Value = LegEnd> {
-    let call = (any::<u32>(), 0..6_u8, ".{0,20}", bytes()).prop_map(|(id, method, target, payload)| HostCall {
+    let method = prop::sample::select(&Method::ALL[..]);
+    let call = (any::<u32>(), method, ".{0,20}", bytes()).prop_map(|(id, method, target, payload)| HostCall {
         id: CallId(id),
-        method: Method::from_number(method).unwrap(),
+        method,
         target,
         payload,
     });
@@ -77,6 +79,47 @@ fn json(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
+fn media(mime_type: &str, data: &[u8]) -> Media {
+    Media { mime_type: mime_type.to_owned(), data: data.into(), handle: None }
+}
+
+/// Sends a leg with this output.
+fn decoded(output: Vec<OutputItem>) -> Result<FromWorker, BadFrame> {
+    let end = LegEnd::Completed { value: json("1") };
+    FromWorker::decode(&FromWorker::Leg(CellId(1), Leg { end, output, run_us: 1, memory_bytes: 1 }).encode()[4..])
+}
+
+#[test]
+fn media_that_a_worker_must_not_send_are_rejected() {
+    let reference = |handle: &str| Media::reference(OutputHandle::new(handle));
+    let (handle, long) = ("out_cm_1_l0n0", format!("out_{}_l0n0", "x".repeat(300)));
+    assert!(decoded(vec![OutputItem::Image(media("image/png", b"x")), OutputItem::Image(reference(handle))]).is_ok());
+    let rejected = [
+        OutputItem::Image(media("image/png", b"")),
+        OutputItem::Image(media("", b"x")),
+        OutputItem::Image(media("audio/wav", b"x")),
+        OutputItem::Audio(media("image/png", b"x")),
+        OutputItem::Image(media("image/png; a", b"x")),
+        OutputItem::Image(reference("cm_1")),
+        OutputItem::Image(reference(&long)),
+        OutputItem::Image(Media { data: (*b"x").into(), ..reference(handle) }),
+        OutputItem::Image(Media { mime_type: "image/png".to_owned(), ..reference(handle) }),
+    ];
+    for item in rejected {
+        assert!(matches!(decoded(vec![item.clone()]), Err(BadFrame::Unknown(_))), "{item:?}");
+    }
+}
+
+#[test]
+fn a_leg_with_too_many_media_or_too_much_of_their_data_is_rejected() {
+    let small = OutputItem::Image(media("image/png", b"x"));
+    assert!(decoded(vec![small.clone(); MAX_LEG_MEDIA_BLOCKS]).is_ok());
+    assert!(decoded(vec![small; MAX_LEG_MEDIA_BLOCKS + 1]).is_err());
+    let half = OutputItem::Audio(media("audio/wav", &vec![0; MAX_LEG_MEDIA_BYTES / 2]));
+    assert!(decoded(vec![half.clone(), half.clone()]).is_ok());
+    assert!(decoded(vec![half.clone(), half, OutputItem::Audio(media("audio/wav", b"x"))]).is_err());
+}
+
 proptest! {
     #[test]
     fn frames_to_a_worker_round_trip(frame in to_worker()) {
@@ -85,7 +128,12 @@ proptest! {
 
     #[test]
     fn leg_frames_round_trip(cell in any::<u64>(), end in leg_end(), text in ".{0,50}", run_us in any::<u64>()) {
-        let output = vec![OutputItem::Text { text }, OutputItem::Json { value: json("[1, 2]") }];
+        let output = vec![
+            OutputItem::Text { text },
+            OutputItem::Json { value: json("[1, 2]") },
+            OutputItem::Image(media("image/png", &[1, 2])),
+            OutputItem::Audio(Media::reference(OutputHandle::new("out_cm_1_l0n0"))),
+        ];
         let frame = FromWorker::Leg(CellId(cell), Leg { end, output, run_us, memory_bytes: 1 });
         let encoded = frame.encode();
         let decoded = FromWorker::decode(&encoded[4..]).unwrap();

@@ -2,6 +2,9 @@
 
 use super::names::Names;
 
+/// How a cell shows something to the model.
+pub(super) const PRINT: &str = "use text(value) or console.log(value), or `return` the value";
+
 /// Returns the advice for a global of another environment.
 pub(super) fn advice(names: &Names<'_>, name: &str) -> Option<String> {
     Some(match name {
@@ -38,8 +41,12 @@ pub(super) fn advice(names: &Names<'_>, name: &str) -> Option<String> {
         }
         "setImmediate" | "clearImmediate" | "queueMicrotask" => "use `Promise.resolve().then(callback)`".to_owned(),
         "AbortController" | "AbortSignal" => "a cell cannot cancel its calls; leave it out".to_owned(),
-        "window" | "document" | "navigator" | "location" | "localStorage" | "sessionStorage" | "alert" | "self"
-        | "DOMParser" => "a cell does not run in a browser; its globals are in globalThis".to_owned(),
+        "localStorage" | "sessionStorage" => {
+            "use `await store(key, value)` and `await load(key)`, which the cells of a session share".to_owned()
+        }
+        "window" | "document" | "navigator" | "location" | "alert" | "self" | "DOMParser" => {
+            "a cell does not run in a browser; its globals are in globalThis".to_owned()
+        }
         "global" => "use globalThis".to_owned(),
         "Deno" | "Bun" => "a cell is plain JavaScript, without the interfaces of a runtime".to_owned(),
         "crypto" => "a cell has no crypto; Math.random() is enough for a name, a hash needs a tool".to_owned(),
@@ -48,9 +55,7 @@ pub(super) fn advice(names: &Names<'_>, name: &str) -> Option<String> {
         "Worker" | "SharedArrayBuffer" | "Atomics" | "WebAssembly" => {
             "a cell is one thread of plain JavaScript; start calls together with Promise.all".to_owned()
         }
-        "print" | "printf" | "puts" | "echo" | "log" | "output" | "display" => {
-            "use text(value) or console.log(value), or `return` the value".to_owned()
-        }
+        "print" | "printf" | "puts" | "echo" | "log" | "display" => PRINT.to_owned(),
         "input" | "prompt" | "confirm" => "a cell cannot ask the user; return, and ask in your answer".to_owned(),
         _ => return None,
     })

@@ -14,8 +14,29 @@ const MAX_NAME_CHARS: usize = 64;
 const MAX_LISTED: usize = 12;
 
 /// Globals of cells that models write in another case.
-const GLOBALS: [&str; 10] =
-    ["MCP", "API", "ALL_TOOLS", "tools", "namespaces", "text", "json", "console", "yield_control", "setTimeout"];
+const GLOBALS: [&str; 18] = [
+    "MCP",
+    "API",
+    "ALL_TOOLS",
+    "tools",
+    "namespaces",
+    "text",
+    "json",
+    "console",
+    "yield_control",
+    "setTimeout",
+    "output",
+    "image",
+    "audio",
+    "bytes",
+    "store",
+    "load",
+    "forget",
+    "keys",
+];
+
+/// The functions of the global `output`, as `guest/prelude/stored.js` defines them.
+const OUTPUT_FUNCTIONS: [&str; 6] = ["list", "read", "lines", "json", "grep", "ref"];
 
 /// A catalog, as far as its tables tell.
 pub(super) struct Names<'a> {
@@ -191,6 +212,7 @@ impl<'a> Names<'a> {
         let global = path.next().unwrap_or_default();
         let entries = match global {
             "namespaces" => return self.list("namespaces"),
+            "output" => return OUTPUT_FUNCTIONS.map(str::to_owned).to_vec(),
             "MCP" => self.entries(&format!("mcp/{}", path.next().unwrap_or_default()), &path.collect::<Vec<_>>()),
             global => self.entries(&format!("namespace/{global}"), &path.collect::<Vec<_>>()),
         };

@@ -15,7 +15,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use contract::frame::{FromWorker, Hello, Jail, MAX_FRAME_BYTES, WORKER_ARGUMENT};
-use contract::limits::{MAX_CATALOG_BYTES, MAX_OUTSTANDING_BYTES, MAX_WORKER_CATALOG_BYTES, WORKER_HEAP_BYTES};
+use contract::limits::{
+    MAX_CATALOG_BYTES, MAX_LEG_MEDIA_BYTES, MAX_OUTSTANDING_BYTES, MAX_STORED_OUTPUT_BYTES, MAX_WORKER_CATALOG_BYTES,
+    MAX_WORKER_TURNS, WORKER_HEAP_BYTES,
+};
 
 use crate::image::IMAGE_ID;
 use crate::machine::Sandbox;
@@ -122,9 +125,12 @@ fn data_limit(arguments: &Arguments, slots: u32, image_bytes: usize) -> u64 {
     let cells = arguments.heap_bytes.saturating_mul(4);
     // The calls of every running leg, and one leg in its frame.
     let calls = bytes(arguments.threads).saturating_add(2).saturating_mul(bytes(MAX_OUTSTANDING_BYTES));
+    // The output of every leg that the pool runs at once, and one leg in its frame.
+    let output = bytes(MAX_WORKER_TURNS + 1)
+        .saturating_mul(MAX_STORED_OUTPUT_BYTES.range.end().saturating_add(bytes(MAX_LEG_MEDIA_BYTES)));
     // All catalogs, and one that is being read.
     let catalogs = bytes(MAX_WORKER_CATALOG_BYTES + 2 * MAX_CATALOG_BYTES);
     // The frame that is being received, and its decoded form.
     let frames = bytes(2 * MAX_FRAME_BYTES);
-    [images, cells, calls, catalogs, frames].into_iter().fold(0, u64::saturating_add)
+    [images, cells, calls, output, catalogs, frames].into_iter().fold(0, u64::saturating_add)
 }

@@ -11,5 +11,7 @@ mod frames;
 mod jail;
 mod lab;
 mod limits;
+mod media;
 mod snapshots;
+mod stored;
 mod world;
