@@ -40,14 +40,23 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-/// Returns `mcp/index.d.ts` and one file per server; no files if there are no servers.
+/// The path of the file that declares the cell API, and its text.
+const CELL_PATH: &str = "cell.d.ts";
+const CELL_TEXT: &str = include_str!("cell.d.ts");
+
+/// Returns `mcp/index.d.ts` and one file per server, if there are servers, and `cell.d.ts`.
 pub(crate) fn files(
     tools: &[ToolSpec],
     servers: &BTreeMap<String, Server>,
     unavailable: &BTreeMap<String, UnavailableServer>,
 ) -> Vec<File> {
+    let cell = File {
+        path: CELL_PATH.to_owned(),
+        description: "The functions of a cell besides tools: output, stored outputs, values of the session.".to_owned(),
+        text: CELL_TEXT.to_owned(),
+    };
     if servers.is_empty() && unavailable.is_empty() {
-        return Vec::new();
+        return vec![cell];
     }
     let mut files = vec![File {
         path: format!("mcp/{INDEX}.d.ts"),
@@ -59,6 +68,7 @@ pub(crate) fn files(
         description: format!("{} functions of the MCP server {}.", server.len(), clean(&server.name, 80)),
         text: namespace(identifier, &functions(tools, server)),
     }));
+    files.push(cell);
     files
 }
 

@@ -8,8 +8,8 @@ use crate::text::{clean, is_identifier};
 
 /// The guest's own globals, as `guest/prelude` defines them, and the bridge of Tool Search.
 const CELLMATE: &str = "\
-    ALL_TOOLS API MCP TextDecoder TextEncoder URL URLSearchParams atob btoa clearTimeout console json namespaces \
-    openclaw setTimeout structuredClone text tools yield_control";
+    ALL_TOOLS API MCP TextDecoder TextEncoder URL URLSearchParams atob audio btoa bytes clearTimeout console forget \
+    image json keys load namespaces openclaw output setTimeout store structuredClone text tools yield_control";
 
 const STANDARD: &str = "\
     AggregateError Array ArrayBuffer AsyncDisposableStack Atomics BigInt BigInt64Array BigUint64Array Boolean \

@@ -2,7 +2,7 @@
 
 use contract::cell::Language;
 use contract::config::{CodeMode, Languages};
-use contract::limits::{MAX_EXEC_DESCRIPTION_UNITS, MAX_SOURCE_BYTES};
+use contract::limits::MAX_EXEC_DESCRIPTION_UNITS;
 
 use super::amount::{count, size, time};
 use super::example::example;
@@ -89,8 +89,9 @@ returns data or throws.{shell}",
 
 fn result() -> String {
     "\
-Result: { status: \"completed\", value, output }, { status: \"failed\", error } or { status: \"waiting\", runId }. \
-Only `return` sets `value`. text(x), json(x) and console.log(x) add to `output`."
+Result: status \"completed\" (value, output), \"failed\" (error) or \"waiting\" (runId). `return` sets `value`; text(x), \
+json(x), image(block) add to `output`. Large results get a handle: output.read(handle), .grep, .json in later cells. \
+store(key, value), load(key) share values."
         .to_owned()
 }
 
@@ -113,16 +114,13 @@ fn waiting(channel: Channel<'_>) -> String {
     format!(
         "\
 Slow calls also leave it \"waiting\"; `{wait}` resumes the cell. `await yield_control(\"why\")` returns early. Start \
-independent calls together with Promise.all."
+independent calls with Promise.all."
     )
 }
 
 fn world(catalog: &Catalog) -> String {
     let shell = if catalog.get(SHELL).is_some() { "" } else { " shell," };
-    format!(
-        "\
-No import, require, fetch,{shell} files or processes: only tools reach outside. setTimeout, URL and TextEncoder exist."
-    )
+    format!("No import, fetch,{shell} files: only tools reach outside.")
 }
 
 fn limits(config: &CodeMode, channel: Channel<'_>) -> String {
@@ -135,11 +133,9 @@ fn limits(config: &CodeMode, channel: Channel<'_>) -> String {
         Channel::Contract | Channel::Mcp(_) => format!("{code} in all"),
     };
     format!(
-        "Limits: {call}, {memory} memory, {output} value and output, {source} source, {pending} calls at once (more are \
-         queued).",
+        "Limits: {call}, {memory} memory, {output} value and output, {pending} calls at once (more are queued).",
         memory = size(limits.memory_bytes),
         output = size(limits.output_bytes),
-        source = size(MAX_SOURCE_BYTES as u64),
         pending = limits.pending_calls,
     )
 }

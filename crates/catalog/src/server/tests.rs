@@ -59,7 +59,7 @@ fn a_server_called_index_does_not_take_the_place_of_the_list_of_servers() {
     assert_eq!(names.own.get("index").map(String::as_str), Some("index3"), "{names:?}");
     let files = crate::declare::files(&tools, &servers, &Default::default());
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(paths, ["mcp/index.d.ts", "mcp/index2.d.ts", "mcp/index3.d.ts"]);
+    assert_eq!(paths, ["mcp/index.d.ts", "mcp/index2.d.ts", "mcp/index3.d.ts", "cell.d.ts"]);
     assert!(files[0].text.contains("namespace index2 {}") && files[0].text.contains("namespace index3 {}"));
 }
 

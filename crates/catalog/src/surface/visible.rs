@@ -40,7 +40,10 @@ fn parameters(schema: &Value) -> Value {
 /// message. Over MCP, `code` is required and `command` is not shown, although it is accepted.
 pub(super) fn exec(config: &CodeMode, catalog: &Catalog, channel: Channel<'_>) -> VisibleTool {
     let ExecTexts { description, namespaces } = prompt::exec(config, catalog, channel);
-    let mut code = "The program: the body of an async function.".to_owned();
+    let mut code =
+        "The program: the body of an async function. `await API.read(\"cell.d.ts\")` declares the functions \
+                    that it has besides tools."
+            .to_owned();
     if let Some(namespaces) = namespaces {
         code = format!("{code}\n{namespaces}");
     }

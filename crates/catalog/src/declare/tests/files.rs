@@ -35,7 +35,8 @@ fn there_is_an_index_and_one_file_per_server() {
         listed,
         [
             ("mcp/index.d.ts", "All MCP servers of this run."),
-            ("mcp/gitHub.d.ts", "2 functions of the MCP server git-hub.")
+            ("mcp/gitHub.d.ts", "2 functions of the MCP server git-hub."),
+            ("cell.d.ts", "The functions of a cell besides tools: output, stored outputs, values of the session."),
         ]
     );
     let expected = r#"type McpToolResult = {
@@ -69,7 +70,8 @@ declare namespace MCP.gitHub {
 }
 "#;
     assert_eq!(files[1].text, expected);
-    assert!(crate::declare::files(&tools, &BTreeMap::new(), &BTreeMap::new()).is_empty());
+    let without_servers = crate::declare::files(&tools, &BTreeMap::new(), &BTreeMap::new());
+    assert_eq!(without_servers.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["cell.d.ts"]);
 }
 
 #[test]
