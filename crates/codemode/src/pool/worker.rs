@@ -13,7 +13,9 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
+use tokio::task::JoinHandle;
 
 use super::admission::WorkerId;
 use super::gate::{Gate, Turn};
@@ -31,13 +33,15 @@ pub(super) struct Worker {
     waiting: Mutex<Option<HashMap<CellId, PendingAnswer>>>,
     /// Why it is terminated; `None` while it may run.
     fate: watch::Sender<Option<String>>,
+    /// The runtime of its socket. Turns can be granted on threads outside of it.
+    runtime: Handle,
 }
 
 /// A leg or a freeze that the worker has not answered yet.
 #[derive(Debug)]
-struct PendingAnswer {
-    sender: oneshot::Sender<FromWorker>,
-    turn: Turn<Worker>,
+pub(super) struct PendingAnswer {
+    pub(super) sender: oneshot::Sender<FromWorker>,
+    pub(super) turn: Turn<Worker>,
 }
 
 /// Why a worker failed, for its supervisor.
@@ -82,6 +86,7 @@ impl Worker {
             line: Arc::new(AsyncMutex::new(Line::new(write))),
             waiting: Mutex::new(Some(HashMap::new())),
             fate: watch::Sender::new(None),
+            runtime: Handle::current(),
         };
         Ok((Arc::new(worker), incoming))
     }
@@ -125,53 +130,69 @@ impl Worker {
         }
     }
 
-    /// Sends a frame for a cell, preceded by the catalog that it needs, and returns the receiver of the answer. The
-    /// turn ends with the answer, even if the receiver was dropped.
-    pub(super) async fn ask(
+    /// Sends an encoded frame for a cell, preceded by the catalog that it needs. The turn ends with the answer, even if
+    /// its receiver was dropped. Returns the task that sends the rest, if the socket did not accept all of it.
+    pub(super) fn ask(
         &self,
+        mut line: OwnedMutexGuard<Line>,
         cell: CellId,
-        turn: Turn<Self>,
+        pending: PendingAnswer,
         tables: Option<&CatalogTables>,
-        frame: &ToWorker,
-    ) -> oneshot::Receiver<FromWorker> {
-        let mut line = Arc::clone(&self.line).lock_owned().await;
+        frame: Vec<u8>,
+    ) -> Option<JoinHandle<()>> {
         let bytes = match tables {
             Some(tables) => line.with_catalog(tables, frame),
-            None => frame.encode(),
+            None => frame,
         };
-        let (sender, answer) = oneshot::channel();
-        // From here on the frame is sent, even if the caller is dropped.
         let refused = match self.waiting().as_mut() {
-            Some(waiting) => waiting.insert(cell, PendingAnswer { sender, turn }),
-            None => Some(PendingAnswer { sender, turn }),
+            Some(waiting) => waiting.insert(cell, pending),
+            None => Some(pending),
         };
         drop(refused);
-        self.send_on(line, bytes).await;
-        answer
+        self.send_on(line, bytes)
     }
 
     pub(super) async fn send(&self, frame: &ToWorker) {
-        let line = Arc::clone(&self.line).lock_owned().await;
-        self.send_on(line, frame.encode()).await;
+        let line = self.lock_line().await;
+        let rest = self.send_on(line, frame.encode());
+        if let Some(rest) = rest
+            && rest.await.is_err()
+        {
+            self.terminate("the task that sends to the worker failed".to_owned());
+        }
     }
 
-    async fn send_on(&self, mut line: OwnedMutexGuard<Line>, mut bytes: Vec<u8>) {
+    /// Locks the sending half of the socket, if it is not in use.
+    pub(super) fn try_lock_line(&self) -> Option<OwnedMutexGuard<Line>> {
+        Arc::clone(&self.line).try_lock_owned().ok()
+    }
+
+    pub(super) async fn lock_line(&self) -> OwnedMutexGuard<Line> {
+        Arc::clone(&self.line).lock_owned().await
+    }
+
+    /// Spawns a task on the runtime of the socket.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        self.runtime.spawn(task)
+    }
+
+    /// Sends bytes without waiting. The rest, if any, is sent by a separate task: the caller may be dropped, but the
+    /// frame must be sent completely.
+    fn send_on(&self, mut line: OwnedMutexGuard<Line>, bytes: Vec<u8>) -> Option<JoinHandle<()>> {
         match line.try_send(&bytes) {
-            Ok(written) if written == bytes.len() => {}
+            Ok(written) if written == bytes.len() => None,
             Ok(written) => {
-                bytes.drain(..written);
                 let fate = self.fate.clone();
-                // In a separate task: the caller may be dropped, but the frame must be sent completely.
-                let rest = tokio::spawn(async move {
-                    if let Err(error) = line.send_rest(&bytes).await {
+                Some(self.spawn(async move {
+                    if let Err(error) = line.send_rest(bytes.get(written..).unwrap_or_default()).await {
                         terminate(&fate, socket_failed(error));
                     }
-                });
-                if rest.await.is_err() {
-                    self.terminate("the task that sends to the worker failed".to_owned());
-                }
+                }))
             }
-            Err(error) => self.terminate(socket_failed(error)),
+            Err(error) => {
+                self.terminate(socket_failed(error));
+                None
+            }
         }
     }
 
