@@ -26,6 +26,9 @@ pub(crate) enum Request {
 /// The `code` of the error for a target or payload that exceeds a limit.
 const TOO_LARGE: &str = "value_too_large";
 
+/// The start of the error for a call whose tool returned a result that could not be kept.
+pub(crate) const RESULT_DROPPED: &str = "the tool was called, but its result was dropped";
+
 impl Request {
     /// Checks a call and answers it if it needs no tool. A tool call's arguments are parsed only if the tool exists.
     ///

@@ -12,6 +12,7 @@ pub mod cell;
 mod code_mode;
 mod definition;
 mod driver;
+mod effects;
 mod failure;
 mod input;
 mod mode;

@@ -76,8 +76,12 @@ pub(crate) fn tool_search_answer(config: &config::ToolSearch, catalog: &Catalog,
             let value: Value = contract::json::read(value.get()).unwrap_or(Value::Null);
             json!({"ok": true, "value": value, "logs": logs(output), "telemetry": telemetry.of_cell(cell)})
         }
-        CellResult::Failed { error, code, output, telemetry: cell, .. } => {
-            failure(error, *code, logs(output), &telemetry.of_cell(cell))
+        CellResult::Failed { error, code, output, effects, telemetry: cell } => {
+            let mut answer = failure(error, *code, logs(output), &telemetry.of_cell(cell));
+            if let Some(fields) = answer.as_object_mut().filter(|_| !effects.is_empty()) {
+                fields.insert("effects".to_owned(), json!(effects));
+            }
+            answer
         }
         // Cells of Tool Search never wait: they could not be resumed.
         CellResult::Waiting { output, telemetry: cell, .. } => {

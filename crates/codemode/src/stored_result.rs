@@ -26,7 +26,7 @@ pub(crate) fn from_json(text: &str) -> Option<CellResult> {
             error: value.get("error")?.as_str()?.to_owned(),
             code: value.get("code").and_then(Value::as_str).and_then(ErrorCode::parse),
             output,
-            effects: Vec::new(),
+            effects: value.get("effects").map_or(Some(Vec::new()), |list| serde_json::from_value(list.clone()).ok())?,
             telemetry,
         }),
         _ => None,
@@ -47,8 +47,9 @@ fn raw(value: &Value) -> Option<Box<RawValue>> {
 
 #[cfg(test)]
 mod tests {
-    use contract::cell::{CellResult, OutputItem, Telemetry};
+    use contract::cell::{CellResult, Effect, EffectState, OutputItem, Telemetry};
     use contract::error::ErrorCode;
+    use contract::ids::CallId;
     use serde_json::value::RawValue;
 
     use super::{from_json, to_json};
@@ -63,11 +64,12 @@ mod tests {
             output: output.clone(),
             telemetry: telemetry.clone(),
         };
-        let failed = |code| CellResult::Failed {
+        let effect = Effect { tool: "mcp:a:b".to_owned(), call: CallId(3), state: EffectState::Unknown };
+        let failed = |code: Option<ErrorCode>| CellResult::Failed {
             error: "no".to_owned(),
             code,
             output: output.clone(),
-            effects: Vec::new(),
+            effects: code.map(|_| effect.clone()).into_iter().collect(),
             telemetry: telemetry.clone(),
         };
         for result in [completed, failed(None), failed(Some(ErrorCode::Timeout))] {

@@ -26,7 +26,7 @@ pub use canned::{Canned, CannedError};
 pub use clock::LeaseClock;
 pub use data_budget::{DataBudget, DataBudgetError, Reservation, RunDataBudget};
 pub use executor::Executor;
-pub use journal::{Journal, JournalFull, OpenError, Receipt};
+pub use journal::{Journal, JournalFull, OpenError, Receipt, UnwrittenValue};
 pub use outcome::{Outcome, Returned, UNKNOWN_OUTCOME};
 pub use question::{Answer, Question, QuestionKind, QuestionSender};
 pub use sink::{ProgressSink, Sink, StateSink};

@@ -47,8 +47,8 @@ pub use outputs::{NewOutput, OutputKind, OutputPiece, OutputPosition, OutputRow,
 pub use probe::StoreProbe;
 pub use quota::{Exceeded, Quota};
 pub use rows::{
-    CallRow, CallState, JournalTotals, LegEndKind, LegEnded, LegRow, MAX_TRANSCRIPT_BYTES, RunFilter, RunListEntry,
-    RunRow, RunState, RunSummary, StoredReply,
+    CallRow, CallState, DispatchedCall, JournalTotals, LegEndKind, LegEnded, LegRow, MAX_TRANSCRIPT_BYTES, RunFilter,
+    RunListEntry, RunRow, RunState, RunSummary, StoredReply,
 };
 pub use runs::{FencedRun, LeaseError, NewRun};
 pub use seal::{SealError, Sealed};

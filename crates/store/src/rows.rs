@@ -297,6 +297,17 @@ impl CallRow {
     }
 }
 
+/// A call that was dispatched to its tool, without its texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DispatchedCall {
+    pub call: CallId,
+    pub tool_id: String,
+    /// The start of the stored reply; `None` if the cell has none yet.
+    pub reply_start: Option<String>,
+    /// The start of the outcome, for a call that was settled through the store.
+    pub outcome_start: Option<String>,
+}
+
 /// Totals over all calls of a run's journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalTotals {

@@ -16,7 +16,7 @@ use crate::error::StoreError;
 use crate::keys::Keys;
 use crate::location::Location;
 use crate::outputs::{self, NewOutput, OutputPiece, OutputPosition, OutputRow, OutputWriter};
-use crate::rows::{CallRow, JournalTotals, LegRow, RunFilter, RunListEntry, RunRow, RunSummary};
+use crate::rows::{CallRow, DispatchedCall, JournalTotals, LegRow, RunFilter, RunListEntry, RunRow, RunSummary};
 use crate::runs::{FencedRun, LeaseError, lease, read};
 use crate::seal::SealError;
 use crate::session_values::{self, SessionKey, SessionTotals, SessionValue};
@@ -192,6 +192,11 @@ impl Store {
     /// Returns the calls of a run whose result its cell has not received. Even a long run has only a few.
     pub async fn open_calls(&self, run_id: &RunId) -> Result<Vec<CallRow>, StoreError> {
         read::open_calls(&self.backend, run_id).await
+    }
+
+    /// Returns the calls of a run that were dispatched to tools, without their texts.
+    pub async fn dispatched_calls(&self, run_id: &RunId) -> Result<Vec<DispatchedCall>, StoreError> {
+        read::dispatched_calls(&self.backend, run_id).await
     }
 
     /// Returns the totals of a run's journal without reading its rows.

@@ -1,5 +1,6 @@
 //! Aborts runs: one run, in any state and in any process, or all runs of a session.
 
+use catalog::Catalog;
 use contract::ids::RunId;
 use executor::Executor;
 use store::RunState;
@@ -22,7 +23,10 @@ pub(super) enum Ended {
 }
 
 /// Aborts a run. `None` if there was no run to abort.
-pub(super) async fn abort(registry: &RunRegistry, run_id: &RunId) -> Option<Ended> {
+///
+/// The result lists the calls that may have had an effect. `catalog` tells which tools only read; without it they are
+/// listed, too.
+pub(super) async fn abort(registry: &RunRegistry, catalog: Option<&Catalog>, run_id: &RunId) -> Option<Ended> {
     for _ in 0..ATTEMPTS {
         let (done, ended) = oneshot::channel();
         let lock = registry.lock_run(run_id).await;
@@ -43,7 +47,7 @@ pub(super) async fn abort(registry: &RunRegistry, run_id: &RunId) -> Option<Ende
             return (has_driver && row.state == RunState::Aborted).then_some(Ended::ByDriver);
         }
         if !has_driver {
-            match registry.finalize_stored_run(&row, &aborted()).await {
+            match registry.finalize_stored_run(&row, &aborted(), catalog).await {
                 Ok(_) => {
                     tracing::info!(run = run_id.as_str(), "run cancelled");
                     return Some(Ended::InStore);
@@ -58,7 +62,7 @@ pub(super) async fn abort(registry: &RunRegistry, run_id: &RunId) -> Option<Ende
 
 /// Aborts a run, and cancels calls that were left running when another process ended.
 pub(super) async fn abort_with_calls(registry: &RunRegistry, executor: &Executor, run_id: &RunId) -> Option<Ended> {
-    let ended = abort(registry, run_id).await;
+    let ended = abort(registry, Some(executor.catalog()), run_id).await;
     if ended == Some(Ended::InStore) {
         match registry.store.open_calls(run_id).await {
             Ok(calls) => executor.cancel(run_id, &calls),
@@ -80,7 +84,7 @@ pub(super) async fn end_session(registry: &RunRegistry, session_id: &str) -> usi
     runs.dedup();
     let mut ended = 0;
     for run_id in &runs {
-        ended += usize::from(abort(registry, run_id).await.is_some());
+        ended += usize::from(abort(registry, None, run_id).await.is_some());
     }
     ended
 }

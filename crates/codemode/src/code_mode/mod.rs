@@ -129,7 +129,7 @@ impl CodeMode {
     ///
     /// When this returns, the end is written, and the run's calls in this process are cancelled.
     pub async fn abort(&self, run_id: &RunId) -> bool {
-        abort::abort(&self.registry, run_id).await.is_some()
+        abort::abort(&self.registry, None, run_id).await.is_some()
     }
 
     /// Aborts a run, and also cancels calls that were left running when another process ended.

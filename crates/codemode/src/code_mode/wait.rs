@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Catalog;
 use contract::cell::{CellResult, PendingToolCall, WaitingReason};
 use contract::config;
 use contract::error::ErrorCode;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::bridge;
 use crate::driver::{Command, reopened};
+use crate::effects;
 use crate::failure::{
     aborted, commit_message, failed, failed_with, no_such_run, snapshot_expired, store_unavailable, unreadable_result,
 };
@@ -52,7 +54,7 @@ pub(super) async fn wait(
             }
         };
         let Some(row) = row else { return no_such_run().with_telemetry(without_run(executor)) };
-        match ended(registry, &row).await {
+        match ended(registry, executor.catalog(), &row).await {
             Ok(None) => {}
             Ok(Some(result)) => return result,
             Err(error) => {
@@ -74,7 +76,7 @@ pub(super) async fn wait(
             }
             Err(WakeError::HeldElsewhere) => wait_for_change(&mut news, run_id, POLL_INTERVAL).await,
             Err(WakeError::Kept(failure)) => return kept(&row, &failure),
-            Err(WakeError::Failed(failure)) => return wake_failed(registry, &row, &failure).await,
+            Err(WakeError::Failed(failure)) => return wake_failed(registry, executor.catalog(), &row, &failure).await,
         }
         late = Instant::now() >= deadline;
     }
@@ -92,7 +94,7 @@ fn kept(row: &RunRow, failure: &Failure) -> CellResult {
 }
 
 /// Returns the result of a run that is over. `None` if it can continue.
-async fn ended(registry: &RunRegistry, row: &RunRow) -> Result<Option<CellResult>, StoreError> {
+async fn ended(registry: &RunRegistry, catalog: &Catalog, row: &RunRow) -> Result<Option<CellResult>, StoreError> {
     let now = now_ms();
     if !row.state.is_over() && row.expires_at <= now {
         // If the run has a driver, the driver ends it. Otherwise this expires it.
@@ -101,18 +103,24 @@ async fn ended(registry: &RunRegistry, row: &RunRow) -> Result<Option<CellResult
             return Ok(None);
         };
         tracing::info!(run = row.run_id.as_str(), "run expired");
-        return Ok(Some(snapshot_expired().with_telemetry(of_stored_run(&row))));
+        return Ok(Some(expired(registry, catalog, &row).await));
     }
     let telemetry = || of_stored_run(row);
     let recorded = || row.result.as_deref().and_then(stored_result::from_json);
     Ok(match row.state {
         RunState::Running | RunState::Waiting => None,
-        RunState::Expired => Some(snapshot_expired().with_telemetry(telemetry())),
+        RunState::Expired => Some(expired(registry, catalog, row).await),
         RunState::Aborted => Some(recorded().unwrap_or_else(|| failed_with(&aborted()).with_telemetry(telemetry()))),
         RunState::Completed | RunState::Failed => {
             Some(recorded().unwrap_or_else(|| unreadable_result().with_telemetry(telemetry())))
         }
     })
+}
+
+/// Returns the result of an expired run. It is not stored, because whatever expires a run has no catalog.
+async fn expired(registry: &RunRegistry, catalog: &Catalog, row: &RunRow) -> CellResult {
+    let effects = effects::of_stored_run(&registry.store, &row.run_id, Some(catalog)).await;
+    effects.added_to(snapshot_expired().with_telemetry(of_stored_run(row)))
 }
 
 /// Returns the `waiting` result of a run that another process holds. The model calls `wait` again, and its results
@@ -149,10 +157,10 @@ pub(super) async fn waiting(registry: &RunRegistry, executor: &Executor, run_id:
 
 /// Returns the result for a run that could not be resumed. A snapshot that cannot be restored ends the run; after a
 /// temporary failure, such as a busy pool or an unreachable store, the run stays as it is.
-async fn wake_failed(registry: &RunRegistry, row: &RunRow, failure: &Failure) -> CellResult {
+async fn wake_failed(registry: &RunRegistry, catalog: &Catalog, row: &RunRow, failure: &Failure) -> CellResult {
     if failure.code == Some(ErrorCode::SnapshotRestoreFailed) {
         let _alone = registry.lock_run(&row.run_id).await;
-        match registry.finalize_stored_run(row, failure).await {
+        match registry.finalize_stored_run(row, failure, Some(catalog)).await {
             Ok(result) => {
                 let code = ErrorCode::SnapshotRestoreFailed.as_str();
                 tracing::info!(run = row.run_id.as_str(), code, "run failed");

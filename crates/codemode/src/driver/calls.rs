@@ -20,8 +20,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::session_values::SessionDone;
 use super::{Driver, Ownership};
-use crate::bridge::{self, Request};
+use crate::bridge::{self, RESULT_DROPPED, Request};
 use crate::cell::Event;
 use crate::failure::{commit_message, failure};
 use crate::replay::recorded_target;
@@ -32,7 +33,7 @@ const ANSWER_DELAY: Duration = Duration::from_millis(500);
 const MAX_NESTED_IDS: usize = 1024;
 
 /// A reply up to this length is kept even if the journal is full: a rejection is not longer.
-const MAX_SMALL_REPLY: usize = 4 << 10;
+pub(super) const MAX_SMALL_REPLY: usize = 4 << 10;
 
 /// The result of a task that the driver spawned.
 pub(super) struct TaskDone {
@@ -43,7 +44,7 @@ pub(super) struct TaskDone {
 
 impl TaskDone {
     /// The result of a task whose time does not count as time of tools.
-    fn instant(call: CallId, what: TaskResult) -> Self {
+    pub(super) fn instant(call: CallId, what: TaskResult) -> Self {
         Self { call, what, elapsed: Duration::ZERO }
     }
 }
@@ -64,6 +65,8 @@ pub(super) enum TaskResult {
         arrived: Vec<CallId>,
         decided: Vec<CallId>,
     },
+    /// A task for a call that reads or writes session values.
+    Session(SessionDone),
     Stopped(CommitError),
     /// The task has no result.
     Nothing,
@@ -104,6 +107,7 @@ impl Driver {
                 }
                 Event::Woke
             }
+            TaskResult::Session(done) => self.on_session_done(call, done),
             TaskResult::Stopped(error) => self.stopped(error),
             TaskResult::Nothing => Event::Woke,
         }
@@ -132,7 +136,7 @@ impl Driver {
         self.calls.spawn(task.instrument(span.clone()))
     }
 
-    fn settle(&mut self, call: CallId, reply: ReplyValue, held: Option<Reservation>) -> Event {
+    pub(super) fn settle(&mut self, call: CallId, reply: ReplyValue, held: Option<Reservation>) -> Event {
         let (reply, held) = match self.run.journal.has_room_for(text_of(&reply).len()) {
             Err(full) if text_of(&reply).len() > MAX_SMALL_REPLY => (not_kept(full.code(), &full), None),
             _ => (reply, held),
@@ -384,7 +388,7 @@ fn text_of(reply: &ReplyValue) -> &[u8] {
 
 /// Builds the rejection for a tool's result that does not fit in the journal or in memory.
 fn not_kept(code: &str, why: &dyn std::fmt::Display) -> ReplyValue {
-    bridge::reject_with_code(code, &format!("the tool was called, but its result was dropped: {why}"), "")
+    bridge::reject_with_code(code, &format!("{RESULT_DROPPED}: {why}"), "")
 }
 
 /// Returns the journal row of a call that a cell has just made.

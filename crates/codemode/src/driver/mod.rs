@@ -10,7 +10,7 @@ mod report;
 mod resume;
 mod session_values;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,7 @@ use crate::replay::ended_of;
 use crate::run_telemetry;
 use calls::TaskDone;
 use location::{CellLocation, Work};
+use session_values::SessionCalls;
 
 pub(crate) use resume::{reopened, resumed};
 
@@ -133,6 +134,9 @@ pub(crate) struct Driver {
     reserved: HashMap<CallId, Reservation>,
     /// Memory that the replies to the current leg take.
     delivering: Vec<Reservation>,
+    session_calls: SessionCalls,
+    /// Events of calls that were answered at once, for the cell.
+    answered: VecDeque<Event>,
     /// Sends state changes of calls in progress to this driver.
     states: mpsc::Sender<CallStateChange>,
     received_states: mpsc::Receiver<CallStateChange>,
@@ -216,6 +220,8 @@ impl Driver {
             refused: HashMap::new(),
             reserved: HashMap::new(),
             delivering: Vec::new(),
+            session_calls: SessionCalls::default(),
+            answered: VecDeque::new(),
             states,
             received_states,
         }
@@ -297,9 +303,13 @@ impl Driver {
     }
 
     async fn step(&mut self, event: Event) -> Flow {
-        let now = self.now();
-        for action in self.cell.on(event, now) {
-            self.act(action).await?;
+        let mut next = Some(event);
+        while let Some(event) = next {
+            let now = self.now();
+            for action in self.cell.on(event, now) {
+                self.act(action).await?;
+            }
+            next = self.answered.pop_front();
         }
         Flow::Continue(())
     }

@@ -15,6 +15,7 @@ use tracing::Span;
 use super::{CellLocation, Driver, DriverExit, Flow, Ownership, Run};
 use crate::bridge;
 use crate::cell::Answer;
+use crate::effects;
 use crate::failure::{aborted, commit_message, failed, failed_with, failure_text, snapshot_expired};
 use crate::stored_result;
 
@@ -51,6 +52,7 @@ impl Driver {
     /// cannot continue in this process.
     pub(super) async fn answer(&mut self, answer: Answer) -> Flow {
         let (state, result) = self.result(answer);
+        let result = with_effects(&self.run, result).await;
         let text = stored_result::to_json(&result);
         let shown = self.run.mode.answer(self.run.executor.catalog(), &result);
         self.enter_result(&shown);
@@ -107,26 +109,23 @@ impl Driver {
         }
     }
 
-    /// Fails a run that a quota does not allow to be suspended. The result says which quota, and what to do about it.
-    async fn fail_over_quota(&mut self, exceeded: &Exceeded, waiting: CellResult) -> Option<CellResult> {
+    /// Fails a run that a quota does not allow to be suspended, or whose session values it does not allow to be stored.
+    /// The result says which quota, and what to do about it.
+    async fn fail_over_quota(&mut self, exceeded: &Exceeded, unwritten: CellResult) -> Option<CellResult> {
         let code = match exceeded.quota {
-            Quota::WaitingRuns | Quota::OpenApprovals => ErrorCode::RuntimeUnavailable,
-            Quota::StoredBytes => ErrorCode::SnapshotLimitExceeded,
+            Quota::StoredBytes if matches!(unwritten, CellResult::Waiting { .. }) => ErrorCode::SnapshotLimitExceeded,
+            Quota::WaitingRuns | Quota::OpenApprovals | Quota::StoredBytes => ErrorCode::RuntimeUnavailable,
         };
-        let output = match waiting {
+        let output = match unwritten {
             CellResult::Waiting { output, .. }
             | CellResult::Completed { output, .. }
             | CellResult::Failed { output, .. } => output,
         };
         let mut telemetry = self.telemetry.clone();
         telemetry.snapshots = telemetry.snapshots.of_ended_run();
-        let end = CellResult::Failed {
-            error: exceeded.to_string(),
-            code: Some(code),
-            output,
-            effects: Vec::new(),
-            telemetry,
-        };
+        let error = exceeded.to_string();
+        let end = CellResult::Failed { error, code: Some(code), output, effects: Vec::new(), telemetry };
+        let end = with_effects(&self.run, end).await;
         let shown = self.run.mode.answer(self.run.executor.catalog(), &end);
         self.enter_result(&shown);
         let text = stored_result::to_json(&end);
@@ -199,7 +198,8 @@ impl Driver {
                 tracing::info!("run expired");
                 let snapshots = self.telemetry.snapshots.of_expired_run();
                 let telemetry = Telemetry { snapshots, ..self.telemetry.clone() };
-                DriverExit::Over(Box::new(snapshot_expired().with_telemetry(telemetry)))
+                let result = with_effects(&self.run, snapshot_expired().with_telemetry(telemetry)).await;
+                DriverExit::Over(Box::new(result))
             }
             Err(error) => exit_after(&error),
         }
@@ -309,6 +309,16 @@ impl Driver {
     }
 }
 
+/// Adds the effects of the run to a failed result.
+async fn with_effects(run: &Run, result: CellResult) -> CellResult {
+    match result {
+        CellResult::Failed { .. } => {
+            effects::of_driven_run(&run.journal, run.executor.catalog()).await.added_to(result)
+        }
+        CellResult::Completed { .. } | CellResult::Waiting { .. } => result,
+    }
+}
+
 /// Returns the result to report when a run's state cannot be written.
 ///
 /// If the run has already failed, that failure is reported, since it says more than the failed write. `None` if another
@@ -324,8 +334,9 @@ async fn write_failure(
         tracing::warn!(%error, "cannot load a run whose state could not be written");
         None
     });
-    if row.is_some_and(|row| row.state == RunState::Aborted) {
-        return Some(failed_with(&aborted()).with_telemetry(unwritten.telemetry().clone()));
+    if let Some(row) = row.filter(|row| row.state == RunState::Aborted) {
+        let recorded = row.result.as_deref().and_then(stored_result::from_json);
+        return Some(recorded.unwrap_or_else(|| failed_with(&aborted()).with_telemetry(unwritten.telemetry().clone())));
     }
     match (unwritten, error) {
         _ if ownership == Ownership::TakenOver => None,

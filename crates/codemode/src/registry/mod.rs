@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Catalog;
 use contract::cell::{CellResult, Telemetry};
 use contract::config::{self, SearchLimits};
 use contract::error::ErrorCode;
@@ -33,6 +34,7 @@ use tracing::Instrument;
 
 use crate::definition::Definition;
 use crate::driver::{Command, Driver, DriverExit, Run};
+use crate::effects;
 use crate::failure::failed_with;
 use crate::mode::RunMode;
 use crate::pool::Pool;
@@ -308,11 +310,25 @@ impl RunRegistry {
 
     /// Ends a run that has no driver in this process, and stores why. If another process holds the run, it can write no
     /// more and stops.
-    pub(crate) async fn finalize_stored_run(&self, row: &RunRow, failure: &Failure) -> Result<CellResult, CommitError> {
+    pub(crate) async fn finalize_stored_run(
+        &self,
+        row: &RunRow,
+        failure: &Failure,
+        catalog: Option<&Catalog>,
+    ) -> Result<CellResult, CommitError> {
         let telemetry = of_stored_run(row);
         let telemetry = Telemetry { snapshots: telemetry.snapshots.of_ended_run(), ..telemetry };
-        let result = failed_with(failure).with_telemetry(telemetry);
         let aborted = failure.code == Some(ErrorCode::Aborted);
+        fault::point("abort.before_take")?;
+        let mut held = match self.store.take_forcibly(&row.run_id, &self.holder, self.lease_until()).await {
+            Ok(held) => held,
+            Err(LeaseError::Store(error)) => return Err(error.into()),
+            Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),
+        };
+        fault::point("abort.after_take")?;
+        // Read after the run was taken, so that no other process dispatches further calls.
+        let effects = effects::of_stored_run(&self.store, &row.run_id, catalog).await;
+        let result = effects.added_to(failed_with(failure).with_telemetry(telemetry));
         let now = now_ms();
         let entry = json!({"note": "ended", "runId": row.run_id, "result": result});
         let change = Change {
@@ -321,13 +337,6 @@ impl RunRegistry {
             entries: vec![Entry { at: now, kind: EntryKind::Note, entry }],
             ..Change::default()
         };
-        fault::point("abort.before_take")?;
-        let mut held = match self.store.take_forcibly(&row.run_id, &self.holder, self.lease_until()).await {
-            Ok(held) => held,
-            Err(LeaseError::Store(error)) => return Err(error.into()),
-            Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),
-        };
-        fault::point("abort.after_take")?;
         self.store.commit(&mut held, &change, Durability::Synced, now).await?;
         Ok(result)
     }

@@ -4,6 +4,7 @@
 //! A record that cannot wait is committed with everything before it, so the journal has no gaps.
 
 mod totals;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +15,16 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use store::{
     CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow,
-    Quota, RunState, Store, StoredReply,
+    Quota, RunState, SessionKey, Store, StoredReply, ValueWrite, VersionConflict,
 };
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::{LeaseClock, now_ms};
 use totals::{CallKind, Totals};
+use values::Values;
 
 pub use totals::{JournalFull, OpenError};
+pub use values::UnwrittenValue;
 
 /// Unwritten records are flushed beyond these limits even if no call needs it, because they take memory.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
@@ -32,6 +35,7 @@ const MAX_UNWRITTEN_CALLS: usize = 1_000;
 pub struct Journal {
     store: Store,
     run_id: RunId,
+    session: SessionKey,
     /// Locked while writing: changes of a run are committed one at a time.
     held: AsyncMutex<FencedRun>,
     unwritten: Mutex<Unwritten>,
@@ -47,6 +51,8 @@ struct Unwritten {
     /// Calls whose outcome was not delivered to the cell yet, and those whose outcome is not written yet.
     known: BTreeMap<CallId, OpenCall>,
     totals: Totals,
+    /// Session values that the run has written.
+    values: Values,
     had_effects: bool,
     settle_order: i64,
     anything: bool,
@@ -77,6 +83,7 @@ impl Journal {
         Self {
             store,
             run_id: held.run_id.clone(),
+            session: SessionKey::from(&held.scope),
             held: AsyncMutex::new(held),
             unwritten: Mutex::default(),
             lease: None,
@@ -114,6 +121,11 @@ impl Journal {
 
     pub fn run_id(&self) -> &RunId {
         &self.run_id
+    }
+
+    /// Returns the session whose values the run reads and writes: that of the scope that it was started from.
+    pub fn session(&self) -> &SessionKey {
+        &self.session
     }
 
     /// Records that a leg has started, and that its replies were delivered to the cell.
@@ -166,19 +178,14 @@ impl Journal {
     pub fn is_due(&self) -> bool {
         let unwritten = self.lock();
         unwritten.changed.len() >= MAX_UNWRITTEN_CALLS
-            || usize::try_from(unwritten.change.journal_bytes).unwrap_or(0) >= MAX_UNWRITTEN_BYTES
+            || usize::try_from(unwritten.change.journal_bytes).unwrap_or(0) + unwritten.values.bytes()
+                >= MAX_UNWRITTEN_BYTES
     }
 
     /// Drops the payload of a call that does not call a tool. Its hash is enough to check that a replayed leg makes the
     /// same call. A payload that was already written stays.
     pub fn forget_payload(&self, call: CallId) {
-        let mut unwritten = self.lock();
-        let Some(known) = unwritten.known.get_mut(&call).filter(|known| !known.is_written) else { return };
-        let before = known.row.journal_bytes();
-        known.row.payload = String::new();
-        let freed = before - known.row.journal_bytes();
-        unwritten.totals.give_back(freed);
-        unwritten.change.journal_bytes -= i64::try_from(freed).unwrap_or(0);
+        self.lock().forget_payload(call);
     }
 
     /// Records that the cell has cleared the call, such as a timer.
@@ -188,24 +195,64 @@ impl Journal {
 
     /// Records the outcome of a call, and its position in the order in which calls settle.
     pub fn settled(&self, call: CallId, outcome: Option<String>, reply: StoredReply) {
+        self.lock().settle(call, outcome, reply);
+    }
+
+    /// Returns what the run has written under a key, if that is not in the store yet.
+    pub fn unwritten_value(&self, key: &str) -> Option<UnwrittenValue> {
+        self.lock().values.get(key).cloned()
+    }
+
+    /// Returns the keys that the run has written and that are not in the store yet, with the bytes and versions of their
+    /// values. A deleted key has no bytes.
+    pub fn unwritten_keys(&self) -> Vec<(String, Option<usize>, String)> {
+        let unwritten = self.lock();
+        let key = |(key, last): (&str, &UnwrittenValue)| {
+            (key.to_owned(), last.value.as_ref().map(String::len), last.version.clone())
+        };
+        unwritten.values.iter().map(key).collect()
+    }
+
+    /// Returns how many commits of this run have written session values.
+    pub fn value_commits(&self) -> u64 {
+        self.lock().values.commits()
+    }
+
+    /// Records an unconditional write of a session value and the reply to the call that makes it. Both are part of the
+    /// next commit: if it is lost, the call is made again and writes the same version.
+    pub fn write_value(&self, call: CallId, write: ValueWrite, reply: StoredReply) {
         let mut unwritten = self.lock();
-        // An outcome may arrive twice. The first one wins, because the cell may have seen it already.
-        if unwritten.known.get(&call).is_none_or(|known| known.has_reply) {
-            return;
+        unwritten.forget_payload(call);
+        let Unwritten { values, change, .. } = &mut *unwritten;
+        values.add(change, write);
+        unwritten.must_sync = true;
+        unwritten.settle(call, None, reply);
+    }
+
+    /// Writes a session value at once, if the key has the expected version. Returns the conflict if it has not.
+    ///
+    /// The store keeps the decision with the write. If the reply to the call is lost, the call is made again, and the
+    /// same write gets the same decision.
+    pub async fn write_value_if(&self, write: ValueWrite) -> Result<Option<VersionConflict>, CommitError> {
+        let version = write.version.clone();
+        {
+            let mut unwritten = self.lock();
+            unwritten.change.values.push(write);
+            unwritten.must_sync = true;
+            unwritten.anything = true;
         }
-        let outcome_bytes = outcome.as_ref().map_or(0, String::len);
-        unwritten.charge(CallRow::reply_bytes(reply.text().len()).saturating_add(outcome_bytes));
-        unwritten.settle_order += 1;
-        let order = unwritten.settle_order;
-        unwritten.update(call, |row| {
-            row.state = CallState::Settled;
-            row.settle_order = row.settle_order.or(Some(order));
-            row.outcome = outcome.or(row.outcome.take());
-            row.reply = Some(reply);
-        });
-        if let Some(known) = unwritten.known.get_mut(&call) {
-            known.has_reply = true;
-        }
+        self.flush().await?;
+        Ok(self.lock().values.take_conflict(&version))
+    }
+
+    /// Returns the calls that were dispatched to tools, and that are not in the store yet or have changed since.
+    pub fn unwritten_dispatches(&self) -> Vec<CallRow> {
+        let unwritten = self.lock();
+        let rows = unwritten.known.values().map(|known| &known.row).filter(|row| row.attempt > 0);
+        // The texts may be large; only the reply tells how the call ended.
+        let without_texts =
+            |row: &CallRow| CallRow { payload: String::new(), input: None, outcome: None, ticket: None, ..row.clone() };
+        rows.map(without_texts).collect()
     }
 
     /// Adds an entry to the transcript.
@@ -354,6 +401,7 @@ impl Journal {
             }
             let mut change = std::mem::take(&mut unwritten.change);
             change.calls = unwritten.take_changed();
+            unwritten.values.begin_commit();
             unwritten.anything = false;
             let must_sync = std::mem::take(&mut unwritten.must_sync);
             (change, if must_sync { Durability::Synced } else { Durability::Relaxed })
@@ -365,9 +413,10 @@ impl Journal {
             self.lock().drop_over_quota(&mut change, exceeded)?;
             written = self.store.commit(&mut held, &change, durability, now_ms()).await;
         }
-        if written.is_err() {
+        match &mut written {
+            Ok(committed) => self.lock().values.end_commit(&change, std::mem::take(&mut committed.conflicts)),
             // A failed write cannot be repeated later, so this process does nothing more for the run.
-            self.lock().lost = true;
+            Err(_) => self.lock().lost = true,
         }
         fault::point("journal.after_flush")?;
         written.map(|_| ())
@@ -395,9 +444,42 @@ impl Unwritten {
         self.charge(grown);
     }
 
+    fn settle(&mut self, call: CallId, outcome: Option<String>, reply: StoredReply) {
+        // An outcome may arrive twice. The first one wins, because the cell may have seen it already.
+        if self.known.get(&call).is_none_or(|known| known.has_reply) {
+            return;
+        }
+        let outcome_bytes = outcome.as_ref().map_or(0, String::len);
+        self.charge(CallRow::reply_bytes(reply.text().len()).saturating_add(outcome_bytes));
+        self.settle_order += 1;
+        let order = self.settle_order;
+        self.update(call, |row| {
+            row.state = CallState::Settled;
+            row.settle_order = row.settle_order.or(Some(order));
+            row.outcome = outcome.or(row.outcome.take());
+            row.reply = Some(reply);
+        });
+        if let Some(known) = self.known.get_mut(&call) {
+            known.has_reply = true;
+        }
+    }
+
+    fn forget_payload(&mut self, call: CallId) {
+        let Some(known) = self.known.get_mut(&call).filter(|known| !known.is_written) else { return };
+        let before = known.row.journal_bytes();
+        known.row.payload = String::new();
+        let freed = before - known.row.journal_bytes();
+        self.give_back(freed);
+    }
+
     fn charge(&mut self, bytes: usize) {
         self.totals.add(bytes);
         self.change.grow(bytes);
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        self.totals.give_back(bytes);
+        self.change.journal_bytes -= i64::try_from(bytes).unwrap_or(0);
     }
 
     /// Returns the rows to write, and frees what is not needed after that: calls that the cell has finished with, and
@@ -446,10 +528,10 @@ impl Unwritten {
     }
 
     /// If the quota has no space for the journal, reduces a change to the end of the run. Fails if the change does not
-    /// end the run.
+    /// end the run, or if it writes session values: the end that it reports would say that they are stored.
     fn reduce_to_end(&self, change: &mut Change) -> Result<(), CommitError> {
         let Some(exceeded) = &self.journal_refused else { return Ok(()) };
-        if !change.state.is_some_and(RunState::is_over) {
+        if !change.state.is_some_and(RunState::is_over) || !change.values.is_empty() {
             return Err(CommitError::Quota(exceeded.clone()));
         }
         change.calls.clear();

@@ -10,8 +10,8 @@ use crate::Millis;
 use crate::backend::Backend;
 use crate::error::StoreError;
 use crate::rows::{
-    CallRow, CallState, JournalTotals, LegEndKind, LegEnded, LegRow, RunFilter, RunListEntry, RunRow, RunState,
-    RunSummary,
+    CallRow, CallState, DispatchedCall, JournalTotals, LegEndKind, LegEnded, LegRow, RunFilter, RunListEntry, RunRow,
+    RunState, RunSummary,
 };
 use crate::seal::SealError;
 use crate::sql::placeholders;
@@ -77,6 +77,30 @@ pub(crate) async fn open_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<
     );
     let rows = sqlx::query(&sql).bind(run_id.to_string()).fetch_all(backend.reader()).await?;
     rows.iter().map(read_call).collect()
+}
+
+/// Characters of a reply and of an outcome that tell how a call ended.
+const ENDING_CHARS: i64 = 128;
+
+pub(crate) async fn dispatched_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<DispatchedCall>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT call, COALESCE(tool_id, target), SUBSTR(reply, 1, $2), SUBSTR(outcome, 1, $2) FROM calls \
+         WHERE run_id = $1 AND attempt > 0 ORDER BY call",
+    )
+    .bind(run_id.to_string())
+    .bind(ENDING_CHARS)
+    .fetch_all(backend.reader())
+    .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(DispatchedCall {
+                call: call_id(row.try_get(0)?)?,
+                tool_id: row.try_get(1)?,
+                reply_start: row.try_get(2)?,
+                outcome_start: row.try_get(3)?,
+            })
+        })
+        .collect()
 }
 
 pub(crate) async fn journal_totals(backend: &Backend, run_id: &RunId) -> Result<JournalTotals, StoreError> {

@@ -25,9 +25,11 @@ mod ending;
 mod expiry;
 mod waiting;
 
+mod effects;
 mod namespaces;
 mod results;
 mod secrets;
+mod session_values;
 mod storm;
 mod transcript;
 

@@ -51,8 +51,12 @@ fn history(store: String, seed: usize, fault: Option<String>) -> HistoryResult {
             let end = clients.finish(&run);
             oracle::judge_end(&clients, &program, &run, &end);
             oracle::judge_one_end(&mut clients, &run, &end, "completed");
+            oracle::judge_values(&mut clients, &program.tokens);
         }
-        (None, None) => oracle::judge_missing_run(&clients),
+        (None, None) => {
+            oracle::judge_missing_run(&clients);
+            oracle::judge_values(&mut clients, &[]);
+        }
         (run, end) => panic!("{run:?} ended without waiting for its clients: {end:?}"),
     }
     abort(&mut clients);

@@ -13,7 +13,7 @@ use testkit::proxy::Proxy;
 use super::clients::{Clients, Tolerance, WAIT_MS};
 use super::node::{Node, Start};
 use super::oracle::{self, lines};
-use super::program::{Chance, Program};
+use super::program::{Chance, Program, VALUE_FUNCTIONS};
 use super::{number, run_parallel};
 
 const NODES: usize = 3;
@@ -49,6 +49,50 @@ fn concurrent_waits_on_different_nodes_resume_a_run_once() {
     let mut made: Vec<u64> = lines(&ledger).iter().map(|line| line.input["n"].as_u64().unwrap()).collect();
     made.sort_unstable();
     assert_eq!(made, pairs.iter().map(|pair| *pair as u64).collect::<Vec<_>>());
+}
+
+/// Two cells on different nodes write the same keys at the same time: one adds to a list with conditional writes, and both
+/// store a value without a condition. A write is acknowledged when the cell's `exec` or `wait` has returned.
+#[test]
+fn racing_cells_on_different_nodes_lose_no_acknowledged_session_value() {
+    let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
+    let nodes = nodes(&server.url(), &folder.path().join("ledger"), 2000);
+    let pairs: Vec<usize> = (0..number("CELLMATE_FAULT_PAIRS", 150)).collect();
+    run_parallel(&pairs, |pair| {
+        let mut chance = Chance::new(*pair as u64);
+        let session = format!("race-{}", pair % 10);
+        let ask = |node: usize, mut line: serde_json::Value| {
+            line["session"] = json!(session);
+            nodes[node % NODES].send(&line)
+        };
+        let code = |token: &str| {
+            format!(
+                "{VALUE_FUNCTIONS} const {{ version }} = await add('log-{pair}', '{token}'); \
+                 const last = await store('last-{pair}', '{token}'); return {{ version, last: last.version }}"
+            )
+        };
+        let (one, other) = (chance.below(NODES), 1 + chance.below(NODES - 1));
+        let answers = [(one, "a"), (one + other, "b")]
+            .map(|(node, token)| (token, ask(node, json!({"op": "exec", "code": code(token)}))));
+        let ends = answers.map(|(token, answer)| {
+            let mut end = answer.recv().unwrap();
+            while end["status"] == "waiting" {
+                end = ask(chance.below(NODES), json!({"op": "wait", "runId": end["runId"]})).recv().unwrap();
+            }
+            assert_eq!(end["status"], "completed", "{end}");
+            (token, end["value"].take())
+        });
+        let code = format!(
+            "return [await load('log-{pair}', {{ version: true }}), await load('last-{pair}', {{ version: true }})]"
+        );
+        let read = ask(chance.below(NODES), json!({"op": "exec", "code": code})).recv().unwrap();
+        let (log, last) = (&read["value"][0], &read["value"][1]);
+        assert!(log["value"] == json!(["a", "b"]) || log["value"] == json!(["b", "a"]), "{read}");
+        let (newest, _) = ends.iter().find(|(_, end)| end["version"] == log["version"]).unwrap();
+        assert_eq!(log["value"][1], *newest, "{read}");
+        let (winner, _) = ends.iter().find(|(_, end)| end["last"] == last["version"]).unwrap();
+        assert_eq!(last["value"], *winner, "{read}");
+    });
 }
 
 #[test]
@@ -143,6 +187,7 @@ fn storm(store: &str, ledger: &Path, tolerance: Tolerance) {
                 let end = clients.finish(&run);
                 oracle::judge_end(&clients, &program, &run, &end);
                 oracle::judge_one_end(&mut clients, &run, &end, "completed");
+                oracle::judge_values(&mut clients, &program.tokens);
                 ended.fetch_add(1, Ordering::Relaxed);
             }
             (None, None) => {}

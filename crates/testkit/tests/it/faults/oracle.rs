@@ -85,6 +85,19 @@ pub(super) fn judge_end(clients: &Clients, program: &Program, run_id: &str, end:
     }
 }
 
+/// Every acknowledged write of a session value is there, once. `tokens` are those of a run that has completed.
+pub(super) fn judge_values(clients: &mut Clients, tokens: &[String]) {
+    let end = loop {
+        match clients.exec("return [await load('log') ?? [], await load('last') ?? null]") {
+            (_, Some(end)) => break end,
+            (Some(run), None) => break clients.finish(&run),
+            // The host died before it stored the run.
+            (None, None) => {}
+        }
+    };
+    assert_eq!(end["value"], json!([tokens, tokens.last()]), "{end}");
+}
+
 /// Every further `wait` returns the same result, and the stored state is the expected one.
 pub(super) fn judge_one_end(clients: &mut Clients, run_id: &str, end: &Value, state: &str) {
     for _ in 0..2 {

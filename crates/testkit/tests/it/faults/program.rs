@@ -62,7 +62,33 @@ impl Kind {
 pub(crate) struct Program {
     pub code: String,
     pub calls: Vec<Kind>,
+    /// The texts that the cell adds to the session value `log` with conditional writes. The last one is also stored
+    /// under `last`, without a condition.
+    pub tokens: Vec<String>,
 }
+
+/// Functions for cells that use session values. `add` adds a text to the list `log`, and `put` stores a value and loads it
+/// without waiting in between.
+pub(crate) const VALUE_FUNCTIONS: &str = r#"
+    const add = async (key, token) => {
+      for (let tries = 0; tries < 100; tries++) {
+        const now = await load(key, { version: true })
+        const log = [...(now ? now.value : []), token]
+        try {
+          return await store(key, log, { ifVersion: now ? now.version : null })
+        } catch (error) {
+          if (error.code !== 'version_conflict') throw error
+        }
+      }
+      throw new Error('the version always differs')
+    }
+    const put = async (key, value) => {
+      const [stored, loaded] = await Promise.all([store(key, value), load(key, { version: true })])
+      if (loaded.value !== value || loaded.version !== stored.version) {
+        throw new Error(`stored ${value}, ${stored.version}; loaded ${loaded.value}, ${loaded.version}`)
+      }
+    }
+"#;
 
 impl Program {
     pub(crate) fn new(chance: &mut Chance) -> Self {
@@ -79,8 +105,12 @@ impl Program {
               .then(value => { got[n] = { value } }, error => { got[n] = { error: error.message } })
         "#
         .to_owned();
-        let (mut at, mut yielded) = (0, false);
+        code += VALUE_FUNCTIONS;
+        let (mut at, mut yielded, mut tokens) = (0, false, Vec::new());
         while at < calls.len() {
+            let token = format!("t{at}");
+            code += &format!("await add('log', '{token}'); await put('last', '{token}')\n");
+            tokens.push(token);
             let group = (1 + chance.below(4)).min(calls.len() - at);
             // A pending task blocks `exec` until its time limit; the limit of `wait` is shorter.
             if !yielded && calls[at..at + group].contains(&Kind::Task) {
@@ -100,6 +130,6 @@ impl Program {
             at += group;
         }
         code += "return got";
-        Self { code, calls }
+        Self { code, calls, tokens }
     }
 }

@@ -40,7 +40,8 @@ impl History {
             31..39 => self.decide(node, &run),
             _ if self.chance.below(4) == 0 => {
                 self.cells[cell].aborted = true;
-                let request = self.nodes.ask(node, Request::Abort { run })?;
+                let agent_run = self.cells[cell].agent_run.clone();
+                let request = self.nodes.ask(node, Request::Abort { agent_run, run })?;
                 self.requests.insert(request, PendingRequest::Other);
                 Ok(())
             }
@@ -49,18 +50,18 @@ impl History {
     }
 
     fn exec(&mut self, node: usize) -> StepResult {
-        let program = Program::new(&mut self.chance);
         let cell = self.cells.len();
-        let session = format!("session-{cell}");
-        self.cells.push(StartedCell { session: session.clone(), calls: program.calls, ..StartedCell::default() });
-        let request = self.nodes.ask(node, Request::Exec { session, code: program.code })?;
+        let agent_run = format!("cell-{cell}");
+        let Program { code, calls, tokens } = Program::new(&mut self.chance, &agent_run);
+        self.cells.push(StartedCell { agent_run: agent_run.clone(), calls, tokens, ..StartedCell::default() });
+        let request = self.nodes.ask(node, Request::Exec { agent_run, code })?;
         self.requests.insert(request, PendingRequest::Cell(cell));
         Ok(())
     }
 
     pub(super) fn wait(&mut self, node: usize, cell: usize, run: &RunId) -> Result<u64, String> {
-        let session = self.cells[cell].session.clone();
-        let request = self.nodes.ask(node, Request::Wait { session, run: run.clone() })?;
+        let agent_run = self.cells[cell].agent_run.clone();
+        let request = self.nodes.ask(node, Request::Wait { agent_run, run: run.clone() })?;
         self.requests.insert(request, PendingRequest::Cell(cell));
         Ok(request)
     }
@@ -117,7 +118,7 @@ impl History {
     pub(super) fn find_run(&mut self, cell: usize) {
         let cell = &mut self.cells[cell];
         if cell.run.is_none() {
-            cell.run = self.inspector.run_of(&cell.session).map(|run| run.run_id);
+            cell.run = self.inspector.run_of(&cell.agent_run).map(|run| run.run_id);
         }
     }
 

@@ -38,8 +38,11 @@ const MAX_TURNS: usize = 5_000;
 /// A cell that a client has started, and what clients know about it.
 #[derive(Debug, Default)]
 pub(super) struct StartedCell {
-    pub session: String,
+    /// The agent run of the cell. All cells belong to one session and share its values.
+    pub agent_run: String,
     pub calls: Vec<Kind>,
+    /// What the cell adds to the session's list `log`.
+    pub tokens: Vec<String>,
     pub run: Option<RunId>,
     /// All final results that were returned for it.
     pub ends: Vec<Value>,

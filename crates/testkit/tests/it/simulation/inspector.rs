@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use contract::ids::RunId;
+use serde_json::Value;
 use sqlx::{Connection, Executor, SqliteConnection};
-use store::{Approval, CallRow, Keys, LegRow, Location, RunRow, RunSummary, Store};
+use store::{Approval, CallRow, Keys, LegRow, Location, RunRow, RunSummary, SessionKey, Store};
 use tokio::runtime::Runtime;
 
 use super::requests::scope;
@@ -23,9 +24,9 @@ impl StoreInspector {
         Self { runtime, store }
     }
 
-    /// Returns the run of a session, which has at most one.
-    pub(super) fn run_of(&self, session: &str) -> Option<RunSummary> {
-        self.runtime.block_on(self.store.recent_runs(&scope(session), 0, 2)).unwrap().pop()
+    /// Returns the run of an agent run, which has at most one.
+    pub(super) fn run_of(&self, agent_run: &str) -> Option<RunSummary> {
+        self.runtime.block_on(self.store.recent_runs(&scope(agent_run), 0, 2)).unwrap().pop()
     }
 
     pub(super) fn row(&self, run: &RunId) -> RunRow {
@@ -38,6 +39,13 @@ impl StoreInspector {
 
     pub(super) fn calls(&self, run: &RunId) -> Vec<CallRow> {
         self.runtime.block_on(self.store.calls(run)).unwrap()
+    }
+
+    /// Returns a value of the session that all cells belong to.
+    pub(super) fn session_value(&self, key: &str) -> Option<Value> {
+        let session = SessionKey::from(&scope(""));
+        let found = self.runtime.block_on(self.store.session_value(&session, key)).unwrap()?;
+        Some(serde_json::from_str(&found.value).unwrap())
     }
 
     pub(super) fn approvals(&self, run: &RunId) -> Vec<Approval> {
@@ -61,6 +69,8 @@ pub(super) enum Sabotage {
     LostOutcome,
     /// The use of an approval is not stored.
     UnusedApproval,
+    /// A session value that replaces another is not stored.
+    LostValue,
 }
 
 impl Sabotage {
@@ -77,6 +87,11 @@ impl Sabotage {
                 "CREATE TRIGGER lost_outcome AFTER UPDATE OF fence ON runs WHEN NEW.fence > OLD.fence \
                  BEGIN UPDATE calls SET state = 'parked', outcome = NULL, settle_order = NULL WHERE run_id = NEW.run_id \
                  AND state = 'settled' AND reply IS NULL; END"
+            }
+            Self::LostValue => {
+                "CREATE TRIGGER lost_value AFTER UPDATE OF value ON session_values WHEN NEW.version <> OLD.version \
+                 BEGIN UPDATE session_values SET value = OLD.value WHERE agent_id = NEW.agent_id \
+                 AND session_id = NEW.session_id AND client = NEW.client AND key = NEW.key; END"
             }
             Self::UnusedApproval => {
                 "CREATE TRIGGER unused_approval AFTER UPDATE OF state ON approvals WHEN NEW.state = 'used' \

@@ -88,7 +88,7 @@ fn a_seed_reproduces_the_same_history_step_by_step() {
 
 #[test]
 fn a_sabotaged_store_is_detected_and_its_seed_reproduces_the_failure() {
-    for sabotage in [Sabotage::NoIntent, Sabotage::LostOutcome, Sabotage::UnusedApproval] {
+    for sabotage in [Sabotage::NoIntent, Sabotage::LostOutcome, Sabotage::UnusedApproval, Sabotage::LostValue] {
         let Some((seed, result)) = first_failure(0, DETECTED_WITHIN, sabotage) else {
             panic!("{sabotage:?} was not detected within {DETECTED_WITHIN} histories");
         };

@@ -28,6 +28,7 @@ pub(super) fn is_end(result: &Value) -> bool {
 
 pub(super) fn judge(history: &mut History) -> CheckResult {
     check_effects(history)?;
+    check_session_values(history)?;
     for cell in 0..history.cells.len() {
         match history.cells[cell].run.clone() {
             Some(run) => check_run(history, cell, &run)?,
@@ -48,6 +49,26 @@ fn check_effects(history: &History) -> CheckResult {
         ensure(attempts.len() == 1 || first.kind.may_be_repeated(), || format!("made twice: {attempts:?}"))?;
         let same = attempts.iter().all(|effect| effect.key == first.key && effect.input == first.input);
         ensure(same, || format!("retried with another key or input: {attempts:?}"))?;
+    }
+    Ok(())
+}
+
+/// The list that all cells add to has every text of a completed run once, and those of other runs at most once. The value
+/// that only one cell writes is the last that it stored.
+fn check_session_values(history: &History) -> CheckResult {
+    let log = history.inspector.session_value("log").unwrap_or_else(|| json!([]));
+    let times = |token: &str| log.as_array().into_iter().flatten().filter(|one| **one == token).count();
+    for cell in &history.cells {
+        let completed = cell.run.as_ref().is_some_and(|run| history.inspector.row(run).state == RunState::Completed);
+        for token in &cell.tokens {
+            let count = times(token);
+            ensure(count <= 1, || format!("{token} was written {count} times: {log}"))?;
+            ensure(count == 1 || !completed, || format!("{token} was acknowledged and is lost: {log}"))?;
+        }
+        if let Some(last) = cell.tokens.last().filter(|_| completed) {
+            let own = history.inspector.session_value(&cell.agent_run);
+            ensure(own == Some(json!(last)), || format!("{} is {own:?} and not {last}", cell.agent_run))?;
+        }
     }
     Ok(())
 }
@@ -76,10 +97,31 @@ fn check_run(history: &mut History, cell: usize, run: &RunId) -> CheckResult {
     check_approvals(history, run)?;
     match state {
         RunState::Completed => check_value(history, started, run, &end),
-        RunState::Aborted => ensure(started.aborted, || format!("{run} was aborted, but no client requested it")),
-        RunState::Failed => ensure(history.faults_injected.errors, || format!("{run} failed for no reason: {end}")),
+        RunState::Aborted => {
+            ensure(started.aborted, || format!("{run} was aborted, but no client requested it"))?;
+            check_listed_effects(history, run, &end)
+        }
+        RunState::Failed => {
+            ensure(history.faults_injected.errors, || format!("{run} failed for no reason: {end}"))?;
+            check_listed_effects(history, run, &end)
+        }
         RunState::Running | RunState::Waiting | RunState::Expired => Err(format!("{run} is {state:?} in the end")),
     }
+}
+
+/// The result of a run that did not complete lists every call of a non-repeatable tool that took effect, and no call that
+/// only reads. A call of a repeatable tool may be made before it is journaled.
+fn check_listed_effects(history: &History, run: &RunId, end: &Value) -> CheckResult {
+    let listed = |effect: &Effect| {
+        let mut effects = end["effects"].as_array().into_iter().flatten();
+        effects.any(|one| one["call"] == effect.call.0 && one["tool"] == effect.kind.tool())
+    };
+    for effect in history.world.effects().iter().filter(|effect| effect.run == *run) {
+        let known = listed(effect) || effect.kind.may_be_repeated();
+        ensure(known, || format!("{run} does not list {effect:?}: {end}"))?;
+        ensure(effect.kind != Kind::Read || !listed(effect), || format!("{run} lists a call that only reads: {end}"))?;
+    }
+    Ok(())
 }
 
 /// Every stored result is delivered to its cell exactly once.

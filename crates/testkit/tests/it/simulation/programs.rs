@@ -1,6 +1,6 @@
 //! Random cells: calls of every kind, in groups, with timers and yields between them.
 
-use super::super::faults::program::Chance;
+use super::super::faults::program::{Chance, VALUE_FUNCTIONS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -52,18 +52,27 @@ impl Kind {
 pub(super) struct Program {
     pub code: String,
     pub calls: Vec<Kind>,
+    /// The texts that the cell adds to the session's list `log`. The last one is also stored under the cell's own key.
+    pub tokens: Vec<String>,
 }
 
 impl Program {
-    pub(super) fn new(chance: &mut Chance) -> Self {
+    /// Creates the program of the cell with this name, which is the key of its own session value.
+    pub(super) fn new(chance: &mut Chance, name: &str) -> Self {
         let count = 1 + chance.below(5);
         let calls: Vec<Kind> = (0..count).map(|_| Kind::ALL[chance.below(Kind::ALL.len())]).collect();
         let mut code = "const got = {}\n\
              const make = (n, id, input) => tools.call(id, { n, ...input })\n\
                .then(value => { got[n] = { value } }, error => { got[n] = { error: error.message } })\n"
             .to_owned();
-        let mut at = 0;
+        code += VALUE_FUNCTIONS;
+        let (mut at, mut tokens) = (0, Vec::new());
         while at < calls.len() {
+            if chance.below(2) == 0 {
+                let token = format!("{name}:{at}");
+                code += &format!("await add('log', '{token}'); await put('{name}', '{token}')\n");
+                tokens.push(token);
+            }
             if chance.below(4) == 0 {
                 code += "await yield_control()\n";
             }
@@ -80,6 +89,6 @@ impl Program {
             at += group;
         }
         code += "return got";
-        Self { code, calls }
+        Self { code, calls, tokens }
     }
 }

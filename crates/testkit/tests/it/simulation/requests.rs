@@ -18,11 +18,11 @@ use super::tools::Tools;
 
 #[derive(Clone, Debug)]
 pub(super) enum Request {
-    Exec { session: String, code: String },
-    Wait { session: String, run: RunId },
+    Exec { agent_run: String, code: String },
+    Wait { agent_run: String, run: RunId },
     Settle { run: RunId, call: CallId, value: Value },
     Decide { approval: ApprovalId, decision: Decision },
-    Abort { run: RunId },
+    Abort { agent_run: String, run: RunId },
     Leave,
 }
 
@@ -57,13 +57,13 @@ impl Server {
 
     pub(super) async fn answer(&self, request: Request) -> Answer {
         match request {
-            Request::Exec { session, code } => {
+            Request::Exec { agent_run, code } => {
                 let input = ExecInput::javascript(code);
-                let result = self.code_mode.exec(&self.executor(&session), &self.config, "exec-1", input).await;
+                let result = self.code_mode.exec(&self.executor(&agent_run), &self.config, "exec-1", input).await;
                 Answer::Cell(without_timing(json!(result)))
             }
-            Request::Wait { session, run } => {
-                let result = self.code_mode.wait(&self.executor(&session), &self.config, "wait-1", &run).await;
+            Request::Wait { agent_run, run } => {
+                let result = self.code_mode.wait(&self.executor(&agent_run), &self.config, "wait-1", &run).await;
                 Answer::Cell(without_timing(json!(result)))
             }
             Request::Settle { run, call, value } => {
@@ -74,7 +74,9 @@ impl Server {
             Request::Decide { approval, decision } => {
                 Answer::Decided(self.code_mode.decide(&approval, &decision, "a person").await.is_ok())
             }
-            Request::Abort { run } => Answer::Aborted(self.code_mode.abort(&run).await),
+            Request::Abort { agent_run, run } => {
+                Answer::Aborted(self.code_mode.abort_with(&self.executor(&agent_run), &run).await)
+            }
             Request::Leave => {
                 drop(self.code_mode.shut_down().await);
                 Answer::Left
@@ -82,18 +84,21 @@ impl Server {
         }
     }
 
-    fn executor(&self, session: &str) -> Executor {
+    fn executor(&self, agent_run: &str) -> Executor {
         let (routes, tools) = Routes::of(&[Arc::clone(&self.tools)]);
         let ask = Pattern::parse(&Kind::Ask.tool()).unwrap();
-        Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope(session)).with_approval_patterns(vec![ask])
+        Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope(agent_run))
+            .with_approval_patterns(vec![ask])
     }
 }
 
-pub(super) fn scope(session: &str) -> Scope {
+/// Returns the scope of a cell. All cells belong to one session, so that they share its values; each is an agent run of
+/// its own.
+pub(super) fn scope(agent_run: &str) -> Scope {
     Scope {
         agent_id: "main".to_owned(),
-        session_id: session.to_owned(),
-        agent_run_id: "run".to_owned(),
+        session_id: "session".to_owned(),
+        agent_run_id: agent_run.to_owned(),
         ..Scope::default()
     }
 }
@@ -101,6 +106,6 @@ pub(super) fn scope(session: &str) -> Scope {
 /// Keeps only the fields that do not depend on timing.
 fn without_timing(mut result: Value) -> Value {
     let fields = result.as_object_mut().unwrap();
-    fields.retain(|name, _| ["status", "code", "error", "value", "runId"].contains(&name.as_str()));
+    fields.retain(|name, _| ["status", "code", "error", "value", "runId", "effects"].contains(&name.as_str()));
     result
 }

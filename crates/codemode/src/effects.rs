@@ -1,0 +1,214 @@
+//! The effects of a run that did not complete: its calls that changed something or may have, from its journal.
+//!
+//! A tool that declares that it only reads is left out. The list is advice for the model and no protection: what a server
+//! declares about itself is believed here, even if it is not trusted to have its calls repeated.
+
+use std::collections::BTreeMap;
+
+use catalog::Catalog;
+use contract::cell::{CellResult, Effect, EffectState};
+use contract::ids::{CallId, RunId};
+use contract::limits::MAX_LISTED_EFFECTS;
+use contract::tool::Repeat;
+use executor::{Journal, UNKNOWN_OUTCOME};
+use store::{CallRow, CallState, DispatchedCall, Store, StoredReply};
+
+use crate::bridge::RESULT_DROPPED;
+
+/// The effects of a run, oldest first.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// The newest effects.
+    listed: Vec<Effect>,
+    /// How many older ones are not listed.
+    unlisted: usize,
+}
+
+impl Effects {
+    /// Adds the effects to a failed result.
+    pub(crate) fn added_to(self, result: CellResult) -> CellResult {
+        match result {
+            CellResult::Failed { mut error, code, output, telemetry, .. } => {
+                if self.unlisted > 0 {
+                    error += &format!(" (`effects` lists the last {} of {} calls)", self.listed.len(), self.total());
+                }
+                CellResult::Failed { error, code, output, effects: self.listed, telemetry }
+            }
+            other => other,
+        }
+    }
+
+    fn total(&self) -> usize {
+        self.listed.len() + self.unlisted
+    }
+}
+
+/// Returns the effects of a run that this process drives.
+pub(crate) async fn of_driven_run(journal: &Journal, catalog: &Catalog) -> Effects {
+    if !journal.had_effects() {
+        return Effects::default();
+    }
+    let stored = stored(journal.store(), journal.run_id()).await;
+    collect(stored, &journal.unwritten_dispatches(), |tool| only_reads(catalog, tool))
+}
+
+/// Returns the effects of a run that has no driver in this process. Without a catalog, tools that only read are listed,
+/// too.
+pub(crate) async fn of_stored_run(store: &Store, run_id: &RunId, catalog: Option<&Catalog>) -> Effects {
+    let stored = stored(store, run_id).await;
+    collect(stored, &[], |tool| catalog.is_some_and(|catalog| only_reads(catalog, tool)))
+}
+
+async fn stored(store: &Store, run_id: &RunId) -> Vec<DispatchedCall> {
+    store.dispatched_calls(run_id).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, run = run_id.as_str(), "cannot list the effects of a run");
+        Vec::new()
+    })
+}
+
+fn only_reads(catalog: &Catalog, tool: &str) -> bool {
+    catalog.get(tool).is_some_and(|tool| tool.repeat == Repeat::Always || tool.declared_repeat == Repeat::Always)
+}
+
+/// Collects the effects from what is stored and from what is not written yet.
+fn collect(stored: Vec<DispatchedCall>, unwritten: &[CallRow], only_reads: impl Fn(&str) -> bool) -> Effects {
+    let of_stored = |row: DispatchedCall| {
+        let state = state_of(row.reply_start.as_deref(), row.outcome_start.as_deref());
+        (row.call, (row.tool_id, state))
+    };
+    let mut effects: BTreeMap<CallId, (String, EffectState)> = stored.into_iter().map(of_stored).collect();
+    for row in unwritten {
+        let state = match (&row.reply, row.state) {
+            (Some(StoredReply::Resolved(_)), _) => EffectState::Done,
+            (Some(StoredReply::Rejected(text)), _) => rejected(text),
+            // The reply is written: the stored row has it.
+            (None, CallState::Settled | CallState::Delivered) if effects.contains_key(&row.call) => continue,
+            (None, _) => EffectState::Unknown,
+        };
+        effects.insert(row.call, (row.tool_id.clone().unwrap_or_else(|| row.target.clone()), state));
+    }
+    effects.retain(|_, (tool, _)| !only_reads(tool));
+    let unlisted = effects.len().saturating_sub(MAX_LISTED_EFFECTS);
+    let listed = effects.into_iter().skip(unlisted).map(|(call, (tool, state))| Effect { tool, call, state });
+    Effects { listed: listed.collect(), unlisted }
+}
+
+/// Returns how a stored call ended, by the starts of its reply and its outcome.
+fn state_of(reply: Option<&str>, outcome: Option<&str>) -> EffectState {
+    match (reply, outcome) {
+        (Some(reply), _) if reply.starts_with(r#"{"Resolved""#) => EffectState::Done,
+        (Some(reply), _) => rejected(reply),
+        (None, Some(outcome)) if outcome.starts_with(r#"{"returned""#) => EffectState::Done,
+        (None, Some(outcome)) if outcome.starts_with(r#"{"failed""#) => EffectState::Failed,
+        (None, _) => EffectState::Unknown,
+    }
+}
+
+/// Returns how a call ended whose reply is a rejection: its tool failed, its outcome was lost, or its result was dropped.
+fn rejected(reply: &str) -> EffectState {
+    let unknown = UNKNOWN_OUTCOME.split(':').next().unwrap_or(UNKNOWN_OUTCOME);
+    if reply.contains(unknown) {
+        EffectState::Unknown
+    } else if reply.contains(RESULT_DROPPED) {
+        EffectState::Done
+    } else {
+        EffectState::Failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::cell::EffectState::{self, Done, Failed, Unknown};
+    use contract::cell::{CellResult, Effect};
+    use contract::error::ErrorCode;
+    use contract::ids::CallId;
+    use contract::limits::MAX_LISTED_EFFECTS;
+    use executor::UNKNOWN_OUTCOME;
+    use serde_json::json;
+    use store::{CallRow, CallState, DispatchedCall, StoredReply};
+
+    use super::{Effects, collect};
+    use crate::bridge::reject_with_code;
+    use crate::failure::failed;
+
+    fn stored(call: u32, reply: Option<&StoredReply>, outcome: Option<&str>) -> DispatchedCall {
+        let start = |text: String| text.chars().take(128).collect();
+        DispatchedCall {
+            call: CallId(call),
+            tool_id: format!("mcp:a:{call}"),
+            reply_start: reply.map(|reply| start(serde_json::to_string(reply).unwrap())),
+            outcome_start: outcome.map(|text| start(text.to_owned())),
+        }
+    }
+
+    fn unwritten(call: u32, state: CallState, reply: Option<StoredReply>) -> CallRow {
+        let row = CallRow::requested(CallId(call), "call", "a:b:c", String::new(), "exec-1", 5);
+        CallRow { state, reply, attempt: 1, tool_id: Some(format!("mcp:a:{call}")), ..row }
+    }
+
+    fn states(effects: &Effects) -> Vec<(u32, EffectState)> {
+        effects.listed.iter().map(|effect| (effect.call.0, effect.state)).collect()
+    }
+
+    #[test]
+    fn the_reply_or_the_outcome_tells_how_a_call_ended() {
+        let resolved = StoredReply::Resolved("1".to_owned());
+        let message = |message: &str| StoredReply::Rejected(json!({"message": message, "tool": "t"}).to_string());
+        let dropped = reject_with_code(
+            "journal_limit_exceeded",
+            &format!("{}: this run's calls and results take 67108864 bytes", crate::bridge::RESULT_DROPPED),
+            "",
+        );
+        let effects = collect(
+            vec![
+                stored(1, Some(&resolved), None),
+                stored(2, Some(&message("no such file")), None),
+                stored(3, Some(&message(UNKNOWN_OUTCOME)), None),
+                stored(4, Some(&StoredReply::from(&dropped)), None),
+                stored(5, None, None),
+                stored(6, None, Some(r#"{"returned":{}}"#)),
+                stored(7, None, Some(r#"{"failed":"no"}"#)),
+                stored(8, None, Some(r#"{"unknown":true}"#)),
+                stored(9, Some(&resolved), None),
+            ],
+            &[],
+            |tool| tool == "mcp:a:9",
+        );
+        let expected =
+            [(1, Done), (2, Failed), (3, Unknown), (4, Done), (5, Unknown), (6, Done), (7, Failed), (8, Unknown)];
+        assert_eq!(states(&effects), expected);
+    }
+
+    #[test]
+    fn what_is_not_written_yet_replaces_what_is_stored() {
+        let resolved = StoredReply::Resolved("1".to_owned());
+        let rows = [
+            unwritten(1, CallState::Settled, Some(resolved.clone())),
+            // Its reply was written and dropped from memory.
+            unwritten(2, CallState::Delivered, None),
+            unwritten(3, CallState::Dispatched, None),
+            unwritten(4, CallState::Settled, Some(StoredReply::Rejected("no".to_owned()))),
+        ];
+        let effects = collect(vec![stored(1, None, None), stored(2, Some(&resolved), None)], &rows, |_| false);
+        assert_eq!(states(&effects), [(1, Done), (2, Done), (3, Unknown), (4, Failed)]);
+    }
+
+    #[test]
+    fn the_newest_effects_are_listed_and_the_error_says_how_many_there_are() {
+        let calls = (1..=MAX_LISTED_EFFECTS as u32 + 7).map(|call| stored(call, None, None)).collect();
+        let effects = collect(calls, &[], |_| false);
+        assert_eq!((effects.listed.len(), effects.unlisted), (MAX_LISTED_EFFECTS, 7));
+        let newest = Effect { tool: "mcp:a:107".to_owned(), call: CallId(107), state: Unknown };
+        assert_eq!(effects.listed.last(), Some(&newest));
+        let CellResult::Failed { error, effects, .. } = effects.added_to(failed(ErrorCode::Timeout, "late")) else {
+            panic!("the result is still a failure")
+        };
+        assert_eq!((error.as_str(), effects.len()), ("late (`effects` lists the last 100 of 107 calls)", 100));
+    }
+
+    #[test]
+    fn a_run_without_effects_keeps_its_error() {
+        let result = Effects::default().added_to(failed(ErrorCode::Timeout, "late"));
+        assert!(matches!(result, CellResult::Failed { error, effects, .. } if error == "late" && effects.is_empty()));
+    }
+}
