@@ -304,6 +304,28 @@ pub const PARSED_VALUE_BYTES: usize = 320;
 /// Bytes of one message from an MCP server.
 pub const MAX_SERVER_MESSAGE_BYTES: usize = 8 << 20;
 
+/// Bytes of a response to a tool call that is longer than [`MAX_SERVER_MESSAGE_BYTES`] because of long texts in it. The
+/// texts are decoded into a file while the response is read. A text of [`MAX_STORED_RESULT_BYTES`] fits even if every
+/// other byte of it is escaped. Other messages of servers, and all messages of plugins, must not be longer than
+/// [`MAX_SERVER_MESSAGE_BYTES`].
+pub const MAX_LARGE_MESSAGE_BYTES: usize = 160 << 20;
+
+/// Bytes of the shortest text that is taken out of such a response. What is left of the response is parsed, and must
+/// not be longer than [`MAX_SERVER_MESSAGE_BYTES`].
+pub const LARGE_TEXT_BYTES: usize = 256 << 10;
+
+/// Bytes of the texts of such responses that one host process keeps in temporary files until they are stored: four
+/// times [`MAX_STORED_RESULT_BYTES`]. A response that does not fit waits, and then its call fails.
+pub const MAX_SPOOL_BYTES: usize = 256 << 20;
+
+/// How long such a response waits for its part of [`MAX_SPOOL_BYTES`], and how long its server may take to send the
+/// rest of it, in seconds. Then its call fails.
+pub const MAX_SPOOL_WAIT_SECONDS: u64 = 30;
+pub const MAX_LARGE_MESSAGE_SECONDS: u64 = 120;
+
+/// Characters of a stored result's beginning that the cell receives in its place.
+pub const STORED_RESULT_FIRST_CHARS: usize = 500;
+
 /// How deep a message from an MCP server may nest: the limit of the parser of such messages.
 pub const MAX_SERVER_MESSAGE_DEPTH: usize = 127;
 
@@ -539,9 +561,22 @@ pub const HOST_STACK_BYTES: usize = 8 << 20;
 #[cfg(test)]
 mod tests {
     use super::{
-        MAX_JSON_VALUES, MAX_SERVER_DATA_BYTES, MAX_SERVER_MESSAGE_BYTES, PARSED_VALUE_BYTES, SMALL_MESSAGE_BYTES,
-        SMALL_SERVER_DATA_BYTES, TINY_MESSAGE_BYTES,
+        LARGE_TEXT_BYTES, MAX_BRIDGE_VALUE_BYTES, MAX_JSON_VALUES, MAX_LARGE_MESSAGE_BYTES,
+        MAX_RUN_STORED_RESULT_BYTES, MAX_SERVER_DATA_BYTES, MAX_SERVER_MESSAGE_BYTES, MAX_SPOOL_BYTES,
+        MAX_STORED_RESULT_BYTES, PARSED_VALUE_BYTES, SMALL_MESSAGE_BYTES, SMALL_SERVER_DATA_BYTES, TINY_MESSAGE_BYTES,
     };
+
+    #[test]
+    fn four_of_the_largest_results_fit_the_files_of_a_process_and_what_one_run_stores() {
+        const {
+            assert!(4 * MAX_STORED_RESULT_BYTES <= MAX_SPOOL_BYTES);
+            assert!(4 * MAX_STORED_RESULT_BYTES <= MAX_RUN_STORED_RESULT_BYTES);
+            assert!(2 * MAX_STORED_RESULT_BYTES + MAX_SERVER_MESSAGE_BYTES <= MAX_LARGE_MESSAGE_BYTES);
+            assert!(LARGE_TEXT_BYTES < MAX_SERVER_MESSAGE_BYTES);
+            // A text that the cell receives whole, with its message, fits the budget for large messages.
+            assert!(MAX_BRIDGE_VALUE_BYTES <= MAX_SERVER_DATA_BYTES - SMALL_SERVER_DATA_BYTES);
+        }
+    }
 
     #[test]
     fn the_largest_server_message_fits_the_budget_for_large_messages() {

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::large::LargeText;
+
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
@@ -20,6 +22,9 @@ pub struct Returned {
     pub details: Option<Value>,
     /// The origins of the value, for policies that use them. The executor adds the tool itself.
     pub labels: Vec<String>,
+    /// Texts that are not in memory, and whose markers are in their places. The executor stores them and puts handles in
+    /// the places, so the result of a call that it returns has none.
+    pub large: Vec<LargeText>,
 }
 
 impl Returned {
@@ -90,6 +95,7 @@ impl Outcome {
             content: list("content"),
             details: returned.get("details").filter(|_| has_details).cloned(),
             labels: list("labels").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            large: Vec::new(),
         })
     }
 

@@ -13,6 +13,8 @@ use contract::limits::{
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::spool::SpooledText;
+
 /// One permit stands for one KiB.
 const UNIT: usize = 1 << 10;
 
@@ -40,6 +42,11 @@ impl PendingReservation {
         Self::within(Duration::from_secs(MAX_SERVER_DATA_WAIT_SECONDS), bytes, measure)
     }
 
+    /// Returns true if a message of this size can ever be reserved.
+    pub fn fits(bytes: usize, measure: Measure) -> bool {
+        weight(bytes, measure) <= MAX_SERVER_DATA_BYTES - SMALL_SERVER_DATA_BYTES
+    }
+
     fn within(limit: Duration, bytes: usize, measure: Measure) -> Option<Self> {
         let weight = weight(bytes, measure);
         if weight <= TINY_MESSAGE_BYTES {
@@ -65,13 +72,36 @@ fn weight(bytes: usize, measure: Measure) -> usize {
     bytes.saturating_add(measure.values.saturating_mul(PARSED_VALUE_BYTES))
 }
 
-/// Holds the reservation of a response until its reader has processed the response. Clones share one reservation.
+/// Holds the reservation of a response, and the long texts that were taken out of it, until its reader has processed the
+/// response. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Slot(Arc<Mutex<Reservation>>);
+pub struct Slot(Arc<Mutex<Held>>);
+
+#[derive(Debug, Default)]
+struct Held {
+    _reservation: Reservation,
+    texts: ArrivedTexts,
+}
+
+/// The long texts of a response.
+#[derive(Debug, Default)]
+pub struct ArrivedTexts {
+    pub texts: Vec<SpooledText>,
+    /// Whether the reservation includes them, so that they may be read into memory.
+    pub is_reserved: bool,
+}
 
 impl Slot {
-    pub fn keep(&self, reservation: Reservation) {
-        *self.0.lock() = reservation;
+    /// Keeps what belongs to a response. What belonged to an earlier one is dropped.
+    pub fn keep(&self, reservation: Reservation, texts: ArrivedTexts) {
+        let former = std::mem::replace(&mut *self.0.lock(), Held { _reservation: reservation, texts });
+        // Not while it is locked: it may close a file.
+        drop(former);
+    }
+
+    /// Returns the long texts of the response. The reservation is kept.
+    pub fn take_texts(&self) -> ArrivedTexts {
+        std::mem::take(&mut self.0.lock().texts)
     }
 }
 
@@ -81,7 +111,7 @@ mod tests {
 
     use contract::json::Measure;
 
-    use super::{PendingReservation, Slot, weight};
+    use super::{ArrivedTexts, PendingReservation, Slot, weight};
 
     #[tokio::test]
     async fn large_messages_wait_for_each_other_and_small_ones_do_not_wait() {
@@ -90,7 +120,7 @@ mod tests {
         let largest = || PendingReservation::new(8 << 20, measure(200_000)).unwrap();
         let mut first = largest();
         let held = Slot::default();
-        held.keep(first.wait().await.unwrap());
+        held.keep(first.wait().await.unwrap(), ArrivedTexts::default());
         let mut second = largest();
         let early = tokio::time::timeout(Duration::from_millis(50), second.wait()).await;
         assert!(early.is_err());

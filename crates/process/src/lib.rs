@@ -7,7 +7,8 @@
 //!
 //! Messages: [`Lines`] reads them with a length limit and [`LineWriter`] writes them to a process that may not read.
 //! [`Envelope`] finds out what a message is without parsing it, [`MessageKind`] has the limits of each kind, and
-//! [`PendingReservation`] is its part of the memory for parsed messages.
+//! [`PendingReservation`] is its part of the memory for parsed messages. [`LargeReader`] reads a message that is longer
+//! than others may be, because it has long texts (`large_texts`); it keeps those in a file.
 //!
 //! [`Lifecycle`] decides when a process is started, restarted and given up.
 
@@ -21,11 +22,13 @@ mod envelope;
 mod environment;
 mod intake;
 mod keeper;
+mod large_texts;
 mod lifecycle;
 mod line_writer;
 mod lines;
 mod reason;
 mod spec;
+mod spool;
 mod stderr;
 
 pub use bounds::{MessageKind, too_large};
@@ -36,15 +39,16 @@ pub use confine::{
 };
 pub use envelope::{Envelope, response_id};
 pub use environment::{command_variables, is_inheritable, withheld};
-pub use intake::{PendingReservation, Reservation, Slot};
+pub use intake::{ArrivedTexts, PendingReservation, Reservation, Slot};
 #[doc(hidden)]
 pub use keeper::keep_with;
 pub use keeper::{keeper_main, keeper_main_closing};
 pub use lifecycle::{Action, Event, Lifecycle, Phase, Restart, jitter};
 pub use line_writer::{LineWriter, WriteSlot};
-pub use lines::{LineError, Lines};
+pub use lines::{Line, LineError, Lines};
 pub use reason::FirstReason;
 pub use spec::{CommandSpec, Report};
+pub use spool::{LargeMessage, LargeReader, MessageTooLong, SpooledText};
 pub use stderr::{Draining, MAX_SHOWN_CHARS, STDERR_BYTES, Tail};
 
 /// The maximum size of one message from a server or plugin. The reader stops before a longer one is in memory.

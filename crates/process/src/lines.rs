@@ -2,6 +2,8 @@
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
+use crate::spool::{LargeMessage, LargeReader};
+
 /// Why no further line can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineError {
@@ -11,19 +13,28 @@ pub enum LineError {
     TooLong,
 }
 
+/// A line, or what has become of one that is longer than the limit.
+#[derive(Debug)]
+pub enum Line {
+    Whole(Vec<u8>),
+    Large(LargeMessage),
+}
+
 /// A reader of lines that may be dropped between two lines.
 #[derive(Debug)]
 pub struct Lines<R> {
     reader: BufReader<R>,
     /// The line so far. It is kept here, because the future of `next` may be dropped before the line is complete.
     line: Vec<u8>,
+    /// The line, once it is longer than the limit, and whether it has been read whole.
+    large: Option<(LargeReader, bool)>,
     max_bytes: usize,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     /// Reads lines of at most `max_bytes`.
     pub fn new(reader: R, max_bytes: usize) -> Self {
-        Self { reader: BufReader::with_capacity(64 << 10, reader), line: Vec::new(), max_bytes }
+        Self { reader: BufReader::with_capacity(64 << 10, reader), line: Vec::new(), large: None, max_bytes }
     }
 
     /// Returns the next line that is not empty.
@@ -35,6 +46,53 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return Ok(line);
             }
         }
+    }
+
+    /// Returns the next line that is not empty, even if it is longer than the limit because of long texts in it. `accepts`
+    /// says whether such a line may begin now.
+    pub async fn next_or_large(&mut self, accepts: bool) -> Result<Line, LineError> {
+        loop {
+            match self.large.is_some() {
+                true => self.fill_large().await?,
+                false => match self.fill().await {
+                    Ok(()) => {
+                        let line = std::mem::take(&mut self.line);
+                        if !line.trim_ascii().is_empty() {
+                            return Ok(Line::Whole(line));
+                        }
+                        continue;
+                    }
+                    Err(LineError::TooLong) if accepts => {
+                        let large = LargeReader::new(std::mem::take(&mut self.line)).ok_or(LineError::TooLong)?;
+                        self.large = Some((large, false));
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                },
+            }
+            if let Some((large, _)) = self.large.take() {
+                return Ok(Line::Large(large.into_message()));
+            }
+        }
+    }
+
+    /// Reads until `large` holds a whole line.
+    async fn fill_large(&mut self) -> Result<(), LineError> {
+        let Self { reader, large: Some((large, ended)), .. } = self else { return Ok(()) };
+        while !*ended {
+            large.process().await.map_err(|_| LineError::TooLong)?;
+            let chunk = large.reading(reader.fill_buf()).await.map_err(|_| LineError::Ended)?;
+            if chunk.is_empty() {
+                return Err(LineError::Ended);
+            }
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let part = end.and_then(|end| chunk.get(..end)).unwrap_or(chunk);
+            large.push(part);
+            let used = part.len() + usize::from(end.is_some());
+            *ended = end.is_some();
+            reader.consume(used);
+        }
+        large.settle().await.map_err(|_| LineError::TooLong)
     }
 
     /// Reads until `line` holds a whole line.
@@ -62,7 +120,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LineError, Lines};
+    use std::time::Duration;
+
+    use super::{Line, LineError, Lines};
 
     const MAX_BYTES: usize = 100_000;
 
@@ -90,5 +150,45 @@ mod tests {
         assert_eq!(read(format!(" {fits}\n").as_bytes()).await, (vec![], LineError::TooLong));
         let mut endless = Lines::new(tokio::io::repeat(b'x'), MAX_BYTES);
         assert_eq!(endless.next().await, Err(LineError::TooLong));
+    }
+
+    /// A line over the limit because of a text in it.
+    fn large_line() -> String {
+        format!("{{\"id\":1,\"x\":\"{}\"}}\n", "long text ".repeat(60_000))
+    }
+
+    #[tokio::test]
+    async fn the_long_texts_of_a_line_over_the_limit_are_taken_out() {
+        let input = format!("first\n{}last\n", large_line());
+        let mut lines = Lines::new(input.as_bytes(), MAX_BYTES);
+        assert!(matches!(lines.next_or_large(true).await, Ok(Line::Whole(line)) if line == b"first"));
+        let Ok(Line::Large(message)) = lines.next_or_large(true).await else { panic!() };
+        let texts = message.texts.unwrap();
+        assert_eq!(texts.iter().map(|text| text.len()).collect::<Vec<_>>(), [600_000]);
+        assert_eq!(message.skeleton, format!(r#"{{"id":1,"x":"{}"}}"#, texts[0].marker()).into_bytes());
+        assert!(matches!(lines.next_or_large(true).await, Ok(Line::Whole(line)) if line == b"last"));
+        assert!(matches!(lines.next_or_large(true).await, Err(LineError::Ended)));
+        let mut lines = Lines::new(input.as_bytes(), MAX_BYTES);
+        assert!(matches!(lines.next_or_large(false).await, Ok(Line::Whole(_))));
+        assert!(matches!(lines.next_or_large(false).await, Err(LineError::TooLong)));
+        let mut endless = Lines::new(tokio::io::repeat(b'x'), MAX_BYTES);
+        assert!(matches!(endless.next_or_large(true).await, Err(LineError::TooLong)));
+    }
+
+    #[tokio::test]
+    async fn a_large_line_survives_that_its_future_is_dropped_at_any_time() {
+        let (mut writer, reader) = tokio::io::duplex(1_000);
+        tokio::spawn(async move {
+            let input = format!("{}last\n", large_line());
+            tokio::io::AsyncWriteExt::write_all(&mut writer, input.as_bytes()).await.unwrap();
+        });
+        let mut lines = Lines::new(reader, MAX_BYTES);
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            let next = tokio::time::timeout(Duration::from_micros(100), lines.next_or_large(true)).await;
+            seen.extend(next.ok().map(Result::unwrap));
+        }
+        assert!(matches!(&seen[0], Line::Large(message) if message.texts.as_ref().unwrap()[0].len() == 600_000));
+        assert!(matches!(&seen[1], Line::Whole(line) if line == b"last"));
     }
 }

@@ -13,6 +13,7 @@ use store::{CommitError, Store};
 use tracing::Span;
 
 use super::hooks::{HOOK_DEADLINE, Hook, ToolEvent, notify};
+use super::stored_results::store_large_texts;
 use super::transcript::recorded;
 use super::{CallEnd, CallRequest};
 use crate::clock::now_ms;
@@ -145,8 +146,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Passes the outcome of a call to hooks and transcript, and adds the tool to its labels.
-    pub(crate) async fn record(self, event: &ToolEvent, mut outcome: Outcome) -> Outcome {
+    /// Stores the large texts of an outcome, passes it to hooks and transcript, and adds the tool to its labels.
+    pub(crate) async fn record(self, event: &ToolEvent, outcome: Outcome) -> Outcome {
+        let mut outcome = store_large_texts(self, outcome).await;
         if let Outcome::Returned(returned) = &mut outcome {
             returned.labels.push(self.request.id.clone());
         }

@@ -3,7 +3,7 @@
 //! [`dispatch`] authorizes a call, runs the hooks ([`hooks`]), parks it if it needs approval ([`approval`]), journals it
 //! and passes it to its source. While the source works, the tool may ask questions ([`elicitation`]). A call that has
 //! not settled when its source returns is parked ([`parked`]) and resumed later ([`resume`]), possibly by another
-//! process. [`direct`] makes calls without a cell.
+//! process. Large texts of a result are stored ([`stored_results`]). [`direct`] makes calls without a cell.
 
 pub(crate) mod approval;
 pub(crate) mod context;
@@ -13,6 +13,7 @@ pub(crate) mod elicitation;
 pub(crate) mod hooks;
 pub(crate) mod parked;
 pub(crate) mod resume;
+pub(crate) mod stored_results;
 pub(crate) mod transcript;
 
 use contract::cell::PendingState;

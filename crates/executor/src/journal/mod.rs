@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use store::{
     CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow,
-    Quota, RunState, SessionKey, Store, StoredReply, ValueWrite, VersionConflict,
+    NewOutput, OutputWriter, Quota, RunState, SessionKey, Store, StoreError, StoredReply, ValueWrite, VersionConflict,
 };
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -41,6 +41,8 @@ pub struct Journal {
     unwritten: Mutex<Unwritten>,
     /// `None` if no other process can take over the run unnoticed.
     lease: Option<LeaseClock>,
+    /// The bytes of tools' results that the run has stored; `None` until they are needed.
+    stored_results: AsyncMutex<Option<u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +62,8 @@ struct Unwritten {
     lost: bool,
     /// Calls whose approval request was refused, because too many requests are open.
     approval_refused: BTreeMap<CallId, Box<Exceeded>>,
+    /// Outputs that were not completed, because the principal's quota has no space for them.
+    outputs_refused: BTreeMap<String, Box<Exceeded>>,
     /// Why the run could not be suspended.
     suspend_refused: Option<Box<Exceeded>>,
     /// Why only the end of the run is written from now on: its principal's quota has no space for its journal.
@@ -87,6 +91,7 @@ impl Journal {
             held: AsyncMutex::new(held),
             unwritten: Mutex::default(),
             lease: None,
+            stored_results: AsyncMutex::default(),
         }
     }
 
@@ -379,6 +384,49 @@ impl Journal {
         self.lock().suspend_refused.take().map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
     }
 
+    /// Reserves bytes of the limit on the results that this run stores. Returns false if they do not fit.
+    pub async fn reserve_stored_result(&self, bytes: u64, limit: u64) -> Result<bool, StoreError> {
+        let mut stored = self.stored_results.lock().await;
+        let before = match *stored {
+            Some(before) => before,
+            None => {
+                let outputs = self.store.outputs_of_run(&self.run_id).await?;
+                outputs.iter().filter(|output| output.source.is_some()).map(|output| output.bytes).sum()
+            }
+        };
+        let after = before.saturating_add(bytes);
+        *stored = Some(if after <= limit { after } else { before });
+        Ok(after <= limit)
+    }
+
+    /// Gives back bytes that were reserved for a result that was not stored.
+    pub async fn release_stored_result(&self, bytes: u64) {
+        let mut stored = self.stored_results.lock().await;
+        *stored = stored.map(|before| before.saturating_sub(bytes));
+    }
+
+    /// Starts to write an output of this run piece by piece. It becomes visible with [`Self::finish_outputs`].
+    pub async fn output_writer(&self, output: &NewOutput) -> Result<OutputWriter, CommitError> {
+        // The run itself may not be in the store yet.
+        self.flush().await?;
+        let held = self.held.lock().await;
+        Ok(self.store.output_writer(&held.run_id, output, now_ms())?)
+    }
+
+    /// Makes outputs visible that were written piece by piece, and writes everything else. If the quota has no space for
+    /// them, only everything else is written.
+    pub async fn finish_outputs(&self, names: Vec<String>) -> Result<(), CommitError> {
+        {
+            let mut unwritten = self.lock();
+            unwritten.change.finished_outputs.extend(names.iter().cloned());
+            unwritten.anything = true;
+        }
+        self.flush().await?;
+        let mut unwritten = self.lock();
+        let refused = names.iter().filter_map(|name| unwritten.outputs_refused.remove(name)).last();
+        refused.map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
+    }
+
     /// Reads the run's snapshot from the store; `None` if it has none.
     pub async fn snapshot(&self) -> Result<Option<Vec<u8>>, CommitError> {
         let Some(row) = self.store.run(&self.run_id).await? else { return Ok(None) };
@@ -513,6 +561,10 @@ impl Unwritten {
                     self.approval_refused.insert(asked.call, exceeded.clone());
                 }
             }
+            Quota::StoredBytes if !change.finished_outputs.is_empty() => {
+                let refused = change.finished_outputs.drain(..).map(|name| (name, exceeded.clone()));
+                self.outputs_refused.extend(refused);
+            }
             Quota::StoredBytes if change.snapshot.is_none() => {
                 self.journal_refused = Some(exceeded);
                 self.reduce_to_end(change)?;
@@ -536,6 +588,7 @@ impl Unwritten {
         }
         change.calls.clear();
         change.legs.clear();
+        change.finished_outputs.clear();
         change.journal_bytes = 0;
         change.entries.retain(|entry| !matches!(entry.kind, EntryKind::ToolCall | EntryKind::ToolResult));
         let entry = json!({"note": "journal_not_kept", "why": exceeded.to_string()});

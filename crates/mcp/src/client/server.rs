@@ -2,6 +2,7 @@
 
 mod call;
 mod connect;
+mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -141,7 +141,8 @@ pub(crate) struct Connected {
     executor: Executor,
     store: OnceCell<Store>,
     pub at: Option<AtAddress>,
-    _folder: Folder,
+    folder: Folder,
+    location: Location,
 }
 
 impl Connected {
@@ -163,8 +164,18 @@ impl Connected {
         let source: Arc<dyn ToolSource> = server.clone();
         let (routes, tools) = Routes::of(&[source]);
         let catalog = Arc::new(Catalog::new(tools).unwrap());
-        let store = OnceCell::new();
-        Self { executor: Executor::new(catalog, routes, Scope::default()), server, store, at: None, _folder: folder }
+        let executor = Executor::new(catalog, routes, Scope::default());
+        Self { executor, server, store: OnceCell::new(), at: None, folder, location: Location::Memory }
+    }
+
+    /// Uses a store in a file, for tests that measure memory.
+    pub(crate) fn with_store_file(self) -> Self {
+        Self { location: Location::File(self.folder.0.join("store")), ..self }
+    }
+
+    pub(crate) async fn store(&self) -> &Store {
+        let open = || async { Store::open(&self.location, Keys::ephemeral().unwrap()).await.unwrap() };
+        self.store.get_or_init(open).await
     }
 
     /// Returns the executor of a run with this server.
@@ -177,8 +188,7 @@ impl Connected {
     }
 
     pub(crate) async fn call_heard(&self, name: &str, input: Value, updates: ProgressSink) -> Outcome {
-        let memory = || async { Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap() };
-        let store = self.store.get_or_init(memory).await;
+        let store = self.store().await;
         let id = format!("mcp:s:{name}");
         match self.executor.call_directly(store, "test", &id, input, updates).await.unwrap().end {
             CallEnd::Settled(outcome) => outcome,

@@ -18,6 +18,7 @@ mod handshake;
 mod hostile;
 mod isolation;
 mod keeper;
+mod large_results;
 mod list_cache;
 mod login;
 mod memory;

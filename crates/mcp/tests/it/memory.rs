@@ -8,11 +8,17 @@ use mcp::{Limits, Server};
 use serde_json::{Value, json};
 
 use crate::fake::{AtAddress, Connected, Folder, connect, limits, tool};
+use crate::large_results::large_text;
 
 /// The tests to run and their memory limits in KiB: a message of maximum size for each of a few servers at once, plus
-/// what allocators keep. The first test sends long messages, the second messages with very many values.
-const PARTS: [(&str, u64); 2] =
-    [("memory::floods_in_a_separate_process", 192 << 10), ("memory::values_in_a_separate_process", 288 << 10)];
+/// what allocators keep. The first test sends long messages, the second messages with very many values, the third and
+/// fourth results with a text of 64 MiB.
+const PARTS: [(&str, u64); 4] = [
+    ("memory::floods_in_a_separate_process", 192 << 10),
+    ("memory::values_in_a_separate_process", 288 << 10),
+    ("memory::one_large_result_in_a_separate_process", 64 << 10),
+    ("memory::four_large_results_in_a_separate_process", 192 << 10),
+];
 
 /// The memory that may remain when no call is in progress: what allocators keep.
 const MOST_KEPT_KIB: u64 = 96 << 10;
@@ -143,6 +149,42 @@ async fn values_in_a_separate_process() {
         assert!(why.contains("JSON values"), "{why}");
     }
     drop(servers);
+    before.report().await;
+}
+
+#[tokio::test]
+#[ignore = "run by the test above"]
+async fn one_large_result_in_a_separate_process() {
+    large_results(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "run by the test above"]
+async fn four_large_results_in_a_separate_process() {
+    large_results(4).await;
+}
+
+/// Results with a text of 64 MiB, so many at once, over each transport.
+async fn large_results(count: usize) {
+    let limits = || Limits { call: Duration::from_secs(120), ..limits() };
+    let script = json!({"tools": [tool("large", large_text(64 << 20))]});
+    let json_script = json!({"tools": [tool("large", large_text(64 << 20))], "http": {"json": true}});
+    let servers = [
+        Connected::with(script.clone(), limits()).await.with_store_file(),
+        Connected::at_address(script, limits()).await.with_store_file(),
+        Connected::at_address(json_script, limits()).await.with_store_file(),
+    ];
+    for server in &servers {
+        // The store's own memory does not belong to the results.
+        server.store().await;
+    }
+    let before = MemoryBaseline::now();
+    for server in &servers {
+        let calls = (0..count).map(|_| server.returned("large", json!({})));
+        for returned in futures_util::future::join_all(calls).await {
+            assert_eq!(returned.content[0]["bytes"], 64 << 20);
+        }
+    }
     before.report().await;
 }
 

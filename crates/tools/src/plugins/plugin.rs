@@ -196,7 +196,7 @@ pub(super) fn returned(tool: &PluginTool, result: Value) -> Result<Returned, Str
     if content.is_empty() && details.is_none() {
         return wrong("it has neither `text`, `content` nor `details`");
     }
-    Ok(Returned { content, details, labels: Vec::new() })
+    Ok(Returned { content, details, ..Returned::default() })
 }
 
 fn is_block(block: &Value) -> bool {

@@ -42,7 +42,7 @@ pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, 
         None | Some("complete") => {}
         Some(_) => return Err("its response has an unknown result type".to_owned()),
     }
-    Ok(Returned { content: shown_content(operation, &result), details: Some(result), labels: Vec::new() })
+    Ok(Returned { content: shown_content(operation, &result), details: Some(result), ..Returned::default() })
 }
 
 /// Returns the content. It is a copy next to the result, so large content is omitted; the result itself stays whole.

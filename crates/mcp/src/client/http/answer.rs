@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use contract::json::measure;
 use contract::limits::MAX_REFUSAL_VALUES;
+use process::{LargeMessage, LargeReader};
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value};
 
@@ -19,11 +20,28 @@ pub(crate) enum Answer {
     Stream(Box<Events>),
 }
 
-/// The text of a message. It counts towards the limit while it exists.
+/// A message. It counts towards the limit while it exists.
 #[derive(Debug)]
 pub(crate) struct Body {
-    pub(crate) text: Vec<u8>,
+    pub(crate) content: Content,
     pub(crate) share: Share,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    Whole(Vec<u8>),
+    /// A message whose long texts were taken out.
+    Large(LargeMessage),
+}
+
+impl Content {
+    /// Returns the text of the message that is in memory.
+    pub(crate) fn text(&self) -> &[u8] {
+        match self {
+            Self::Whole(text) => text,
+            Self::Large(message) => &message.skeleton,
+        }
+    }
 }
 
 /// Why a request has no response.
@@ -66,6 +84,13 @@ impl Share {
     }
 }
 
+impl Share {
+    /// Whether so many bytes fit into the limit.
+    fn fits(&self, bytes: usize) -> bool {
+        self.of.0.load(Ordering::Relaxed).saturating_sub(self.bytes).saturating_add(bytes) <= MAX_HELD_BYTES
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         self.of.0.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -73,25 +98,26 @@ impl Drop for Share {
 }
 
 impl Answer {
-    pub(crate) async fn of(response: Response, held: &Arc<HeldBytes>) -> Result<Self, Failure> {
+    /// Reads a response. `accepts_large` says whether it may be longer than others because of long texts in it.
+    pub(crate) async fn of(response: Response, held: &Arc<HeldBytes>, accepts_large: bool) -> Result<Self, Failure> {
         let status = response.status();
         let kind = header(&response, "content-type").unwrap_or_default().to_ascii_lowercase();
         if !status.is_success() {
             return Err(refused(response, &kind, held).await);
         }
         if kind.starts_with("text/event-stream") {
-            return Ok(Self::Stream(Box::new(Events::new(response, held))));
+            return Ok(Self::Stream(Box::new(Events::new(response, held, accepts_large))));
         }
-        let body = whole(response, MAX_FRAME_BYTES, held).await?;
-        if body.text.trim_ascii().is_empty() {
+        let body = match accepts_large {
+            true => whole_or_large(response, held).await?,
+            false => whole(response, MAX_FRAME_BYTES, held).await?,
+        };
+        let text = body.content.text();
+        if text.trim_ascii().is_empty() {
             return Ok(Self::Accepted);
         }
         // The gate parses the messages, one at a time, and checks them there.
-        if body.text.trim_ascii_start().starts_with(b"{") {
-            Ok(Self::Message(body))
-        } else {
-            Err(Failure::InvalidMessage)
-        }
+        if text.trim_ascii_start().starts_with(b"{") { Ok(Self::Message(body)) } else { Err(Failure::InvalidMessage) }
     }
 }
 
@@ -111,9 +137,10 @@ async fn refused(response: Response, kind: &str, held: &Arc<HeldBytes>) -> Failu
         return Failure::Status { code, message };
     }
     // A longer text would not be shown anyway.
-    let body = whole(response, MAX_REFUSAL_BYTES, held).await.map(|body| body.text).unwrap_or_default();
+    let body = whole(response, MAX_REFUSAL_BYTES, held).await;
+    let body = body.as_ref().map(|body| body.content.text()).unwrap_or_default();
     let forbids = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    match object(&body) {
+    match object(body) {
         // A missing permission is reported with the HTTP status, whatever the JSON-RPC code is.
         Some(object) if forbids => {
             let text = object.get("error").and_then(|error| error.get("message").unwrap_or(error).as_str());
@@ -123,7 +150,7 @@ async fn refused(response: Response, kind: &str, held: &Arc<HeldBytes>) -> Failu
         }
         Some(object) if object.get("error").is_some_and(Value::is_object) => return Failure::Refused(object),
         _ if kind.starts_with("text/plain") && !body.trim_ascii().is_empty() => {
-            let text = String::from_utf8_lossy(&body);
+            let text = String::from_utf8_lossy(body);
             message = format!("{message}: {}", shown(text.trim(), MAX_SHOWN_CHARS));
         }
         _ => {}
@@ -138,20 +165,55 @@ async fn refused(response: Response, kind: &str, held: &Arc<HeldBytes>) -> Failu
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
 async fn whole(mut response: Response, most: usize, held: &Arc<HeldBytes>) -> Result<Body, Failure> {
-    let too_long = Failure::Closed(Closed::FrameTooLong);
     if response.content_length().is_some_and(|length| length > most as u64) {
-        return Err(too_long);
+        return Err(TOO_LONG);
     }
+    match up_to(&mut response, most, held).await? {
+        (text, share, None) => Ok(Body { content: Content::Whole(text), share }),
+        (text, _, Some(more)) if text.len() + more.len() <= most => Err(Failure::Closed(Closed::TooMuchAtOnce)),
+        (_, _, Some(_)) => Err(TOO_LONG),
+    }
+}
+
+/// Reads a message. If it is longer than others may be, its long texts are taken out.
+async fn whole_or_large(mut response: Response, held: &Arc<HeldBytes>) -> Result<Body, Failure> {
+    let (text, mut share, more) = up_to(&mut response, MAX_FRAME_BYTES, held).await?;
+    let Some(more) = more else { return Ok(Body { content: Content::Whole(text), share }) };
+    let mut large = LargeReader::new(text).ok_or(TOO_LONG)?;
+    large.push(&more);
+    drop(more);
+    loop {
+        large.process().await.map_err(|_| TOO_LONG)?;
+        share.set(large.held())?;
+        match large.reading(response.chunk()).await.map_err(|_| Failure::Lost)? {
+            Some(chunk) => large.push(&chunk),
+            None => break,
+        }
+    }
+    large.settle().await.map_err(|_| TOO_LONG)?;
+    Ok(Body { content: Content::Large(large.into_message()), share })
+}
+
+const TOO_LONG: Failure = Failure::Closed(Closed::FrameTooLong);
+
+/// Reads a text of at most so many bytes. If it is longer, or exceeds the limit of its connection, the last part is the
+/// chunk that does not fit.
+async fn up_to(
+    response: &mut Response,
+    most: usize,
+    held: &Arc<HeldBytes>,
+) -> Result<(Vec<u8>, Share, Option<impl std::ops::Deref<Target = [u8]> + use<>>), Failure> {
     let mut share = Share::new(held);
     let mut text = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|_| Failure::Lost)? {
-        if text.len() + chunk.len() > most {
-            return Err(too_long);
+        let length = text.len() + chunk.len();
+        if length > most || !share.fits(length) {
+            return Ok((text, share, Some(chunk)));
         }
-        share.set(text.len() + chunk.len())?;
+        share.set(length)?;
         text.extend_from_slice(&chunk);
     }
-    Ok(Body { text, share })
+    Ok((text, share, None))
 }
 
 fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
@@ -168,26 +230,39 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(response: Response, held: &Arc<HeldBytes>) -> Self {
-        Self { response, parser: Parser::default(), ready: Vec::new().into_iter(), share: Share::new(held) }
+    pub(crate) fn new(response: Response, held: &Arc<HeldBytes>, accepts_large: bool) -> Self {
+        Self { response, parser: Parser::new(accepts_large), ready: Vec::new().into_iter(), share: Share::new(held) }
     }
 
     /// Returns the data of an event as a message with its own share of the limit.
-    pub(crate) fn body(&self, text: Vec<u8>) -> Result<Body, Failure> {
+    pub(crate) fn body(&self, content: Content) -> Result<Body, Failure> {
         let mut share = Share::new(&self.share.of);
-        share.set(text.len())?;
-        Ok(Body { text, share })
+        share.set(content.text().len())?;
+        Ok(Body { content, share })
     }
 
     /// Returns the next event, or `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {
-            if let Some(event) = self.ready.next() {
+            if let Some(mut event) = self.ready.next() {
+                if let Some(large) = &mut event.large {
+                    large.settle().await.map_err(|_| TOO_LONG)?;
+                }
                 return Ok(Some(event));
             }
-            let Some(chunk) = self.response.chunk().await.map_err(|_| Failure::Lost)? else { return Ok(None) };
-            let events = self.parser.push(&chunk).map_err(|_| Failure::Closed(Closed::FrameTooLong))?;
+            let read = match self.parser.large() {
+                Some(large) => large.reading(self.response.chunk()).await,
+                None => self.response.chunk().await,
+            };
+            let Some(chunk) = read.map_err(|_| Failure::Lost)? else { return Ok(None) };
+            let events = self.parser.push(&chunk).map_err(|_| TOO_LONG)?;
             self.ready = events.into_iter();
+            if !self.share.fits(self.parser.held()) {
+                self.parser.begin_large();
+            }
+            if let Some(large) = self.parser.large() {
+                large.process().await.map_err(|_| TOO_LONG)?;
+            }
             self.share.set(self.parser.held())?;
         }
     }

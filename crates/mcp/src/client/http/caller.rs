@@ -50,6 +50,8 @@ pub(crate) struct PostRequest {
     /// The protocol revision of the message; `None` means the negotiated one.
     pub(crate) version: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
+    /// Whether the response may be longer than other messages because of long texts in it.
+    pub(crate) accepts_large: bool,
 }
 
 /// Why a server's address or headers cannot be used.
@@ -119,18 +121,19 @@ impl Caller {
             let mut ours = self.session.lock();
             ours.get_or_insert_with(|| session.clone());
         }
-        Answer::of(response, &self.held).await
+        Answer::of(response, &self.held, posted.accepts_large).await
     }
 
     /// Opens the stream of server-initiated messages, or resumes a stream that broke off after an event.
-    pub(crate) async fn listen(&self, after: Option<&str>) -> Result<Events, Failure> {
+    /// `accepts_large` as in [`PostRequest`].
+    pub(crate) async fn listen(&self, after: Option<&str>, accepts_large: bool) -> Result<Events, Failure> {
         let mut headers = self.session_headers();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(after) = after.and_then(|after| HeaderValue::from_str(after).ok()) {
             headers.insert(LAST_EVENT, after);
         }
         let response = self.send(Method::GET, headers, None).await?;
-        match Answer::of(response, &self.held).await? {
+        match Answer::of(response, &self.held, accepts_large).await? {
             Answer::Stream(events) => Ok(*events),
             Answer::Accepted | Answer::Message(_) => Err(Failure::InvalidMessage),
         }

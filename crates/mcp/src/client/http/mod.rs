@@ -7,7 +7,7 @@ mod client;
 mod sse;
 
 pub(crate) use address::AddressScope;
-pub(crate) use answer::{Answer, Body, Events, Failure, Share};
+pub(crate) use answer::{Answer, Body, Content, Events, Failure, Share};
 pub use caller::BadAddress;
 pub(crate) use caller::{Caller, PostRequest};
 pub use client::NotBuilt;

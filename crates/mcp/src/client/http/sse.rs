@@ -1,11 +1,15 @@
 //! A parser for server-sent events that limits their size while it reads.
 
+use process::LargeReader;
+
 use crate::client::spec::MAX_FRAME_BYTES;
 
 /// One event. Its type is not kept, because the protocol uses only messages.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Event {
     pub(crate) data: Vec<u8>,
+    /// The data, if it is longer than an event may be in memory. Then `data` is empty.
+    pub(crate) large: Option<LargeReader>,
     pub(crate) id: Option<String>,
     pub(crate) retry_ms: Option<u64>,
 }
@@ -22,9 +26,23 @@ pub(crate) struct Parser {
     after_return: bool,
     /// Whether the first line, which may start with a byte order mark, has been read.
     begun: bool,
+    /// Whether an event may be longer than others because of long texts in it.
+    accepts_large: bool,
+    /// Whether the current line is data of a large event. Its value is passed on as it arrives.
+    in_large_data: bool,
 }
 
 impl Parser {
+    pub(crate) fn new(accepts_large: bool) -> Self {
+        Self { accepts_large, ..Self::default() }
+    }
+
+    /// Returns the reader of the current event, if the event is large. Its bytes must be processed before the next ones
+    /// are added.
+    pub(crate) fn large(&mut self) -> Option<&mut LargeReader> {
+        self.event.large.as_mut()
+    }
+
     /// Adds bytes and returns the events that they complete.
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, TooLong> {
         let mut ended = Vec::new();
@@ -38,10 +56,7 @@ impl Parser {
             if feed_of_pair {
                 continue;
             }
-            if self.held() + text.len() > MAX_FRAME_BYTES {
-                return Err(TooLong);
-            }
-            self.line.extend_from_slice(text);
+            self.add(text)?;
             if end.is_some() {
                 self.end_line(&mut ended);
             }
@@ -51,17 +66,62 @@ impl Parser {
 
     /// Returns the number of bytes kept for an unfinished event.
     pub(crate) fn held(&self) -> usize {
+        self.kept() + self.event.large.as_ref().map_or(0, LargeReader::held)
+    }
+
+    fn kept(&self) -> usize {
         self.line.len() + self.event.data.len()
     }
 
+    /// Adds to the current line.
+    fn add(&mut self, text: &[u8]) -> Result<(), TooLong> {
+        if self.kept() + text.len() > MAX_FRAME_BYTES {
+            self.begin_large();
+        }
+        if let Some(large) = self.event.large.as_mut().filter(|_| self.in_large_data) {
+            large.push(text);
+            return Ok(());
+        }
+        if self.kept() + text.len() > MAX_FRAME_BYTES {
+            return Err(TooLong);
+        }
+        self.line.extend_from_slice(text);
+        self.pass_on_data();
+        Ok(())
+    }
+
+    /// Takes the long texts out of the current event from now on, if that is allowed.
+    pub(crate) fn begin_large(&mut self) {
+        if self.accepts_large && self.event.large.is_none() && self.kept() > 0 {
+            self.event.large = LargeReader::new(std::mem::take(&mut self.event.data));
+            self.pass_on_data();
+        }
+    }
+
+    /// Passes on what there is of the current line, if it is data of a large event.
+    fn pass_on_data(&mut self) {
+        let Some(large) = &mut self.event.large else { return };
+        // A blank after the colon is not part of the value, so it must have arrived.
+        if let Some(value) = self.line.strip_prefix(b"data:").filter(|value| !value.is_empty()) {
+            large.push(value.strip_prefix(b" ").unwrap_or(value));
+            self.line = Vec::new();
+            self.in_large_data = true;
+        }
+    }
+
     fn end_line(&mut self, ended: &mut Vec<Event>) {
+        if let Some(large) = self.event.large.as_mut().filter(|_| self.in_large_data) {
+            self.in_large_data = false;
+            return large.push(b"\n");
+        }
         let line = std::mem::take(&mut self.line);
         let mark: &[u8] = if self.begun { b"" } else { "\u{feff}".as_bytes() };
         self.begun = true;
         let line = line.strip_prefix(mark).unwrap_or(&line);
         if line.is_empty() {
             let mut event = std::mem::take(&mut self.event);
-            if event.data.pop().is_some() || event.id.is_some() || event.retry_ms.is_some() {
+            let has_data = event.data.pop().is_some() || event.large.is_some();
+            if has_data || event.id.is_some() || event.retry_ms.is_some() {
                 ended.push(event);
             }
             return;
@@ -75,6 +135,7 @@ impl Parser {
     fn field(&mut self, name: &[u8], value: &[u8]) {
         let text = || std::str::from_utf8(value).ok();
         match name {
+            b"data" if self.event.large.is_some() => {}
             b"data" => {
                 self.event.data.extend_from_slice(value);
                 self.event.data.push(b'\n');
@@ -93,23 +154,29 @@ const MAX_EVENT_ID_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use contract::limits::MAX_LARGE_MESSAGE_BYTES;
+
     use super::{Event, MAX_FRAME_BYTES, Parser, TooLong};
 
-    fn event(data: &str) -> Event {
-        Event { data: data.as_bytes().to_vec(), ..Event::default() }
+    fn event(data: &str) -> (Vec<u8>, Option<String>, Option<u64>) {
+        (data.as_bytes().to_vec(), None, None)
+    }
+
+    fn parts(event: Event) -> (Vec<u8>, Option<String>, Option<u64>) {
+        (event.data, event.id, event.retry_ms)
     }
 
     #[test]
     fn events_are_parsed_the_same_for_any_chunk_size() {
         let text = "\u{feff}: hello\r\ndata: {\"a\":1}\r\n\r\nevent: message\ndata:b\ndata: c\nid: 7\nretry: 20\n\n\
                     id: only\n\nnonsense\n\ndata\n\ndata: d\r\rdata: unfinished";
-        let with_id = Event { data: b"b\nc".to_vec(), id: Some("7".to_owned()), retry_ms: Some(20) };
-        let only_id = Event { id: Some("only".to_owned()), ..Event::default() };
+        let with_id = (b"b\nc".to_vec(), Some("7".to_owned()), Some(20));
+        let only_id = (Vec::new(), Some("only".to_owned()), None);
         let expected = [event("{\"a\":1}"), with_id, only_id, event(""), event("d")];
         for size in [1, 2, 3, 7, text.len()] {
             let mut parser = Parser::default();
-            let events: Vec<Event> =
-                text.as_bytes().chunks(size).flat_map(|chunk| parser.push(chunk).unwrap()).collect();
+            let events: Vec<_> =
+                text.as_bytes().chunks(size).flat_map(|chunk| parser.push(chunk).unwrap()).map(parts).collect();
             assert_eq!(events, expected, "in pieces of {size}");
         }
     }
@@ -122,7 +189,57 @@ mod tests {
         assert_eq!(endless, MAX_FRAME_BYTES / line.len());
         let mut parser = Parser::default();
         let many = [b"data: ".as_slice(), &line, b"\n"].concat();
-        assert!((0..200).any(|_| parser.push(&many) == Err(TooLong)));
+        assert!((0..200).any(|_| matches!(parser.push(&many), Err(TooLong))));
         assert!(parser.held() <= MAX_FRAME_BYTES);
+    }
+
+    #[tokio::test]
+    async fn the_long_texts_of_an_event_over_the_limit_are_taken_out() {
+        let long = "x".repeat(MAX_FRAME_BYTES);
+        let text = format!("data: {{\"a\":1,\ndata: \"b\":\"{long}\"\r\ndata:}}\r\nid: 7\n\ndata: next\n\n");
+        for size in [1_000, 65_536, text.len()] {
+            let mut parser = Parser::new(true);
+            let mut events = Vec::new();
+            for chunk in text.as_bytes().chunks(size) {
+                events.extend(parser.push(chunk).unwrap());
+                if let Some(large) = parser.large() {
+                    large.process().await.unwrap();
+                }
+            }
+            let next = events.pop().unwrap();
+            assert!(next.large.is_none() && next.data == b"next");
+            let mut event = events.pop().unwrap();
+            assert_eq!((events.len(), event.id.as_deref()), (0, Some("7")));
+            let mut large = event.large.take().unwrap();
+            large.settle().await.unwrap();
+            let message = large.into_message();
+            let texts = message.texts.unwrap();
+            assert_eq!(texts[0].len(), long.len() as u64);
+            let skeleton = format!("{{\"a\":1,\n\"b\":\"{}\"\n}}\n", texts[0].marker());
+            assert_eq!(String::from_utf8(message.skeleton).unwrap(), skeleton);
+        }
+        let mut parser = Parser::new(false);
+        assert!(text.as_bytes().chunks(1_000).any(|chunk| matches!(parser.push(chunk), Err(TooLong))));
+    }
+
+    #[tokio::test]
+    async fn a_large_event_is_limited_too() {
+        let mut parser = Parser::new(true);
+        let mut received = 0;
+        let chunk = [b'x'; 1 << 20];
+        parser.push(b"data: [\"").unwrap();
+        loop {
+            parser.push(&chunk).unwrap();
+            received += chunk.len();
+            if let Some(large) = parser.large()
+                && large.process().await.is_err()
+            {
+                break;
+            }
+            assert!(received <= MAX_LARGE_MESSAGE_BYTES && parser.held() <= MAX_FRAME_BYTES + (4 << 20));
+        }
+        let mut parser = Parser::new(true);
+        let comment = b": comment".repeat(MAX_FRAME_BYTES);
+        assert!(comment.chunks(1 << 16).any(|chunk| matches!(parser.push(chunk), Err(TooLong))));
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use contract::tool::{Operation, Repeat, ToolId};
 use executor::{
-    Answer, Answers, AuthorizedCall, Dispatch, Outcome, Parked, ProgressSink, QuestionBatch, QuestionSender,
+    Answer, Answers, AuthorizedCall, Dispatch, Outcome, Parked, ProgressSink, QuestionBatch, QuestionSender, Returned,
 };
 use process::Slot;
 use serde_json::{Map, Value, json};
 
-use super::{Attempt, Server};
+use super::{Attempt, Server, texts};
 use crate::client::catalog::convert;
 use crate::client::catalog::header_arguments;
 use crate::client::questions;
@@ -111,7 +111,11 @@ impl Server {
                 None => {}
             }
             if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
-                return Ok(Dispatch::Settled(self.returned(id, result)));
+                return Ok(Dispatch::Settled(self.returned(id, result, made.slot).await));
+            }
+            // Only a result may be large, because only a result is stored.
+            if !made.slot.take_texts().texts.is_empty() {
+                return Ok(Dispatch::Settled(self.failed(id, "its request for input is too large")));
             }
             if result.get("inputRequests").is_some() && result.get(questions::PAGES).is_some() {
                 return Ok(self.asks(id, &result, Ticket::Pages.text()));
@@ -157,11 +161,19 @@ impl Server {
         }
     }
 
-    /// Converts a tool's result to an outcome.
-    pub(in crate::client) fn returned(&self, id: &ToolId, result: Value) -> Outcome {
+    /// Converts a tool's result, whose long texts are in the slot, to an outcome.
+    pub(in crate::client) async fn returned(&self, id: &ToolId, mut result: Value, slot: &Slot) -> Outcome {
+        let large = match texts::put_back(&mut result, slot.take_texts()).await {
+            Ok(large) => large,
+            Err(error) => {
+                tracing::warn!(server = self.name(), %error, "a large result cannot be read from its temporary file");
+                let why = "its large result cannot be read from the host's temporary file; the call has taken effect";
+                return self.failed(id, why);
+            }
+        };
         let operation = self.listed().tools.get(id).map_or(Operation::Tool, |tool| tool.operation);
         match convert::returned(operation, result) {
-            Ok(returned) => Outcome::Returned(returned),
+            Ok(returned) => Outcome::Returned(Returned { large, ..returned }),
             Err(why) => self.failed(id, &why),
         }
     }

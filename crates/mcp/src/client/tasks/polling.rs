@@ -80,7 +80,7 @@ impl Server {
                 }
             };
             match result {
-                Ok(result) => return FollowOutcome::Over(Dispatch::Settled(self.returned(id, result))),
+                Ok(result) => return FollowOutcome::Over(Dispatch::Settled(self.returned(id, result, &slot).await)),
                 Err(error) if is_transient(&error) && failed < tasks::MAX_FAILED_POLLS => failed += 1,
                 Err(error) => return self.not_seen(id, error),
             }

@@ -7,7 +7,7 @@ use telemetry::LogIgnored;
 use tokio::sync::mpsc;
 
 use crate::client::closed::Closed;
-use crate::client::http::{Answer, Body, Caller, Event, Events, Failure, PostRequest};
+use crate::client::http::{Answer, Body, Caller, Content, Event, Events, Failure, PostRequest};
 
 /// What the tasks of a connection have received.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) async fn exchange(caller: &Caller, id: Option<i64>, posted: &PostRequ
             forward(sender, Arrival::Message(message)).await;
             Ok(())
         }
-        Ok(Answer::Stream(events)) => follow(caller, id, *events, sender).await,
+        Ok(Answer::Stream(events)) => follow(caller, (id, posted.accepts_large), *events, sender).await,
         Err(failure) => Err(failure),
     };
     match (ended, id) {
@@ -55,7 +55,7 @@ async fn forward(sender: &mpsc::Sender<Arrival>, arrived: Arrival) {
 /// id is resumed if the server keeps sessions.
 async fn follow(
     caller: &Caller,
-    id: Option<i64>,
+    (id, accepts_large): (Option<i64>, bool),
     mut events: Events,
     sender: &mpsc::Sender<Arrival>,
 ) -> Result<(), Failure> {
@@ -74,7 +74,7 @@ async fn follow(
             };
             tokio::time::sleep(stream.pause(resumes)).await;
             resumes += 1;
-            match caller.listen(Some(after)).await {
+            match caller.listen(Some(after), accepts_large).await {
                 Ok(events) => break events,
                 Err(failure @ Failure::Closed(_)) => return Err(failure),
                 Err(_) => {}
@@ -88,7 +88,7 @@ pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrival>) {
     let mut stream = Stream::default();
     let mut failures = 0;
     while failures < MAX_LISTENS {
-        let drained = match caller.listen(stream.last.as_deref()).await {
+        let drained = match caller.listen(stream.last.as_deref(), false).await {
             Ok(mut events) => stream.drain(&mut events, None, sender).await,
             Err(failure) => Err(failure),
         };
@@ -129,16 +129,21 @@ impl Stream {
     ) -> Result<DrainEnd, Failure> {
         let mut brought = false;
         while let Some(event) = events.next().await? {
-            let Event { data, id: at, retry_ms } = event;
-            let answers = id.is_some() && Envelope::scan(&data).and_then(|envelope| envelope.response_id()) == id;
+            let Event { data, id: at, retry_ms, large } = event;
+            let content = match large {
+                Some(large) => Content::Large(large.into_message()),
+                None => Content::Whole(data),
+            };
+            let envelope = Envelope::scan(content.text());
+            let answers = id.is_some() && envelope.and_then(|envelope| envelope.response_id()) == id;
             self.last = at.or(self.last.take());
             self.retry = retry_ms.map(Duration::from_millis).or(self.retry);
-            if data.trim_ascii().is_empty() {
+            if content.text().trim_ascii().is_empty() {
                 continue;
             }
             brought = true;
             // The message counts towards the limit until it is parsed, because it is in memory.
-            forward(sender, Arrival::Message(events.body(data)?)).await;
+            forward(sender, Arrival::Message(events.body(content)?)).await;
             if answers {
                 return Ok(DrainEnd::Answer);
             }

@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use contract::limits::MAX_JSON_VALUES;
+use contract::json::{Measure, measure};
+use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_JSON_VALUES};
 use executor::ProgressSink;
-use process::{Envelope, PendingReservation, Reservation, Slot, response_id};
+use process::{ArrivedTexts, Envelope, LargeMessage, PendingReservation, Reservation, Slot, SpooledText, response_id};
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData, GetMeta, JsonRpcMessage, ProgressToken,
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use super::bounds::{self, Expected};
 use crate::client::closed::{Closed, ClosedCell};
 use crate::client::http::{Failure, Share};
-use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
+use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
 
 /// Data that travels with a request to the gate, which needs it for the request's progress and response.
 #[derive(Clone)]
@@ -62,15 +63,28 @@ struct Open {
     updates: ProgressSink,
     updates_left: u32,
     slot: Slot,
+    /// Whether the response may have long texts, which are not in memory.
+    accepts_large: bool,
 }
 
 /// A message that is within its limits and not parsed yet.
 #[derive(Debug)]
 struct Incoming {
     text: Vec<u8>,
+    texts: ArrivedTexts,
     expected: Expected,
     reserving: PendingReservation,
     _share: Option<Share>,
+}
+
+/// The requests whose results are results of tools, which may be large.
+const LARGE_RESULTS: [&str; 3] = ["tools/call", "tasks/get", "tasks/result"];
+
+/// Bytes that a result may grow by when it is written as JSON again, beyond its texts: a number such as `1e5` does.
+const REWRITE_ALLOWANCE_BYTES: usize = 64 << 10;
+
+pub(super) fn accepts_large(request: &ClientRequest) -> bool {
+    matches!(request, ClientRequest::CustomRequest(custom) if LARGE_RESULTS.contains(&custom.method.as_str()))
 }
 
 /// Who parses the result of a request. The library parses the results of the handshake; all others are kept whole.
@@ -122,6 +136,7 @@ impl Gate {
                     updates,
                     updates_left: MAX_UPDATES,
                     slot,
+                    accepts_large: listener.is_some() && accepts_large(&request.request),
                 };
                 self.open.insert(id, open);
             }
@@ -146,10 +161,49 @@ impl Gate {
         self.ready.pop_front()
     }
 
+    /// Returns true if any pending request may have a large response.
+    pub(super) fn accepts_large(&self) -> bool {
+        self.open.values().any(|open| open.accepts_large)
+    }
+
+    /// Accepts what is left of a message whose long texts were taken out while it was read.
+    pub(super) fn take_large(
+        &mut self,
+        message: LargeMessage,
+        share: Option<Share>,
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+        let LargeMessage { skeleton, texts } = message;
+        let Some(envelope) = Envelope::scan(&skeleton) else { return self.garbage() };
+        let open = envelope.response_id().and_then(|id| Some((id, self.open.get(&id)?)));
+        let kind = open.map(|(id, open)| (id, open.reader != Reader::Session));
+        let accepts = open.is_some_and(|(_, open)| open.accepts_large);
+        let Some(expected) = Expected::of(&envelope, kind, &bounds::READ) else {
+            self.bad = 0;
+            return Ok(None);
+        };
+        match texts {
+            Ok(texts) if accepts && matches!(expected, Expected::Answer(_)) => self.take_texts(skeleton, texts, share),
+            Ok(_) => {
+                let why = format!("its message is longer than {MAX_FRAME_BYTES} bytes; the call may have taken effect");
+                self.unread(&expected, &envelope, why)
+            }
+            Err(why) => self.unread(&expected, &envelope, why),
+        }
+    }
+
     /// Accepts the text of a message and checks its size before anything parses it.
     pub(super) fn take(
         &mut self,
         text: Vec<u8>,
+        share: Option<Share>,
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+        self.take_texts(text, Vec::new(), share)
+    }
+
+    fn take_texts(
+        &mut self,
+        text: Vec<u8>,
+        texts: Vec<SpooledText>,
         share: Option<Share>,
     ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let Some(envelope) = Envelope::scan(&text) else {
@@ -179,14 +233,17 @@ impl Gate {
             Ok(measure) => measure,
             Err(why) => return self.unread(&expected, &envelope, why),
         };
+        let whole = size_with_texts(&text, &texts, measure);
+        let size = whole.unwrap_or(text.len());
+        let texts = ArrivedTexts { texts, is_reserved: whole.is_some() };
         let reserving =
-            matches!(expected, Expected::Answer(_)).then(|| PendingReservation::new(text.len(), measure)).flatten();
+            matches!(expected, Expected::Answer(_)).then(|| PendingReservation::new(size, measure)).flatten();
         match reserving {
             Some(reserving) => {
-                self.incoming = Some(Incoming { text, expected, reserving, _share: share });
+                self.incoming = Some(Incoming { text, texts, expected, reserving, _share: share });
                 Ok(None)
             }
-            None => self.read(&text, &expected, Reservation::default()),
+            None => self.read(&text, texts, &expected, Reservation::default()),
         }
     }
 
@@ -194,9 +251,14 @@ impl Gate {
     pub(super) async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let Some(incoming) = &mut self.incoming else { return Ok(None) };
         let room = incoming.reserving.wait().await;
-        let Some(Incoming { text, expected, .. }) = self.incoming.take() else { return Ok(None) };
+        let Some(Incoming { text, mut texts, expected, .. }) = self.incoming.take() else { return Ok(None) };
         match (room, &expected) {
-            (Some(room), _) => self.read(&text, &expected, room),
+            (Some(room), _) => self.read(&text, texts, &expected, room),
+            // Without its texts, the message takes hardly any memory.
+            (None, Expected::Answer(_)) if texts.is_reserved && is_tiny(&text) => {
+                texts.is_reserved = false;
+                self.read(&text, texts, &expected, Reservation::default())
+            }
             (None, Expected::Answer(id) | Expected::Handshake(id)) => {
                 let message = "the host holds too much server data, so this response was dropped; try again";
                 Ok(self.failed(*id, Failure::Status { code: 503, message: message.to_owned() }))
@@ -208,6 +270,7 @@ impl Gate {
     fn read(
         &mut self,
         text: &[u8],
+        texts: ArrivedTexts,
         expected: &Expected,
         reservation: Reservation,
     ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
@@ -222,8 +285,15 @@ impl Gate {
             return self.garbage();
         };
         self.bad = 0;
-        if let Some(open) = expected.answers().and_then(|id| self.open.get(&id)) {
-            open.slot.keep(reservation);
+        if let Some(id) = expected.answers() {
+            // The texts of an error are not kept, so it cannot be shown.
+            if !texts.texts.is_empty() && !message.contains_key("result") {
+                let why = format!("its error is longer than {MAX_FRAME_BYTES} bytes; the call may have taken effect");
+                return Ok(self.open.remove(&id).map(|_| unread_answer(id, why)));
+            }
+            if let Some(open) = self.open.get(&id) {
+                open.slot.keep(reservation, texts);
+            }
         }
         self.dispatch(message)
     }
@@ -348,6 +418,21 @@ impl Gate {
         }
         open.updates.send(Value::Object(update));
     }
+}
+
+/// Returns the size of a message with its long texts, if the cell may receive them whole and they fit in memory.
+fn size_with_texts(skeleton: &[u8], texts: &[SpooledText], measure: Measure) -> Option<usize> {
+    if texts.is_empty() {
+        return None;
+    }
+    let long = texts.iter().map(SpooledText::json_len).sum::<u64>();
+    let size = skeleton.len().saturating_add(usize::try_from(long).unwrap_or(usize::MAX));
+    let fits = size.saturating_add(REWRITE_ALLOWANCE_BYTES) <= MAX_BRIDGE_VALUE_BYTES;
+    (fits && PendingReservation::fits(size, measure)).then_some(size)
+}
+
+fn is_tiny(text: &[u8]) -> bool {
+    PendingReservation::new(text.len(), measure(text)).is_none()
 }
 
 /// The code of errors that this client creates itself. It is no code of the protocol.

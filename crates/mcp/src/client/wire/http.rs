@@ -15,10 +15,10 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::exchange::{self, Arrival};
-use super::gate::{Gate, Sink};
+use super::gate::{Gate, Sink, accepts_large};
 use super::headers;
 use crate::client::closed::Closed;
-use crate::client::http::{Body, Caller, Failure, PostRequest};
+use crate::client::http::{Body, Caller, Content, Failure, PostRequest};
 use crate::client::spec::MAX_EXCHANGES;
 
 /// The transport over HTTP requests.
@@ -64,6 +64,7 @@ impl Http {
             headers: headers::for_message(&value, version, header_arguments.unwrap_or_default()),
             version: version.map(str::to_owned),
             body: value.to_string().into_bytes(),
+            accepts_large: matches!(message, JsonRpcMessage::Request(request) if accepts_large(&request.request)),
         };
         let id = match message {
             JsonRpcMessage::Request(request) => number(&request.id),
@@ -101,7 +102,10 @@ impl Http {
 
     fn on_arrived(&mut self, arrived: Arrival) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let message = match arrived {
-            Arrival::Message(Body { text, share }) => self.gate.take(text, Some(share))?,
+            Arrival::Message(Body { content: Content::Whole(text), share }) => self.gate.take(text, Some(share))?,
+            Arrival::Message(Body { content: Content::Large(message), share }) => {
+                self.gate.take_large(message, Some(share))?
+            }
             Arrival::Failed(_, Failure::Closed(why)) => return Err(why),
             Arrival::Failed(id, failure) => id.and_then(|id| self.gate.failed(id, failure)),
         };

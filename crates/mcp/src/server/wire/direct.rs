@@ -358,7 +358,7 @@ mod tests {
         let mut expected = result.clone();
         expected["_meta"] = json!({"example.org/x": 1});
         let content = result["content"].as_array().unwrap().clone();
-        assert_eq!(sent(Returned { content, details: Some(result), labels: Vec::new() }), expected);
+        assert_eq!(sent(Returned { content, details: Some(result), ..Returned::default() }), expected);
     }
 
     #[test]

@@ -1,0 +1,161 @@
+//! Results that are larger than other messages may be, over both transports.
+
+use std::time::Duration;
+
+use contract::ids::OutputHandle;
+use executor::Outcome;
+use mcp::Limits;
+use serde_json::{Value, json};
+use store::OutputPosition;
+
+use crate::fake::{Connected, limits, tool};
+
+/// What the texts of these tests repeat: 16 characters, as JSON and decoded.
+const PART: &str = r"0123\u00e4\ud83e\udd80\n\t\u0000";
+const DECODED: &str = "0123ä🦀\n\t\0";
+
+/// The steps that respond with a text of so many bytes.
+pub(crate) fn large_text(bytes: usize) -> Value {
+    answer(r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":""#, "x", bytes, r#""}]}}"#)
+}
+
+fn answer(before: &str, part: &str, times: usize, after: &str) -> Value {
+    json!([{"repeated": [before, part, times, after]}])
+}
+
+fn escaped_text(times: usize) -> Value {
+    answer(r#"{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":""#, PART, times, r#""}]},"id":$ID}"#)
+}
+
+/// Connects to the scripted server over pipes, and over HTTP with a stream and with a body.
+async fn transports(tools: &[Value]) -> [Connected; 3] {
+    let limits = || Limits { call: Duration::from_secs(120), ..limits() };
+    [
+        Connected::with(json!({"tools": tools}), limits()).await,
+        Connected::at_address(json!({"tools": tools}), limits()).await,
+        Connected::at_address(json!({"tools": tools, "http": {"json": true}}), limits()).await,
+    ]
+}
+
+/// Reads a stored text, piece by piece, and checks that it repeats a part.
+async fn check_stored(server: &Connected, handle: &Value, part: &str, times: usize) {
+    let handle = OutputHandle::new(handle.as_str().unwrap());
+    let row = server.store().await.output(&handle).await.unwrap().unwrap();
+    assert_eq!(row.bytes, (part.len() * times) as u64);
+    let expected = part.repeat(1 + (1 << 20) / part.len());
+    let mut at = 0;
+    while let Some(piece) = server.store().await.output_piece(&handle, OutputPosition::Byte(at)).await.unwrap() {
+        let start = usize::try_from(at).unwrap() % part.len();
+        assert!(piece.data == expected.as_bytes()[start..start + piece.data.len()], "piece {}", piece.number);
+        at += piece.data.len() as u64;
+    }
+    assert_eq!(at, row.bytes);
+}
+
+#[tokio::test]
+async fn a_text_of_64_mib_reaches_the_cell_as_a_handle() {
+    let bytes = 64 << 20;
+    for server in transports(&[tool("large", large_text(bytes)), tool("small", json!([{"echo": true}]))]).await {
+        let returned = server.returned("large", json!({})).await;
+        let block = returned.content[0].clone();
+        assert_eq!(block["first"], "x".repeat(500));
+        assert_eq!((&block["type"], &block["bytes"], block.get("text")), (&json!("text"), &json!(bytes), None));
+        assert_eq!(returned.for_guest(), json!({"content": [block]}));
+        assert!(returned.large.is_empty());
+        check_stored(&server, &block["handle"], "x", bytes).await;
+        // The connection is still open.
+        server.returned("small", json!({})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_text_is_decoded_and_a_result_before_its_id_is_recognized() {
+    let times = 1_200_000;
+    for server in transports(&[tool("large", escaped_text(times))]).await {
+        let returned = server.returned("large", json!({})).await;
+        let block = &returned.content[0];
+        assert!(block["first"].as_str().unwrap().starts_with(DECODED));
+        check_stored(&server, &block["handle"], DECODED, times).await;
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_fits_the_bridge_reaches_the_cell_whole() {
+    let bytes = 15 << 20;
+    for server in transports(&[tool("large", large_text(bytes))]).await {
+        let returned = server.returned("large", json!({})).await;
+        let expected = json!({"content": [{"type": "text", "text": "x".repeat(bytes)}]});
+        assert!(returned.for_guest() == expected);
+        assert!(
+            server
+                .store()
+                .await
+                .outputs_of_session(&(&contract::scope::Scope::default()).into(), 10)
+                .await
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
+
+#[tokio::test]
+async fn texts_outside_of_blocks_are_stored_too() {
+    let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"short"}],"structuredContent":{"a":[1,""#;
+    let server = Connected::with(
+        json!({"tools": [tool("large", answer(before, "0123456789abcdef", 2 << 20, r#""]}}}"#))]}),
+        limits(),
+    )
+    .await;
+    let returned = server.returned("large", json!({})).await;
+    let result = returned.for_guest();
+    assert_eq!(result["content"], json!([{"type": "text", "text": "short"}]));
+    let preview = &result["structuredContent"]["a"][1];
+    assert_eq!((&preview["of"], &preview["bytes"]), (&json!("text"), &json!(32 << 20)));
+    check_stored(&server, &preview["handle"], "0123456789abcdef", 2 << 20).await;
+}
+
+#[tokio::test]
+async fn what_is_too_large_fails_its_call_and_not_the_connection() {
+    let error = r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":7,"message":""#;
+    let question = r#"{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"input_required","requestState":""#;
+    let invalid = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"\x"#;
+    let tools = [
+        tool("over", large_text((64 << 20) + 1)),
+        tool("error", answer(error, "x", 9 << 20, r#""}}"#)),
+        tool("question", answer(question, "x", 9 << 20, r#""}}"#)),
+        tool("invalid", answer(invalid, "x", 9 << 20, r#""}]}}"#)),
+        tool("small", json!([{"echo": true}])),
+    ];
+    let expected = [
+        ("over", "more than 67108864 bytes"),
+        ("error", "its error is longer than 8388608 bytes"),
+        ("question", "its request for input is too large"),
+        ("invalid", "not valid JSON"),
+    ];
+    for server in transports(&tools).await {
+        for (name, why) in expected {
+            let failed = server.failed(name).await;
+            assert!(failed.contains(why), "{name}: {failed}");
+        }
+        server.returned("small", json!({})).await;
+    }
+}
+
+#[tokio::test]
+async fn large_messages_that_no_call_waits_for_are_dropped_or_end_the_connection() {
+    let stray = r#"{"jsonrpc":"2.0","id":999999,"result":{"content":[{"type":"text","text":""#;
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"message":""#;
+    let mut does = Vec::new();
+    for (before, after) in [(stray, r#""}]}}"#), (note, r#""}}"#)] {
+        does.extend(answer(before, "x", 9 << 20, after).as_array().unwrap().clone());
+    }
+    does.push(json!({"result": {"content": []}}));
+    let listed = answer(r#"{"jsonrpc":"2.0","id":$ID,"result":{"resources":[],"x":""#, "x", 9 << 20, r#""}}"#);
+    let script =
+        json!({"tools": [tool("strays", json!(does))], "resources": [], "on": {"prompts/list": listed}, "prompts": []});
+    let server = Connected::with(script, limits()).await;
+    server.returned("strays", json!({})).await;
+    let listed = server.call("prompts_list", json!({})).await;
+    assert!(!matches!(listed, Outcome::Returned(_)), "{listed:?}");
+    assert!(server.server.closed().await.to_string().contains("8388608 bytes"));
+}

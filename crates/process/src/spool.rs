@@ -1,0 +1,344 @@
+//! Reads a message with long texts: keeps the texts in a file that has no name, and what is left of the message in
+//! memory.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::limits::{
+    LARGE_TEXT_BYTES, MAX_LARGE_MESSAGE_BYTES, MAX_LARGE_MESSAGE_SECONDS, MAX_SERVER_MESSAGE_BYTES, MAX_SPOOL_BYTES,
+    MAX_SPOOL_WAIT_SECONDS, MAX_STORED_RESULT_BYTES,
+};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::large_texts::{LargeTexts, ScanLimits, TextSink, marker};
+
+/// One permit stands for one KiB.
+const UNIT: usize = 1 << 10;
+
+/// The bytes that are scanned or written at once.
+const STEP: usize = 256 << 10;
+
+/// The budget of this process for the files.
+static SPOOLS: Semaphore = Semaphore::const_new(MAX_SPOOL_BYTES / UNIT);
+
+/// A message with long texts that has been read whole.
+#[derive(Debug)]
+pub struct LargeMessage {
+    /// The message, with a marker in the place of each long text.
+    pub skeleton: Vec<u8>,
+    /// The texts in their order, or why they were dropped and what to do.
+    pub texts: Result<Vec<SpooledText>, String>,
+}
+
+/// A long text in a file. The file is deleted with the last text in it, also if the process is killed.
+#[derive(Clone, Debug)]
+pub struct SpooledText {
+    marker: String,
+    spool: Arc<Spool>,
+    start: u64,
+    bytes: u64,
+    escaped: u64,
+}
+
+#[derive(Debug)]
+struct Spool {
+    file: Arc<File>,
+    _permit: SemaphorePermit<'static>,
+}
+
+impl SpooledText {
+    /// Returns the text that stands for this one in the message.
+    pub fn marker(&self) -> &str {
+        &self.marker
+    }
+
+    /// Returns the length of the text in UTF-8.
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Returns the length of the text as JSON, without its quotation marks.
+    pub fn json_len(&self) -> u64 {
+        self.bytes + self.escaped
+    }
+
+    /// Reads a part of the text. Returns the number of bytes, which is 0 at the end. It blocks on the disk.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let most = buffer.len().min(left);
+        match buffer.get_mut(..most) {
+            Some(part) if most > 0 => self.spool.file.read_at(part, self.start + offset),
+            _ => Ok(0),
+        }
+    }
+}
+
+/// The message is too long, or what is left of it without its long texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageTooLong;
+
+/// Reads a message with long texts. Its futures may be dropped and called again.
+pub struct LargeReader {
+    /// Bytes that have arrived and are not scanned yet, from `at`.
+    incoming: Vec<u8>,
+    at: usize,
+    received: usize,
+    scanner: LargeTexts,
+    prefix: String,
+    texts: Texts,
+    reserving: Option<Reserving>,
+    permit: Option<SemaphorePermit<'static>>,
+    file: Option<Arc<File>>,
+    writing: Option<JoinHandle<io::Result<(Arc<File>, Vec<u8>)>>>,
+    /// When the rest must have arrived.
+    until: Instant,
+}
+
+type Reserving = Pin<Box<dyn Future<Output = Option<SemaphorePermit<'static>>> + Send + Sync>>;
+
+impl fmt::Debug for LargeReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LargeReader").field("received", &self.received).finish_non_exhaustive()
+    }
+}
+
+impl LargeReader {
+    /// Continues to read a message of which this has arrived. `None` if there is no randomness for its markers.
+    pub fn new(arrived: Vec<u8>) -> Option<Self> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).ok()?;
+        let prefix = format!("cellmate-text-{:032x}", u128::from_ne_bytes(random));
+        let limits = ScanLimits { text: LARGE_TEXT_BYTES, skeleton: MAX_SERVER_MESSAGE_BYTES };
+        let all = u32::try_from(MAX_STORED_RESULT_BYTES.div_ceil(UNIT)).ok()?;
+        let wait = Duration::from_secs(MAX_SPOOL_WAIT_SECONDS);
+        Some(Self {
+            received: arrived.len(),
+            incoming: arrived,
+            at: 0,
+            scanner: LargeTexts::new(prefix.clone(), limits),
+            prefix,
+            texts: Texts::default(),
+            // Reserved for the largest result at once: messages that each wait for a little more could wait for each
+            // other.
+            reserving: Some(Box::pin(
+                async move { tokio::time::timeout(wait, SPOOLS.acquire_many(all)).await.ok()?.ok() },
+            )),
+            permit: None,
+            file: None,
+            writing: None,
+            until: Instant::now() + Duration::from_secs(MAX_LARGE_MESSAGE_SECONDS),
+        })
+    }
+
+    /// Adds bytes. [`Self::process`] must be called before the next ones are read.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.received = self.received.saturating_add(bytes.len());
+        self.incoming.extend_from_slice(bytes);
+    }
+
+    /// Returns the bytes that are kept in memory.
+    pub fn held(&self) -> usize {
+        self.incoming.len() + self.scanner.held() + self.texts.buffer.len()
+    }
+
+    /// Waits for more of the message. If it takes too long, the texts are dropped, which frees their part of the budget,
+    /// and the message is read on without them.
+    pub async fn reading<T>(&mut self, read: impl Future<Output = T>) -> T {
+        let mut read = pin!(read);
+        if self.texts.dropped.is_none() {
+            match tokio::time::timeout_at(self.until, &mut read).await {
+                Ok(read) => return read,
+                Err(_) => self.drop_texts(format!(
+                    "its response was not complete within {MAX_LARGE_MESSAGE_SECONDS} seconds, so it was dropped; the \
+                     call may have taken effect"
+                )),
+            }
+        }
+        read.await
+    }
+
+    /// Scans what has arrived, and writes the texts in it to the file.
+    pub async fn process(&mut self) -> Result<(), MessageTooLong> {
+        if self.received > MAX_LARGE_MESSAGE_BYTES {
+            return Err(MessageTooLong);
+        }
+        self.reserve().await;
+        while let Some(rest) = self.incoming.get(self.at..).filter(|rest| !rest.is_empty()) {
+            let part = rest.get(..STEP).unwrap_or(rest);
+            self.scanner.push(part, &mut self.texts).map_err(|_| MessageTooLong)?;
+            self.at += part.len();
+            if self.texts.has_too_much() {
+                self.drop_texts(format!(
+                    "the texts in its response have more than {MAX_STORED_RESULT_BYTES} bytes, so it was dropped; ask it \
+                     for less at once, such as a page, a filter or fewer fields; the call may have taken effect"
+                ));
+            }
+            self.write(STEP).await;
+        }
+        self.at = 0;
+        self.incoming.clear();
+        self.incoming.shrink_to(STEP);
+        Ok(())
+    }
+
+    /// Processes the end of the message. [`Self::into_message`] then returns it.
+    pub async fn settle(&mut self) -> Result<(), MessageTooLong> {
+        self.process().await?;
+        self.write(1).await;
+        Ok(())
+    }
+
+    pub fn into_message(self) -> LargeMessage {
+        let (skeleton, is_valid) = self.scanner.finish();
+        let texts = match (self.texts.dropped, self.file, self.permit) {
+            (Some(why), _, _) => Err(why),
+            (None, _, _) if !is_valid => {
+                Err("its response is not valid JSON; the call may have taken effect".to_owned())
+            }
+            (None, Some(file), Some(mut permit)) => {
+                let used: u64 = self.texts.parts.iter().map(|part| part.bytes).sum();
+                let used = usize::try_from(used).unwrap_or(usize::MAX).div_ceil(UNIT);
+                drop(permit.split(permit.num_permits().saturating_sub(used)));
+                let spool = Arc::new(Spool { file, _permit: permit });
+                let part = |(index, part): (usize, &Part)| SpooledText {
+                    marker: marker(&self.prefix, index),
+                    spool: Arc::clone(&spool),
+                    start: part.start,
+                    bytes: part.bytes,
+                    escaped: part.escaped,
+                };
+                Ok(self.texts.parts.iter().enumerate().map(part).collect())
+            }
+            // There are no texts.
+            (None, _, _) => Ok(Vec::new()),
+        };
+        LargeMessage { skeleton, texts }
+    }
+
+    async fn reserve(&mut self) {
+        let Some(reserving) = &mut self.reserving else { return };
+        let permit = reserving.await;
+        self.reserving = None;
+        match permit {
+            Some(permit) => self.permit = Some(permit),
+            None => self.drop_texts(
+                "the host already receives as many large results as it can hold, so this one was dropped; call again \
+                 later, or ask for less at once; the call may have taken effect"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Writes the buffer to the file, if it has at least so many bytes.
+    async fn write(&mut self, least: usize) {
+        if self.writing.is_none() && self.texts.buffer.len() >= least {
+            let (data, file) = (std::mem::take(&mut self.texts.buffer), self.file.clone());
+            self.writing = Some(tokio::task::spawn_blocking(move || append(file, data)));
+        }
+        let Some(writing) = &mut self.writing else { return };
+        let written = writing.await;
+        self.writing = None;
+        match written.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok((file, buffer)) => {
+                self.file = Some(file).filter(|_| self.texts.dropped.is_none());
+                self.texts.buffer = buffer;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a large result of an MCP server cannot be written to a temporary file");
+                self.drop_texts(
+                    "the host cannot write its large result to a temporary file, so it was dropped; the call may have \
+                     taken effect"
+                        .to_owned(),
+                );
+            }
+        }
+    }
+
+    /// Drops the texts and frees what they take. Only the skeleton is kept from now on.
+    fn drop_texts(&mut self, why: String) {
+        self.texts = Texts { dropped: Some(why), ..Texts::default() };
+        (self.reserving, self.permit, self.file) = (None, None, None);
+    }
+}
+
+fn append(file: Option<Arc<File>>, mut data: Vec<u8>) -> io::Result<(Arc<File>, Vec<u8>)> {
+    let file = match file {
+        Some(file) => file,
+        None => Arc::new(nameless_file()?),
+    };
+    (&*file).write_all(&data)?;
+    data.clear();
+    Ok((file, data))
+}
+
+/// Creates a file that no folder lists, so that nothing is left of it if the process is killed.
+fn nameless_file() -> io::Result<File> {
+    // Unlike `/tmp`, `/var/tmp` is not in memory on common systems.
+    let folder = match std::env::var_os("TMPDIR") {
+        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
+        _ => PathBuf::from("/var/tmp"),
+    };
+    tempfile::tempfile_in(folder).or_else(|_| tempfile::tempfile())
+}
+
+/// The texts of a message as the scanner finds them.
+#[derive(Debug, Default)]
+struct Texts {
+    /// What is not written yet.
+    buffer: Vec<u8>,
+    bytes: u64,
+    parts: Vec<Part>,
+    /// Why the texts are not kept.
+    dropped: Option<String>,
+}
+
+#[derive(Debug)]
+struct Part {
+    start: u64,
+    bytes: u64,
+    escaped: u64,
+}
+
+impl Texts {
+    fn has_too_much(&self) -> bool {
+        self.bytes > MAX_STORED_RESULT_BYTES as u64
+    }
+}
+
+impl TextSink for Texts {
+    fn begin(&mut self) {
+        self.parts.push(Part { start: self.bytes, bytes: 0, escaped: 0 });
+    }
+
+    fn text(&mut self, part: &[u8]) {
+        if self.dropped.is_some() {
+            return;
+        }
+        self.buffer.extend_from_slice(part);
+        self.bytes += part.len() as u64;
+        if let Some(current) = self.parts.last_mut() {
+            current.bytes += part.len() as u64;
+        }
+    }
+
+    fn end(&mut self, escaped: u64) {
+        if let Some(current) = self.parts.last_mut() {
+            current.escaped = escaped;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
