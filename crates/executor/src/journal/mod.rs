@@ -410,7 +410,7 @@ impl Journal {
         // The run itself may not be in the store yet.
         self.flush().await?;
         let held = self.held.lock().await;
-        Ok(self.store.output_writer(&held.run_id, output, now_ms())?)
+        Ok(self.store.output_writer(&held, output, now_ms())?)
     }
 
     /// Makes outputs visible that were written piece by piece, and writes everything else. If the quota has no space for

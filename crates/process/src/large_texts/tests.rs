@@ -155,7 +155,7 @@ fn the_skeleton_is_limited_whatever_it_is_made_of() {
     }
     let endless = std::iter::once(b"[\"".as_slice()).chain(std::iter::repeat_n(b"xxxxxxxxxxxxxxxx".as_slice(), 10_000));
     let scanned = scan(endless).unwrap();
-    assert_eq!((scanned.skeleton.len(), scanned.texts[0].len()), (12, 160_000), "only its sink limits one text");
+    assert_eq!((scanned.skeleton.len(), scanned.texts[0].len()), (11, 160_000), "only its sink limits one text");
 }
 
 fn json_value() -> impl Strategy<Value = Value> {

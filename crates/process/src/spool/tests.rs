@@ -54,8 +54,8 @@ async fn texts_are_read_from_the_file_and_their_part_of_the_budget_is_freed() {
     assert_eq!(skeleton, format!(r#"{{"id":1,"x":"{}","y":["{}"]}}"#, texts[0].marker(), texts[1].marker()));
     assert_eq!((texts[0].len(), texts[0].json_len()), (bytes as u64, bytes as u64));
     let whole: Vec<u8> = message(bytes).flatten().collect();
-    assert_eq!(content(&texts[0]), whole[12..12 + bytes]);
-    assert_eq!(content(&texts[1]), "ä".repeat(LARGE_TEXT_BYTES).as_bytes());
+    assert!(content(&texts[0]) == whole[13..13 + bytes]);
+    assert!(content(&texts[1]) == "ä".repeat(LARGE_TEXT_BYTES).as_bytes());
     // Only what the texts need is reserved, as long as one of them exists.
     let used = (bytes + 2 * LARGE_TEXT_BYTES) / UNIT;
     assert_eq!(SPOOLS.available_permits(), before - used);
