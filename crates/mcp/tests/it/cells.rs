@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use testkit::runner;
 
 use crate::fake::{Connected, limits, tool};
+use crate::large_results::large_text;
 
 async fn run(script: Value, cell: &str) -> Value {
     let server = Connected::with(script, limits()).await;
@@ -97,4 +98,20 @@ async fn progress_of_a_tool_is_reported_with_its_call() {
     let said: Vec<_> = heard.iter().map(|one| (one.tool_id.as_str(), one.tool_call_id.as_str())).collect();
     assert_eq!(said, [("mcp:s:slow", "exec:1")]);
     assert_eq!(heard[0].update["progress"], json!(1), "{:?}", heard[0].update);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_gets_large_texts_whole_up_to_the_limit_of_the_bridge_and_else_handles() {
+    let script = json!({"tools": [tool("medium", large_text(12 << 20)), tool("large", large_text(20 << 20))]});
+    let cell = r#"
+        const medium = await MCP.s.medium({})
+        const large = await MCP.s.large({})
+        return { medium: medium.content[0].text.length, large: large.content[0] }
+    "#;
+    let result = run(script, cell).await;
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!(result["value"]["medium"], 12 << 20);
+    let large = &result["value"]["large"];
+    assert_eq!((&large["bytes"], large.get("text")), (&json!(20 << 20), None));
+    assert!(large["handle"].as_str().unwrap().ends_with("_c2n0"), "{large}");
 }

@@ -1,12 +1,16 @@
 //! Results that are larger than other messages may be, over both transports.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use contract::ids::OutputHandle;
-use executor::Outcome;
+use contract::config::{Quotas, Retention};
+use contract::ids::{CallId, OutputHandle};
+use contract::limits::MAX_RUN_STORED_RESULT_BYTES;
+use contract::scope::Scope;
+use executor::{CallEnd, CallRequest, Journal, Outcome, ProgressSink, StateSink};
 use mcp::Limits;
 use serde_json::{Value, json};
-use store::OutputPosition;
+use store::{CallRow, FencedRun, NewRun, OutputPosition, Store};
 
 use crate::fake::{Connected, limits, tool};
 
@@ -158,4 +162,71 @@ async fn large_messages_that_no_call_waits_for_are_dropped_or_end_the_connection
     let listed = server.call("prompts_list", json!({})).await;
     assert!(!matches!(listed, Outcome::Returned(_)), "{listed:?}");
     assert!(server.server.closed().await.to_string().contains("8388608 bytes"));
+}
+
+/// Starts a run in a store.
+fn journal(store: &Store, run: &str) -> Journal {
+    let run = NewRun {
+        run_id: run.into(),
+        scope: Scope::default(),
+        tool_call_id: "test".to_owned(),
+        holder: String::new(),
+        lease_until: 0,
+        expires_at: i64::MAX,
+        catalog: String::new(),
+        tables: Arc::from([]),
+        definition: "{}".to_owned(),
+    };
+    Journal::new(store.clone(), FencedRun::new(run))
+}
+
+async fn call_in_run(server: &Connected, journal: &Journal, call: u32) -> Outcome {
+    let (call, id) = (CallId(call), "mcp:s:large".to_owned());
+    journal.opened(CallRow::requested(call, "call", &id, "{}".to_owned(), "test", 0)).unwrap();
+    let (updates, states) = (ProgressSink::default(), StateSink::default());
+    let request = CallRequest { call, id, input: json!({}), parent: "test".to_owned(), updates, states };
+    match server.executor().call(journal, &request).await {
+        CallEnd::Settled(outcome) => outcome,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_results_that_one_run_stores_are_limited_also_after_it_was_resumed() {
+    let bytes = 17 << 20;
+    let server = Connected::with(json!({"tools": [tool("large", large_text(bytes))]}), limits()).await;
+    let store = server.store().await;
+    let run = journal(store, "cm_1");
+    let Outcome::Returned(returned) = call_in_run(&server, &run, 1).await else { panic!() };
+    assert_eq!(returned.content[0]["handle"], "out_cm_1_c1n0");
+    let row = store.output(&OutputHandle::new("out_cm_1_c1n0")).await.unwrap().unwrap();
+    assert_eq!(row.source, Some((CallId(1), "mcp:s:large".to_owned())));
+    let (bytes, limit) = (bytes as u64, MAX_RUN_STORED_RESULT_BYTES as u64);
+    let resumed = journal(store, "cm_1");
+    assert!(!resumed.reserve_stored_result(limit - bytes + 1, limit).await.unwrap());
+    assert!(resumed.reserve_stored_result(limit - bytes, limit).await.unwrap());
+    // All but a part of one result is taken.
+    assert!(run.reserve_stored_result(limit - 2 * bytes + 1, limit).await.unwrap());
+    let Outcome::Failed(why) = call_in_run(&server, &run, 2).await else { panic!() };
+    let expected =
+        "`mcp:s:large` was called, but its result of 17825792 bytes was dropped: one run may store 268435456";
+    assert!(why.starts_with(expected), "{why}");
+    assert_eq!(store.output(&OutputHandle::new("out_cm_1_c2n0")).await.unwrap(), None);
+    run.release_stored_result(1).await;
+    assert!(matches!(call_in_run(&server, &run, 3).await, Outcome::Returned(_)));
+}
+
+#[tokio::test]
+async fn a_result_that_exceeds_the_quota_fails_its_call_and_not_its_run() {
+    let server = Connected::with(json!({"tools": [tool("large", large_text(17 << 20))]}), limits()).await;
+    let quotas = Quotas { stored_bytes: 20 << 20, ..Quotas::DEFAULT };
+    let store = server.store().await.clone().bounded(Retention::DEFAULT, quotas);
+    let run = journal(&store, "cm_1");
+    assert!(matches!(call_in_run(&server, &run, 1).await, Outcome::Returned(_)));
+    let Outcome::Failed(why) = call_in_run(&server, &run, 2).await else { panic!() };
+    assert!(why.contains("was called, but its result of 17825792 bytes was dropped"), "{why}");
+    assert!(why.contains("maxStoredBytes"), "{why}");
+    run.flush().await.unwrap();
+    assert_eq!(store.outputs_of_run(&"cm_1".into()).await.unwrap().len(), 1);
+    assert!(run.reserve_stored_result(1, (17 << 20) + 1).await.unwrap(), "what was dropped does not count");
 }
