@@ -1,0 +1,134 @@
+//! A conversation in a form that does not depend on a wire.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::Wire;
+
+/// One step of a conversation.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// Instructions inside the conversation.
+    System(String),
+    User(Vec<Part>),
+    Assistant(Assistant),
+    /// The results of calls of the assistant message before.
+    Results(Vec<CallResult>),
+}
+
+/// A part of a message's content.
+#[derive(Clone, Debug)]
+pub enum Part {
+    Text(String),
+    Image(Image),
+    /// A part that has no counterpart on other wires. It is sent only to a provider of its own wire.
+    Other(Wire, Box<RawValue>),
+}
+
+/// An image in a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Image {
+    Url(String),
+    Base64 { mime_type: String, data: String },
+}
+
+/// A message of the model.
+#[derive(Clone, Debug, Default)]
+pub struct Assistant {
+    pub text: String,
+    pub calls: Vec<ModelCall>,
+    /// The message as its provider sent it. It is sent back unchanged to a provider of the same wire.
+    pub raw: Option<RawAssistant>,
+}
+
+/// A provider's assistant message, byte for byte.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RawAssistant {
+    pub wire: Wire,
+    /// Chat: the message. Messages: the array of content blocks. Responses: the array of output items.
+    pub json: Box<RawValue>,
+}
+
+/// A tool call of the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelCall {
+    pub id: String,
+    pub name: String,
+    pub arguments: Arguments,
+}
+
+/// The arguments of a model's call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Arguments {
+    /// A JSON object, as the model wrote it.
+    Object(String),
+    /// A text that is not a JSON object. The call must not be made.
+    Malformed(String),
+}
+
+impl Arguments {
+    /// Classifies the text that a model wrote. No text at all means no arguments.
+    pub fn of(text: String) -> Self {
+        if text.trim().is_empty() {
+            return Self::Object("{}".to_owned());
+        }
+        let is_object = text.trim_start().starts_with('{') && serde_json::from_str::<&RawValue>(&text).is_ok();
+        if is_object { Self::Object(text) } else { Self::Malformed(text) }
+    }
+
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Object(text) | Self::Malformed(text) => text,
+        }
+    }
+}
+
+/// The result of a call.
+#[derive(Clone, Debug)]
+pub struct CallResult {
+    pub call_id: String,
+    pub parts: Vec<Part>,
+    pub is_error: bool,
+}
+
+impl CallResult {
+    pub fn text(call_id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { call_id: call_id.into(), parts: vec![Part::Text(text.into())], is_error: false }
+    }
+}
+
+/// A tool that a model can call.
+#[derive(Clone, Debug)]
+pub struct ModelTool {
+    pub name: String,
+    pub description: String,
+    /// The JSON Schema of the arguments.
+    pub parameters: Box<RawValue>,
+}
+
+/// Why a model stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    EndTurn,
+    ToolCalls,
+    /// The output reached its limit.
+    Length,
+    Refusal,
+    /// The conversation no longer fits the model's context.
+    ContextExceeded,
+    /// The provider interrupted a long turn, which continues with the next request.
+    Pause,
+    Other(String),
+}
+
+/// The tokens of one request to a provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    /// Tokens of the request, including those read from a cache or written to it.
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cache_read_tokens: u64,
+    pub cache_write_tokens: u64,
+}

@@ -1,0 +1,46 @@
+//! The three wires that model providers and their clients speak: OpenAI Chat Completions, OpenAI Responses and Anthropic
+//! Messages.
+//!
+//! Everything here is pure: bytes go in, events and bytes come out. [`upstream`] writes requests to a provider and reads
+//! its responses; [`downstream`] reads requests of clients and writes responses to them. Both use the types of
+//! [`conversation`], so a client of one wire can be served by a provider of another.
+//!
+//! The types are open: fields and items that this crate does not know are kept and passed on. A provider's assistant
+//! message is stored as it was received, because signatures in it cover its bytes.
+
+pub mod conversation;
+pub mod limits;
+pub mod sse;
+pub mod upstream;
+
+use std::fmt;
+
+/// The format of requests and responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// OpenAI Chat Completions.
+    Chat,
+    /// OpenAI Responses.
+    Responses,
+    /// Anthropic Messages.
+    Messages,
+}
+
+impl Wire {
+    pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

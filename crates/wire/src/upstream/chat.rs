@@ -1,0 +1,241 @@
+//! Responses of OpenAI Chat Completions and of servers that imitate it.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{Broken, ModelEvent, ModelResponse, ProviderError, count, parse, response, string};
+use crate::Wire;
+use crate::conversation::{Arguments, ModelCall, RawAssistant, StopReason, Usage};
+use crate::limits::MAX_CALLS;
+use crate::sse::Event;
+
+/// Fields of a message that are built from other parts of the stream.
+const KNOWN_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
+
+/// Fields of a message that contain reasoning to show.
+const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
+
+/// Reads a streamed response.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    id: String,
+    model: String,
+    text: String,
+    /// Fields of the message that this crate does not know, such as `reasoning_content`. Some providers require them in
+    /// the next request.
+    extra: Map<String, Value>,
+    calls: Vec<PartialCall>,
+    reason: Option<String>,
+    usage: Usage,
+    done: bool,
+}
+
+#[derive(Debug, Default)]
+struct PartialCall {
+    index: u64,
+    id: String,
+    name: String,
+    arguments: String,
+    extra: Map<String, Value>,
+}
+
+impl Decoder {
+    pub(super) fn on(&mut self, event: &Event, said: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+        if self.done {
+            return Ok(());
+        }
+        if event.data.trim() == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        let chunk = parse(&event.data)?;
+        if let Some(error) = error_of(&chunk) {
+            return Err(Broken::Provider(error));
+        }
+        if self.id.is_empty() {
+            self.id = string(&chunk, "id").unwrap_or_default();
+        }
+        if self.model.is_empty() {
+            self.model = string(&chunk, "model").unwrap_or_default();
+        }
+        if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
+            self.usage = read_usage(usage);
+        }
+        let Some(choice) = chunk.get("choices").and_then(|choices| choices.get(0)) else { return Ok(()) };
+        if let Some(delta) = choice.get("delta").and_then(Value::as_object) {
+            self.delta(delta, said)?;
+        }
+        if let Some(reason) = string(choice, "finish_reason") {
+            self.reason = Some(reason);
+        }
+        Ok(())
+    }
+
+    /// A response is over at `[DONE]`. Servers that do not send it close the stream.
+    pub(super) fn is_over(&self) -> bool {
+        self.done
+    }
+
+    fn delta(&mut self, delta: &Map<String, Value>, said: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+        if let Some(text) = delta.get("content").and_then(Value::as_str).filter(|text| !text.is_empty()) {
+            self.text.push_str(text);
+            said.push(ModelEvent::Text(text.to_owned()));
+        }
+        for (name, value) in delta.iter().filter(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str())) {
+            if let (true, Some(text)) = (REASONING_FIELDS.contains(&name.as_str()), value.as_str()) {
+                said.extend((!text.is_empty()).then(|| ModelEvent::Reasoning(text.to_owned())));
+            }
+            append(&mut self.extra, name, value);
+        }
+        for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            self.call_delta(call)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a part of a call. A new id or name at a used index starts another call: some servers send all calls with
+    /// index 0.
+    fn call_delta(&mut self, delta: &Value) -> Result<(), Broken> {
+        let index = delta.get("index").and_then(Value::as_u64).unwrap_or(0);
+        let id = string(delta, "id");
+        let function = delta.get("function").unwrap_or(&Value::Null);
+        let name = string(function, "name");
+        let starts_new = |call: &PartialCall| {
+            let other_id = id.as_ref().is_some_and(|id| !call.id.is_empty() && call.id != *id);
+            let other_name = name.as_ref().is_some_and(|name| {
+                let is_complete = serde_json::from_str::<&RawValue>(&call.arguments).is_ok();
+                !call.name.is_empty() && (call.name != *name || (id.is_none() && is_complete))
+            });
+            other_id || other_name
+        };
+        let at = match self.calls.iter().rposition(|call| call.index == index) {
+            Some(at) if !self.calls.get(at).is_some_and(starts_new) => at,
+            _ => {
+                if self.calls.len() >= MAX_CALLS {
+                    return Err(Broken::TooLarge(format!("it has more than {MAX_CALLS} tool calls")));
+                }
+                self.calls.push(PartialCall { index, ..PartialCall::default() });
+                self.calls.len() - 1
+            }
+        };
+        let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
+        if call.id.is_empty() {
+            call.id = id.unwrap_or_default();
+        }
+        if call.name.is_empty() {
+            call.name = name.unwrap_or_default();
+        }
+        match function.get("arguments") {
+            Some(Value::String(text)) => call.arguments.push_str(text),
+            Some(object @ Value::Object(_)) => call.arguments = object.to_string(),
+            _ => {}
+        }
+        for (field, value) in delta.as_object().into_iter().flatten() {
+            if !["index", "id", "type", "function"].contains(&field.as_str()) {
+                append(&mut call.extra, field, value);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self, mut new_id: impl FnMut() -> String) -> Result<ModelResponse, Broken> {
+        let Some(reason) = self.reason else { return Err(Broken::Cut) };
+        let mut message = Map::new();
+        message.insert("role".to_owned(), json!("assistant"));
+        let content = if self.text.is_empty() { Value::Null } else { json!(self.text) };
+        message.insert("content".to_owned(), content);
+        message.extend(self.extra);
+        let calls: Vec<Value> = self.calls.into_iter().map(|call| call.into_json(&mut new_id)).collect();
+        if !calls.is_empty() {
+            message.insert("tool_calls".to_owned(), Value::from(calls));
+        }
+        finished((self.id, self.model), &Value::Object(message), &reason, self.usage)
+    }
+}
+
+impl PartialCall {
+    fn into_json(self, new_id: &mut impl FnMut() -> String) -> Value {
+        let id = if self.id.is_empty() { new_id() } else { self.id };
+        let mut call = Map::new();
+        call.insert("id".to_owned(), json!(id));
+        call.insert("type".to_owned(), json!("function"));
+        call.insert("function".to_owned(), json!({"name": self.name, "arguments": self.arguments}));
+        call.extend(self.extra);
+        Value::Object(call)
+    }
+}
+
+/// Reads a response that was not streamed.
+pub(super) fn read_whole(body: &str, mut new_id: impl FnMut() -> String) -> Result<ModelResponse, Broken> {
+    let body = parse(body)?;
+    if let Some(error) = error_of(&body) {
+        return Err(Broken::Provider(error));
+    }
+    let choice = body.get("choices").and_then(|choices| choices.get(0)).ok_or(Broken::Cut)?;
+    let reason = string(choice, "finish_reason").ok_or(Broken::Cut)?;
+    let mut message = choice.get("message").filter(|message| message.is_object()).cloned().ok_or(Broken::Cut)?;
+    for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+        if string(call, "id").is_none() {
+            call["id"] = json!(new_id());
+        }
+        if let Some(object @ Value::Object(_)) = call.pointer("/function/arguments").cloned() {
+            call["function"]["arguments"] = json!(object.to_string());
+        }
+    }
+    let usage = body.get("usage").map(read_usage).unwrap_or_default();
+    let text = |name: &str| string(&body, name).unwrap_or_default();
+    finished((text("id"), text("model")), &message, &reason, usage)
+}
+
+fn finished(names: (String, String), message: &Value, reason: &str, usage: Usage) -> Result<ModelResponse, Broken> {
+    let stated = match reason {
+        "stop" => StopReason::EndTurn,
+        "tool_calls" | "function_call" => StopReason::ToolCalls,
+        "length" => StopReason::Length,
+        "content_filter" => StopReason::Refusal,
+        "error" => {
+            let message = "the response ended with `finish_reason: \"error\"`".to_owned();
+            return Err(Broken::Provider(ProviderError { kind: "error".to_owned(), message }));
+        }
+        other => StopReason::Other(other.to_owned()),
+    };
+    let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+    let calls = calls.map(|call| ModelCall {
+        id: string(call, "id").unwrap_or_default(),
+        name: call.get("function").and_then(|function| string(function, "name")).unwrap_or_default(),
+        arguments: Arguments::of(call.pointer("/function/arguments").and_then(Value::as_str).unwrap_or("").to_owned()),
+    });
+    let calls = calls.collect();
+    let text = string(message, "content").unwrap_or_default();
+    let json = RawValue::from_string(message.to_string()).map_err(|error| Broken::Unreadable(error.to_string()))?;
+    Ok(response(names, text, calls, RawAssistant { wire: Wire::Chat, json }, stated, usage))
+}
+
+/// Returns the error in a chunk or body. Some servers report a failure inside a response with status 200.
+fn error_of(body: &Value) -> Option<ProviderError> {
+    let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
+    let in_choice = || body.get("choices").and_then(|choices| choices.get(0)).and_then(|choice| choice.get("error"));
+    let error = body.get("error").or_else(in_choice).filter(|error| !error.is_null())?;
+    Some(ProviderError::read(error))
+}
+
+fn read_usage(usage: &Value) -> Usage {
+    Usage {
+        input_tokens: count(usage, &["prompt_tokens"]),
+        output_tokens: count(usage, &["completion_tokens"]),
+        cache_read_tokens: count(usage, &["prompt_tokens_details", "cached_tokens"]),
+        cache_write_tokens: 0,
+    }
+}
+
+/// Adds a part of a field: texts and lists are appended, anything else is replaced.
+fn append(fields: &mut Map<String, Value>, name: &str, value: &Value) {
+    match (fields.get_mut(name), value) {
+        (_, Value::Null) => {}
+        (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
+        (Some(Value::Array(list)), Value::Array(more)) => list.extend(more.iter().cloned()),
+        _ => {
+            fields.insert(name.to_owned(), value.clone());
+        }
+    }
+}
