@@ -9,6 +9,7 @@
 //! message is stored as it was received, because signatures in it cover its bytes.
 
 pub mod conversation;
+pub mod downstream;
 pub mod limits;
 pub mod sse;
 pub mod upstream;
@@ -42,5 +43,12 @@ impl Wire {
 impl fmt::Display for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Sets a member of a JSON object. Other values have no members and stay as they are.
+fn set(object: &mut serde_json::Value, name: &str, value: serde_json::Value) {
+    if let Some(members) = object.as_object_mut() {
+        members.insert(name.to_owned(), value);
     }
 }

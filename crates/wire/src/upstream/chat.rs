@@ -7,6 +7,7 @@ use super::{Broken, ModelEvent, ModelResponse, ProviderError, count, parse, resp
 use crate::Wire;
 use crate::conversation::{Arguments, ModelCall, RawAssistant, StopReason, Usage};
 use crate::limits::MAX_CALLS;
+use crate::set;
 use crate::sse::Event;
 
 /// Fields of a message that are built from other parts of the stream.
@@ -176,10 +177,13 @@ pub(super) fn read_whole(body: &str, mut new_id: impl FnMut() -> String) -> Resu
     let mut message = choice.get("message").filter(|message| message.is_object()).cloned().ok_or(Broken::Cut)?;
     for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
         if string(call, "id").is_none() {
-            call["id"] = json!(new_id());
+            set(call, "id", json!(new_id()));
         }
-        if let Some(object @ Value::Object(_)) = call.pointer("/function/arguments").cloned() {
-            call["function"]["arguments"] = json!(object.to_string());
+        if let Some(function) = call.get_mut("function")
+            && let Some(object @ Value::Object(_)) = function.get("arguments")
+        {
+            let text = object.to_string();
+            set(function, "arguments", json!(text));
         }
     }
     let usage = body.get("usage").map(read_usage).unwrap_or_default();

@@ -207,7 +207,8 @@ fn the_calls_of_compatible_servers_are_read() {
         call["function"]["name"] = json!(name);
         call
     };
-    let cases: [(&str, Vec<Value>, &str, Vec<(&str, &str, &str)>); 6] = [
+    type Case = (&'static str, Vec<Value>, &'static str, Vec<(&'static str, &'static str, &'static str)>);
+    let cases: [Case; 6] = [
         (
             "Ollama: whole calls, all with index 0, finished with `stop`",
             vec![json!([call(0, "x", "a", &json!("{}"))]), json!([call(0, "y", "b", &json!("{\"n\":1}"))])],

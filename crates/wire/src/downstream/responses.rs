@@ -1,0 +1,108 @@
+//! Requests of OpenAI Responses.
+
+use serde_json::{Value, json};
+
+use super::{ClientRequest, Fields, RequestError, choice, function, image, parts, plain_text, raw, text_of};
+use crate::Wire;
+use crate::conversation::{Arguments, Assistant, CallResult, Item, ModelCall, Part, RawAssistant};
+
+pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
+    let mut reader = ItemReader::default();
+    match body.get("input") {
+        Some(Value::String(text)) => reader.items.push(Item::User(vec![Part::Text(text.clone())])),
+        Some(Value::Array(items)) => items.iter().try_for_each(|item| reader.read(item))?,
+        _ => return Err(RequestError::new("input", "`input` must be a string or an array of items")),
+    }
+    reader.end_assistant();
+    let (mut tools, mut other_tools) = (Vec::new(), Vec::new());
+    for tool in body.list("tools")? {
+        match text_of(tool, "type") {
+            "function" => tools.push(function(tool, "parameters")?),
+            _ => other_tools.push(tool.clone()),
+        }
+    }
+    Ok(ClientRequest {
+        wire: Wire::Responses,
+        model: body.model()?,
+        stream: body.flag("stream")?.unwrap_or(false),
+        include_usage: true,
+        instructions: body.text("instructions")?.unwrap_or("").to_owned(),
+        items: reader.items,
+        tools,
+        other_tools,
+        tool_choice: choice(body.get("tool_choice")),
+        max_output_tokens: body.number("max_output_tokens")?,
+        user: body.text("user")?.or(body.text("safety_identifier")?).map(str::to_owned),
+        previous_response_id: body.text("previous_response_id")?.map(str::to_owned),
+        store: body.flag("store")?.unwrap_or(true),
+        thread: None,
+    })
+}
+
+/// Groups the items of a request into steps of a conversation. The items of one message of the model follow each other.
+#[derive(Default)]
+struct ItemReader {
+    items: Vec<Item>,
+    assistant: Vec<Value>,
+}
+
+impl ItemReader {
+    fn read(&mut self, item: &Value) -> Result<(), RequestError> {
+        match (text_of(item, "type"), text_of(item, "role")) {
+            ("message" | "", "assistant") | ("function_call" | "custom_tool_call" | "reasoning", _) => {
+                self.assistant.push(item.clone());
+            }
+            ("message" | "", "user") => {
+                self.end_assistant();
+                self.items.push(Item::User(parts(item.get("content").unwrap_or(&Value::Null), part)));
+            }
+            ("message" | "", "system" | "developer") => {
+                self.end_assistant();
+                self.items.push(Item::System(item.get("content").map(plain_text).unwrap_or_default()));
+            }
+            ("function_call_output" | "custom_tool_call_output", _) => {
+                self.end_assistant();
+                let id = text_of(item, "call_id");
+                if id.is_empty() {
+                    return Err(RequestError::new("input", "an output item has no `call_id`"));
+                }
+                let output = item.get("output").unwrap_or(&Value::Null);
+                let result = CallResult { call_id: id.to_owned(), parts: parts(output, part), is_error: false };
+                match self.items.last_mut() {
+                    Some(Item::Results(results)) => results.push(result),
+                    _ => self.items.push(Item::Results(vec![result])),
+                }
+            }
+            // Items of other kinds belong to the model's messages: they are kept for a provider of this wire.
+            _ => self.assistant.push(item.clone()),
+        }
+        Ok(())
+    }
+
+    fn end_assistant(&mut self) {
+        let given = std::mem::take(&mut self.assistant);
+        if given.is_empty() {
+            return;
+        }
+        let of_type = |kind: &'static str| given.iter().filter(move |item| text_of(item, "type") == kind);
+        let said = given.iter().filter(|item| text_of(item, "role") == "assistant");
+        let text = said.filter_map(|item| item.get("content").map(plain_text)).collect::<Vec<_>>().join("\n");
+        let call = |item: &Value| ModelCall {
+            id: text_of(item, "call_id").to_owned(),
+            name: text_of(item, "name").to_owned(),
+            arguments: Arguments::of(text_of(item, "arguments").to_owned()),
+        };
+        let calls = of_type("function_call").map(call).collect();
+        let json = raw(&json!(given));
+        let raw = Some(RawAssistant { wire: Wire::Responses, json });
+        self.items.push(Item::Assistant(Assistant { text, calls, raw }));
+    }
+}
+
+fn part(part: &Value) -> Part {
+    match text_of(part, "type") {
+        "input_text" | "output_text" | "text" => Part::Text(text_of(part, "text").to_owned()),
+        "input_image" if !text_of(part, "image_url").is_empty() => Part::Image(image(text_of(part, "image_url"))),
+        _ => Part::Other(Wire::Responses, raw(part)),
+    }
+}
