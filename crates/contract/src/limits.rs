@@ -155,6 +155,18 @@ pub const MAX_STATE_VALUE_BYTES: usize = 1 << 20;
 pub const MAX_STATE_KEYS: usize = 256;
 pub const MAX_STATE_BYTES: usize = 16 << 20;
 
+/// Bytes of a stored output that one `resources/read` returns, reads that one process answers at once, and outputs in one
+/// page of `resources/list`. Further reads wait.
+pub const MAX_RESOURCE_READ_BYTES: u64 = 4 << 20;
+pub const MAX_RESOURCE_READS: usize = 4;
+pub const MAX_PAGE_RESOURCES: usize = 50;
+
+/// Links to stored outputs in one MCP result. The text names all of them.
+pub const MAX_RESULT_LINKS: usize = 8;
+
+/// Bytes of output that reached no client and that one process keeps for the next answers of its runs.
+pub const MAX_UNDELIVERED_BYTES: usize = 32 << 20;
+
 /// Calls that the `effects` of a failed result list.
 pub const MAX_LISTED_EFFECTS: usize = 100;
 

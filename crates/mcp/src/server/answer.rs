@@ -1,6 +1,9 @@
 //! A result as clients receive it: the same compact JSON as text and as structured content, because about half of the
 //! clients show the model the text and the others show it the structured content.
 //!
+//! A result with images, sounds or links has no structured content: clients that show it would show nothing else. Its first
+//! block is the JSON, the others follow.
+//!
 //! It contains only what the model needs: empty lists are left out, and telemetry is in the response's `_meta`, which
 //! models do not see.
 //!
@@ -21,6 +24,7 @@ use contract::limits::MAX_CONTROL_ANSWER_BYTES;
 use serde_json::{Value, json};
 use store::Approval;
 
+use super::media::{Beside, MediaBlock, MediaBudget, OutputLink, take_media};
 use super::{elicitation, plain};
 
 /// The maximum number of approvals that one answer lists. The message gives the total number.
@@ -32,6 +36,10 @@ const MAX_NAMED_CALLS: usize = 32;
 /// The maximum length of the reason why the configuration is invalid.
 const MAX_WHY_CHARS: usize = 500;
 
+/// The note of a result with images or sounds for which there is no room.
+const LEFT_OUT: &str = "An output with `shown: false` exceeds what one result shows. It is stored: image(handle) or \
+                        audio(handle) shows it in the result of another cell.";
+
 /// The response to a control call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
@@ -39,10 +47,20 @@ pub(crate) struct Answer {
     /// What the run did and cost; without a run, the catalog and the tools that the model sees.
     pub(crate) telemetry: Value,
     pub(crate) is_error: bool,
+    /// Images and sounds, which are sent after the JSON.
+    pub(crate) media: Vec<MediaBlock>,
+    /// Stored outputs that the JSON names.
+    pub(crate) links: Vec<OutputLink>,
 }
 
 impl Answer {
     pub(crate) fn of(result: &CellResult, asked: &[Approval]) -> Self {
+        Self::with_media(result, asked, MediaBudget::default())
+    }
+
+    /// Returns the answer for a result that may show this much media.
+    pub(crate) fn with_media(result: &CellResult, asked: &[Approval], budget: MediaBudget) -> Self {
+        let Beside { media, links, left_out } = Beside::of(result, budget);
         let text = serde_json::to_string(result).unwrap_or_default();
         let mut value = json::read(&text).unwrap_or_else(|error| {
             json!({"status": "failed", "error": format!("the result cannot be shown: {error}"), "code": "internal_error"})
@@ -68,15 +86,25 @@ impl Answer {
                 }
             }
         }
-        if let (Some(note), Some(fields)) = (note(result), value.as_object_mut()) {
+        for at in &left_out {
+            if let Some(item) = value.pointer_mut(&format!("/output/{at}")).and_then(Value::as_object_mut) {
+                item.insert("shown".to_owned(), Value::Bool(false));
+            }
+        }
+        let note = if left_out.is_empty() { note(result) } else { Some(LEFT_OUT) };
+        if let (Some(note), Some(fields)) = (note, value.as_object_mut()) {
             fields.insert("note".to_owned(), json!(note));
         }
-        Self { value, telemetry, is_error }
+        Self { value, telemetry, is_error, media, links }
     }
 
     /// An answer that lists runs, because the call did not say which one it means.
     pub(crate) fn listed(value: Value) -> Self {
-        Self { value, telemetry: json!(Telemetry::default()), is_error: false }
+        Self::of_json(value, json!(Telemetry::default()), false)
+    }
+
+    fn of_json(value: Value, telemetry: Value, is_error: bool) -> Self {
+        Self { value, telemetry, is_error, media: Vec::new(), links: Vec::new() }
     }
 
     #[must_use]
@@ -98,7 +126,10 @@ impl Answer {
                 fields.shift_remove("logs");
             }
         }
-        Self { value: bounded(value), telemetry, is_error }
+        // The result of a tool that was called.
+        let content = value.pointer_mut("/result/content").and_then(Value::as_array_mut);
+        let media = content.map_or_else(Vec::new, |content| take_media(content, MediaBudget::default()));
+        Self { media, ..Self::of_json(bounded(value), telemetry, is_error) }
     }
 
     /// Adds the caller's live runs to the answer to a call for an unknown run.
@@ -238,15 +269,18 @@ fn failure(code: ErrorCode, message: &str) -> CellResult {
 #[cfg(test)]
 mod tests {
     use codemode::ToolSearchAnswer;
-    use contract::cell::{CellResult, OutputItem, PendingState, PendingToolCall, Telemetry, WaitingReason};
+    use contract::cell::{
+        CellResult, Effect, EffectState, Media, OutputItem, PendingState, PendingToolCall, Telemetry, WaitingReason,
+    };
     use contract::error::ErrorCode;
+    use contract::ids::{CallId, OutputHandle};
     use contract::limits::MAX_CONTROL_ANSWER_BYTES;
     use serde_json::json;
     use serde_json::value::RawValue;
 
     use std::time::Duration;
 
-    use super::{Answer, MAX_NAMED_CALLS, age};
+    use super::{Answer, MAX_NAMED_CALLS, MediaBudget, age};
 
     #[test]
     fn a_pending_call_is_as_old_as_it_is_when_the_answer_is_sent() {
@@ -315,6 +349,58 @@ mod tests {
         assert!(long.value.to_string().len() < MAX_CONTROL_ANSWER_BYTES, "{}", long.value.to_string().len());
         assert!(long.value["note"].as_str().unwrap().contains("do not repeat the call"), "{}", long.value["note"]);
         assert!(long.value["beginning"].as_str().unwrap().starts_with("{\"tool\":{},"));
+    }
+
+    fn media(bytes: usize) -> Media {
+        let handle = Some(OutputHandle::of(&"cm_1".into(), "l1n0"));
+        Media { mime_type: "image/png".to_owned(), data: vec![7; bytes].into(), handle }
+    }
+
+    #[test]
+    fn an_image_is_named_in_the_json_and_its_data_is_beside_it() {
+        let value = RawValue::from_string("1".to_owned()).unwrap();
+        let output =
+            vec![OutputItem::Text { text: "a".to_owned() }, OutputItem::Image(media(3)), OutputItem::Audio(media(4))];
+        let result = CellResult::Completed { value, output, telemetry: Telemetry::default() };
+        let answer = Answer::of(&result, &[]);
+        assert_eq!(
+            answer.value["output"],
+            json!([
+                {"type": "text", "text": "a"},
+                {"type": "image", "mimeType": "image/png", "bytes": 3, "handle": "out_cm_1_l1n0"},
+                {"type": "audio", "mimeType": "image/png", "bytes": 4, "handle": "out_cm_1_l1n0"},
+            ])
+        );
+        assert_eq!((answer.media.len(), answer.links.len(), answer.value.get("note")), (2, 0, None));
+        let cut = Answer::with_media(&result, &[], MediaBudget { blocks: 1, bytes: 100 });
+        assert_eq!(cut.value["output"][2]["shown"], json!(false));
+        assert!(cut.value["note"].as_str().unwrap().contains("image(handle)"), "{}", cut.value);
+        assert_eq!((cut.media.len(), cut.value["output"][1].get("shown")), (1, None));
+    }
+
+    #[test]
+    fn a_failed_cell_lists_the_calls_that_had_effects() {
+        let effect = |call, state| Effect { tool: "mcp:s:push".to_owned(), call: CallId(call), state };
+        let failed = CellResult::Failed {
+            error: "no".to_owned(),
+            code: Some(ErrorCode::Timeout),
+            output: Vec::new(),
+            effects: vec![effect(1, EffectState::Done), effect(2, EffectState::Unknown)],
+            telemetry: Telemetry { exec_count: 1, ..Telemetry::default() },
+        };
+        let expected = "{\"status\":\"failed\",\"error\":\"no\",\"code\":\"timeout\",\"effects\":[\
+                        {\"tool\":\"mcp:s:push\",\"call\":1,\"state\":\"done\"},\
+                        {\"tool\":\"mcp:s:push\",\"call\":2,\"state\":\"unknown\"}]}";
+        assert_eq!(Answer::of(&failed, &[]).value.to_string(), expected);
+    }
+
+    #[test]
+    fn the_image_of_a_called_tool_is_beside_the_answer_of_tool_search() {
+        let block = json!({"type": "image", "data": "AAEC", "mimeType": "image/png"});
+        let value = json!({"tool": {"id": "mcp:s:t"}, "result": {"content": [block]}});
+        let answer = Answer::of_search(ToolSearchAnswer { value, telemetry: json!({}) });
+        assert_eq!(answer.value["result"]["content"][0], json!({"type": "image", "mimeType": "image/png", "bytes": 3}));
+        assert_eq!(*answer.media[0].data, [0, 1, 2]);
     }
 
     #[test]

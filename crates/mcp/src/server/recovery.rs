@@ -11,6 +11,7 @@ use std::sync::Arc;
 use codemode::{CodeMode, Recent};
 use contract::cell::{CellResult, OutputItem};
 use contract::ids::RunId;
+use contract::limits::MAX_UNDELIVERED_BYTES;
 use executor::clock::now_ms;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ const MAX_LISTED: u32 = 10;
 /// How much of a cell's code a listing shows, so that the model recognizes it.
 const MAX_CODE_CHARS: usize = 120;
 
-/// The maximum number of runs that output is kept for. A new run replaces the oldest.
+/// The maximum number of runs that output is kept for. With more, or with more bytes, the oldest is dropped.
 const MAX_UNDELIVERED_RUNS: usize = 256;
 
 /// The meaning of a `wait` call's arguments.
@@ -169,14 +170,20 @@ impl UndeliveredOutput {
             return;
         }
         let mut kept = self.0.lock();
-        if let Some(more) = kept.iter_mut().find(|kept| kept.is_of(principal, run_id)) {
-            more.output.extend(output);
-            return;
+        let former = kept.iter().position(|kept| kept.is_of(principal, run_id));
+        let mut run = former.and_then(|position| kept.remove(position)).unwrap_or_else(|| RunOutput {
+            principal: principal.clone(),
+            run_id: run_id.clone(),
+            output: Vec::new(),
+        });
+        run.output.extend(output);
+        kept.push_back(run);
+        let mut bytes: usize = kept.iter().map(RunOutput::bytes).sum();
+        while kept.len() > MAX_UNDELIVERED_RUNS || bytes > MAX_UNDELIVERED_BYTES {
+            let Some(oldest) = kept.pop_front() else { break };
+            tracing::warn!(run_id = oldest.run_id.as_str(), "output that reached no client is dropped");
+            bytes = bytes.saturating_sub(oldest.bytes());
         }
-        if kept.len() == MAX_UNDELIVERED_RUNS {
-            kept.pop_front();
-        }
-        kept.push_back(RunOutput { principal: principal.clone(), run_id: run_id.clone(), output });
     }
 
     /// Prepends the kept output of a run to the output of its current result.
@@ -196,6 +203,15 @@ impl UndeliveredOutput {
 }
 
 impl RunOutput {
+    /// The bytes in memory, with those of images and sounds.
+    fn bytes(&self) -> usize {
+        let of = |item: &OutputItem| match item {
+            OutputItem::Image(media) | OutputItem::Audio(media) => item.bytes() + media.data.len(),
+            OutputItem::Text { .. } | OutputItem::Json { .. } | OutputItem::Stored(_) => item.bytes(),
+        };
+        self.output.iter().map(of).sum()
+    }
+
     fn is_of(&self, principal: &Principal, run_id: &RunId) -> bool {
         self.principal == *principal && self.run_id == *run_id
     }
@@ -204,11 +220,11 @@ impl RunOutput {
 #[cfg(test)]
 mod tests {
     use codemode::Recent;
-    use contract::cell::{CellResult, OutputItem, Telemetry, WaitingReason};
+    use contract::cell::{CellResult, Media, OutputItem, Telemetry, WaitingReason};
     use serde_json::json;
     use store::RunState;
 
-    use super::{InFlightRun, MAX_LISTED, UndeliveredOutput, merged, shown};
+    use super::{InFlightRun, MAX_LISTED, MAX_UNDELIVERED_BYTES, UndeliveredOutput, merged, shown};
     use crate::server::Principal;
     use crate::server::client_key::ClientKey;
 
@@ -255,6 +271,27 @@ mod tests {
     fn texts(result: &CellResult) -> Vec<&str> {
         let items = result.output().iter();
         items.map(|item| if let OutputItem::Text { text } = item { text.as_str() } else { "" }).collect()
+    }
+
+    #[test]
+    fn undelivered_output_has_bounded_bytes_with_its_media() {
+        let undelivered = UndeliveredOutput::default();
+        let me = Principal::local();
+        let with_image = |run_id: &str, bytes: usize| {
+            let mut result = waiting(run_id, &["1"]);
+            let CellResult::Waiting { output, .. } = &mut result else { unreachable!() };
+            let media = Media { mime_type: "image/png".to_owned(), data: vec![0; bytes].into(), handle: None };
+            output.push(OutputItem::Image(media));
+            result
+        };
+        undelivered.keep(&me, &mut with_image("a", MAX_UNDELIVERED_BYTES / 2));
+        undelivered.keep(&me, &mut with_image("b", MAX_UNDELIVERED_BYTES / 2));
+        let mut next = waiting("a", &[]);
+        undelivered.prepend_to(&me, &"a".into(), &mut next);
+        assert!(next.output().is_empty(), "the oldest was dropped");
+        let mut next = waiting("b", &[]);
+        undelivered.prepend_to(&me, &"b".into(), &mut next);
+        assert_eq!(next.output().len(), 2);
     }
 
     #[test]

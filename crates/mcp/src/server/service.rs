@@ -8,13 +8,14 @@ use catalog::{ChosenBy, Surface, SurfaceChoice};
 use codemode::{CodeMode, ExecRequest, run_telemetry};
 use contract::cell::{CellResult, Telemetry};
 use contract::ids::{ApprovalId, RunId};
+use contract::limits::MAX_RESOURCE_READS;
 use executor::clock::now_ms;
 use executor::run::PrepareError;
 use executor::{Executor, random_name};
 use serde_json::{Map, Value};
 use store::{Approval, Decision};
 use telemetry::LogIgnored;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +59,7 @@ struct Inner {
     in_flight: InFlight,
     undelivered: UndeliveredOutput,
     direct_calls: DirectCalls,
+    resource_reads: Semaphore,
     shutdown: CancellationToken,
 }
 
@@ -73,6 +75,7 @@ impl McpService {
             in_flight: InFlight::default(),
             undelivered: UndeliveredOutput::default(),
             direct_calls: DirectCalls::default(),
+            resource_reads: Semaphore::new(MAX_RESOURCE_READS),
             shutdown: CancellationToken::new(),
         };
         Self { inner: Arc::new(inner) }
@@ -114,6 +117,12 @@ impl McpService {
 
     pub(crate) fn code_mode(&self) -> &CodeMode {
         &self.inner.code_mode
+    }
+
+    /// Waits until the process may read another part of a stored output. The permit is held while it is read.
+    pub(crate) async fn resource_read(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.inner.resource_reads.acquire().await.ok()
     }
 
     pub(crate) fn undelivered(&self) -> &UndeliveredOutput {

@@ -195,9 +195,9 @@ fn control(shown: &VisibleTool, config: &CodeMode, prefix: &ToolPrefix) -> Value
         },
     });
     let output = match name {
-        "exec" | "wait" => Some(cell_output(name == "wait")),
         "tool_search_code" => Some(search_output()),
-        // A search returns a list, which structured content cannot be in every revision of the protocol.
+        // A result of `exec` or `wait` with images has no structured content, which clients demand of a tool with an
+        // output schema. A search returns a list, which structured content cannot be in every revision of the protocol.
         _ => None,
     };
     if let (Some(output), Some(fields)) = (output, tool.as_object_mut()) {
@@ -240,36 +240,6 @@ fn direct_tool(name: &str, tool: &ToolSpec, shown: &VisibleTool, prefix: &ToolPr
 
 /// The longest title of a tool that is shown directly.
 const MAX_TITLE_CHARS: usize = 200;
-
-/// Returns one flat schema for all results, because not every client that generates types from it supports unions.
-fn cell_output(lists_runs: bool) -> Value {
-    let mut statuses = vec!["completed", "waiting", "failed"];
-    let text = json!({"type": "string"});
-    let objects = json!({"type": "array", "items": {"type": "object"}});
-    let mut properties = json!({
-        "status": {"type": "string"},
-        "value": {"description": "The value that a completed cell returned."},
-        "runId": text,
-        "reason": text,
-        "yieldReason": text,
-        "pendingToolCalls": objects,
-        "error": text,
-        "code": text,
-        "output": objects,
-        "message": text,
-        "approvals": objects,
-    });
-    if lists_runs {
-        statuses.push("listed");
-        if let Some(fields) = properties.as_object_mut() {
-            fields.insert("runs".to_owned(), objects);
-        }
-    }
-    if let Some(status) = properties.pointer_mut("/status").and_then(Value::as_object_mut) {
-        status.insert("enum".to_owned(), json!(statuses));
-    }
-    json!({"type": "object", "properties": properties, "required": ["status"]})
-}
 
 fn search_output() -> Value {
     let text = json!({"type": "string"});

@@ -23,6 +23,7 @@ mod list_cache;
 mod login;
 mod memory;
 mod ordinary;
+mod outputs;
 mod peers;
 mod pinning;
 mod served;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use store::Approval;
 use tokio::time::Instant;
 
+use super::blocks;
 use super::connection::Connection;
 use super::questions::{self, Channel, FormOutcome};
 use super::request_state::{self, Seal};
@@ -68,6 +69,7 @@ impl ToolCall<'_> {
     /// Returns the response for an answer of a control.
     pub(super) fn answered(&self, mut answer: Answer) -> CallToolResponse {
         answer.telemetry = self.with_surface(answer.telemetry);
+        blocks::keep_known(&mut answer, self.context, self.connection);
         completed(&answer).into()
     }
 
@@ -197,10 +199,14 @@ impl ToolCall<'_> {
 }
 
 pub(super) fn completed(answer: &Answer) -> CallToolResult {
-    let text = vec![ContentBlock::text(answer.value.to_string())];
-    let mut result = if answer.is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
-    // Structured content must be an object in the older revisions of the protocol.
-    result.structured_content = Some(answer.value.clone()).filter(Value::is_object);
+    let mut content = vec![ContentBlock::text(answer.value.to_string())];
+    content.extend(answer.media.iter().map(blocks::of_media));
+    content.extend(answer.links.iter().map(blocks::of_link));
+    let is_text = content.len() == 1;
+    let mut result = if answer.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    // Structured content must be an object in the older revisions of the protocol. Clients that show it to the model show
+    // none of the blocks.
+    result.structured_content = is_text.then(|| answer.value.clone()).filter(Value::is_object);
     with_telemetry(result, answer.telemetry.clone())
 }
 
@@ -210,4 +216,66 @@ pub(super) fn with_telemetry(mut result: CallToolResult, telemetry: Value) -> Ca
     meta.insert(TELEMETRY.to_owned(), telemetry);
     result.meta = Some(meta);
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::cell::{CellResult, Media, OutputItem, Preview, Telemetry};
+    use contract::ids::OutputHandle;
+    use serde_json::value::RawValue;
+    use serde_json::{Value, json};
+
+    use super::completed;
+    use crate::server::answer::Answer;
+
+    fn sent(output: Vec<OutputItem>, takes_links: bool) -> Value {
+        let value = RawValue::from_string("1".to_owned()).unwrap();
+        let mut answer = Answer::of(&CellResult::Completed { value, output, telemetry: Telemetry::default() }, &[]);
+        if !takes_links {
+            answer.links.clear();
+        }
+        let mut sent = serde_json::to_value(completed(&answer)).unwrap();
+        assert!(sent["_meta"]["cellmate/telemetry"].is_object());
+        // The block is the JSON, whatever follows.
+        let text: Value = serde_json::from_str(sent["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!((&text["status"], &text["value"]), (&json!("completed"), &json!(1)));
+        sent["text"] = text;
+        sent
+    }
+
+    #[test]
+    fn a_result_with_blocks_has_no_structured_content_and_no_base64_in_its_text() {
+        let handle = OutputHandle::of(&"cm_1".into(), "l1n0");
+        let data: Vec<u8> = (0..=255).collect();
+        let media =
+            |kind: &str| Media { mime_type: kind.to_owned(), data: data.clone().into(), handle: Some(handle.clone()) };
+        let output = vec![OutputItem::Image(media("image/png")), OutputItem::Audio(media("audio/wav"))];
+        let both = sent(output, true);
+        assert_eq!(both.get("structuredContent"), None);
+        let base64 = both["content"][1]["data"].as_str().unwrap();
+        assert!(base64.starts_with("AAECAwQF") && base64.len() == 344, "{base64}");
+        assert_eq!(both["content"][1], json!({"type": "image", "data": base64, "mimeType": "image/png"}));
+        assert_eq!(both["content"][2], json!({"type": "audio", "data": base64, "mimeType": "audio/wav"}));
+        assert_eq!(both["content"].as_array().unwrap().len(), 3);
+        assert!(!both["text"].to_string().contains("AAEC"), "{}", both["text"]);
+    }
+
+    #[test]
+    fn a_stored_output_is_linked_only_for_clients_that_take_links() {
+        let preview = Preview {
+            handle: OutputHandle::of(&"cm_1".into(), "l1n0"),
+            of: "text".to_owned(),
+            bytes: 70_000,
+            shape: None,
+            first: "a".to_owned(),
+            last: "z".to_owned(),
+        };
+        let linked = sent(vec![OutputItem::Stored(preview.clone())], true);
+        let uri = "cellmate://out/out_cm_1_l1n0";
+        let link = json!({"type": "resource_link", "uri": uri, "name": "out_cm_1_l1n0", "mimeType": "text/plain", "size": 70_000});
+        assert_eq!((&linked["content"][1], linked.get("structuredContent")), (&link, None));
+        let plain = sent(vec![OutputItem::Stored(preview)], false);
+        assert_eq!((plain["content"].as_array().unwrap().len(), &plain["structuredContent"]), (1, &plain["text"]));
+        assert_eq!(plain["text"]["output"][0]["handle"], "out_cm_1_l1n0");
+    }
 }

@@ -29,6 +29,8 @@ pub(super) struct Connection {
     /// Permits for forms whose calls have ended without an answer.
     late_forms: Arc<Semaphore>,
     ended: CancellationToken,
+    /// Whether the client has listed or read resources.
+    uses_resources: AtomicBool,
     pub(super) cancels: Cancels,
 }
 
@@ -38,6 +40,7 @@ impl Connection {
             is_watched: AtomicBool::new(false),
             late_forms: Arc::new(Semaphore::new(MAX_LATE_FORMS)),
             ended: CancellationToken::new(),
+            uses_resources: AtomicBool::new(false),
             cancels: Cancels::default(),
         }
     }
@@ -51,6 +54,15 @@ impl Connection {
     /// Records that a task notifies the client of changes. Returns false if there is one already.
     pub(super) fn begin_watching(&self) -> bool {
         !self.is_watched.swap(true, Ordering::Relaxed)
+    }
+
+    /// Records that the client lists or reads resources.
+    pub(super) fn note_use_of_resources(&self) {
+        self.uses_resources.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn uses_resources(&self) -> bool {
+        self.uses_resources.load(Ordering::Relaxed)
     }
 
     /// Reserves a place for a form that stays open after its call, or returns `None` if there are too many.

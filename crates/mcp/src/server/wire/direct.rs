@@ -10,6 +10,7 @@ use store::{Approval, CommitError};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
+use super::blocks;
 use super::calls::{ToolCall, with_telemetry};
 use super::questions::{self, Channel, FormOutcome};
 use super::request_state;
@@ -277,13 +278,18 @@ fn response(end: DirectEnd, telemetry: Value) -> CallToolResponse {
 
 /// Returns a tool's result in the protocol's form. That of an MCP tool already has it and is passed on whole.
 fn native(returned: Returned) -> CallToolResult {
-    let Returned { content, details, .. } = returned;
+    let Returned { mut content, mut details, .. } = returned;
+    blocks::show_stored_texts(&mut content);
+    if let Some(content) = details.as_mut().and_then(|details| details.get_mut("content")).and_then(Value::as_array_mut)
+    {
+        blocks::show_stored_texts(content);
+    }
     let is_result = |details: &Value| {
         details.get("content").is_some_and(Value::is_array) || details.get("structuredContent").is_some()
     };
-    let Some(details) = details else { return blocks(content, None) };
+    let Some(details) = details else { return of_blocks(content, None) };
     if !is_result(&details) {
-        return blocks(content, Some(details));
+        return of_blocks(content, Some(details));
     }
     let mut passed: CallToolResult = match serde_json::from_value(details.clone()) {
         Ok(passed) => passed,
@@ -315,7 +321,7 @@ fn foreign_meta(meta: MetaObject) -> MetaObject {
 }
 
 /// Returns the result of a tool that is no MCP tool, or of another operation of an MCP server.
-fn blocks(content: Vec<Value>, details: Option<Value>) -> CallToolResult {
+fn of_blocks(content: Vec<Value>, details: Option<Value>) -> CallToolResult {
     let known: Option<Vec<ContentBlock>> =
         content.into_iter().map(|block| serde_json::from_value(block).ok()).collect();
     let content = match (known, &details) {
@@ -359,6 +365,17 @@ mod tests {
         expected["_meta"] = json!({"example.org/x": 1});
         let content = result["content"].as_array().unwrap().clone();
         assert_eq!(sent(Returned { content, details: Some(result), ..Returned::default() }), expected);
+    }
+
+    #[test]
+    fn a_result_with_a_stored_text_keeps_its_other_blocks() {
+        let result = json!({"content": [
+            {"type": "text", "handle": "out_tc_1_c1n0", "bytes": 70_000_000, "first": "abc"},
+            {"type": "image", "data": "AA==", "mimeType": "image/png"},
+        ]});
+        let shown = sent(Returned { content: Vec::new(), details: Some(result.clone()), labels: Vec::new() });
+        assert!(shown["content"][0]["text"].as_str().unwrap().contains("cellmate://out/out_tc_1_c1n0"), "{shown}");
+        assert_eq!(shown["content"][1], result["content"][1]);
     }
 
     #[test]

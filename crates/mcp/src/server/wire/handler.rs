@@ -6,12 +6,13 @@ use axum::http::request::Parts;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
-    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
-    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
-    ServerConfig, SubscriptionFilter,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
+use serde::Serialize;
 use serde_json::Value;
 use telemetry::LogIgnored;
 use tokio::time::Instant;
@@ -23,7 +24,7 @@ use super::progress::ProgressPump;
 use super::questions;
 use super::request_state::Seal;
 use super::sessions::RequestInProgress;
-use super::{instructions, list};
+use super::{instructions, list, resources};
 use crate::server::answer::{Answer, failed, refused};
 use crate::server::calls::{Call, CallHandle};
 use crate::server::client_key::ClientKey;
@@ -53,6 +54,12 @@ impl Handler {
         let seal = Seal::new(&service.settings().seal);
         let connection = Arc::new(Connection::new());
         Self { service, principal, listeners: Arc::default(), seal, connection }
+    }
+
+    /// Returns the key of the client that makes a request.
+    fn client(&self, context: &RequestContext<RoleServer>) -> ClientKey {
+        let name = context.client_info().map(|client| client.name).unwrap_or_default();
+        ClientKey::new(&name, self.service.settings().project.as_deref())
     }
 
     /// Finds the called tool, and runs the call to its response.
@@ -98,7 +105,8 @@ impl Handler {
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let capabilities =
+            ServerCapabilities::builder().enable_resources().enable_tools().enable_tool_list_changed().build();
         let mut implementation = Implementation::new("cellmate", env!("CARGO_PKG_VERSION"));
         implementation.title = Some("Cellmate".to_owned());
         let config = ServerConfig::new(capabilities).with_server_info(implementation);
@@ -123,16 +131,45 @@ impl ServerHandler for Handler {
         Ok(list)
     }
 
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.connection.note_use_of_resources();
+        let cursor = request.and_then(|request| request.cursor);
+        resources::list(&self.service, (&self.principal, &self.client(&context)), cursor.as_deref()).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.connection.note_use_of_resources();
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.connection.note_use_of_resources();
+        let result = resources::read(&self.service, &self.principal, &request.uri).await?;
+        count_result(&context, &result);
+        Ok(result.into())
+    }
+
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let (progress, pump) = ProgressPump::new(context.meta.get_progress_token(), &context.peer);
-        let client_name = context.client_info().map(|client| client.name).unwrap_or_default();
         let call = Call {
             principal: self.principal.clone(),
-            client: ClientKey::new(&client_name, self.service.settings().project.as_deref()),
+            client: self.client(&context),
             arguments: request.arguments.clone().unwrap_or_default(),
             progress,
             handle: Arc::new(CallHandle::default()),
@@ -140,7 +177,10 @@ impl ServerHandler for Handler {
         };
         tokio::select! {
             answer = self.answer(&request, &context, &call) => {
-                count_result(&context, &answer);
+                // Sessions never get the other responses.
+                if let Ok(CallToolResponse::Complete(result)) = &answer {
+                    count_result(&context, result);
+                }
                 answer
             }
             () = ProgressPump::run(pump) => Err(ErrorData::internal_error("stopped", None)),
@@ -159,22 +199,6 @@ impl ServerHandler for Handler {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
-    }
-
-    async fn list_resources(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourcesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
-    }
-
-    async fn list_resource_templates(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
     }
 
     async fn complete(
@@ -236,10 +260,8 @@ impl ServerHandler for Handler {
 }
 
 /// Counts the size of a result that a session keeps for a client that resumes its stream.
-fn count_result(context: &RequestContext<RoleServer>, answer: &Result<CallToolResponse, ErrorData>) {
+fn count_result(context: &RequestContext<RoleServer>, result: &impl Serialize) {
     let Some(request) = context.extensions.get::<RequestInProgress>() else { return };
-    // Sessions never get the other responses.
-    let Ok(CallToolResponse::Complete(result)) = answer else { return };
     let mut counted = CountedBytes(0);
     // Writing to a counter cannot fail, and a result that cannot be serialised is not sent either.
     serde_json::to_writer(&mut counted, result).log_ignored("count the bytes of a result");

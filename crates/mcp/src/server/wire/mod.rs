@@ -1,6 +1,7 @@
 //! The protocol implementation: one handler for every revision and both transports. The protocol library's types stop
 //! here.
 
+mod blocks;
 mod calls;
 mod changes;
 mod connection;
@@ -12,6 +13,7 @@ mod list;
 mod progress;
 mod questions;
 mod request_state;
+mod resources;
 mod search;
 mod sessions;
 

@@ -1,0 +1,244 @@
+//! The parts of a result that are sent beside its JSON: images, sounds, and links to stored outputs.
+//!
+//! Their data is never part of a text: clients count text in tokens, and a model cannot see an image in it.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use contract::cell::{CellResult, Media, OutputItem, Preview};
+use contract::ids::OutputHandle;
+use contract::limits::{MAX_MEDIA_BLOCKS, MAX_MEDIA_BYTES, MAX_RESULT_LINKS};
+use serde_json::{Value, json};
+
+/// Part of a result that is sent after its JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MediaBlock {
+    pub(crate) kind: MediaKind,
+    pub(crate) mime_type: String,
+    pub(crate) data: Arc<[u8]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MediaKind {
+    Image,
+    Audio,
+}
+
+/// A stored output that a result mentions and does not contain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OutputLink {
+    pub(crate) handle: OutputHandle,
+    /// `None` if the result does not tell.
+    pub(crate) mime_type: Option<String>,
+    pub(crate) bytes: u64,
+}
+
+/// How many images and sounds a result may still show, and how many bytes of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MediaBudget {
+    pub(crate) blocks: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Default for MediaBudget {
+    fn default() -> Self {
+        Self { blocks: MAX_MEDIA_BLOCKS.default, bytes: MAX_MEDIA_BYTES.default }
+    }
+}
+
+impl MediaBudget {
+    /// Takes room for data of this size. Returns false if there is none; smaller data may still fit.
+    fn take(&mut self, bytes: usize) -> bool {
+        let bytes = bytes as u64;
+        if self.blocks == 0 || bytes > self.bytes {
+            return false;
+        }
+        self.blocks -= 1;
+        self.bytes -= bytes;
+        true
+    }
+}
+
+/// What a result sends beside its JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Beside {
+    pub(crate) media: Vec<MediaBlock>,
+    pub(crate) links: Vec<OutputLink>,
+    /// The positions in the output of images and sounds for which there is no room.
+    pub(crate) left_out: Vec<usize>,
+}
+
+impl Beside {
+    /// Decides which images and sounds of a result are shown, in their order.
+    pub(crate) fn of(result: &CellResult, mut budget: MediaBudget) -> Self {
+        let mut beside = Self::default();
+        for (at, item) in result.output().iter().enumerate() {
+            match item {
+                OutputItem::Image(media) => beside.add(at, MediaKind::Image, media, &mut budget),
+                OutputItem::Audio(media) => beside.add(at, MediaKind::Audio, media, &mut budget),
+                OutputItem::Stored(preview) => beside.link(link_of(preview)),
+                OutputItem::Text { .. } | OutputItem::Json { .. } => {}
+            }
+        }
+        if let CellResult::Completed { value, .. } = result {
+            beside.links_in_value(value.get());
+        }
+        beside
+    }
+
+    fn add(&mut self, at: usize, kind: MediaKind, media: &Media, budget: &mut MediaBudget) {
+        let Media { mime_type, data, handle } = media;
+        // Without data the item only names a stored output.
+        if !data.is_empty() && budget.take(data.len()) {
+            self.media.push(MediaBlock { kind, mime_type: mime_type.clone(), data: Arc::clone(data) });
+            return;
+        }
+        self.left_out.push(at);
+        if let Some(handle) = handle {
+            let (handle, mime_type) = (handle.clone(), Some(mime_type.clone()));
+            self.link(OutputLink { handle, mime_type, bytes: data.len() as u64 });
+        }
+    }
+
+    /// Adds a link for a value that is stored. A cell may return an object of the same form; whoever reads the link is
+    /// told that there is no such output.
+    fn links_in_value(&mut self, value: &str) {
+        if !value.starts_with('{') || !value.contains("\"handle\"") {
+            return;
+        }
+        let Ok(preview) = serde_json::from_str::<Preview>(value) else { return };
+        if preview.handle.parts().is_some() {
+            self.link(link_of(&preview));
+        }
+    }
+
+    fn link(&mut self, link: OutputLink) {
+        if self.links.len() < MAX_RESULT_LINKS && self.links.iter().all(|other| other.handle != link.handle) {
+            self.links.push(link);
+        }
+    }
+}
+
+fn link_of(preview: &Preview) -> OutputLink {
+    let mime_type = match preview.of.as_str() {
+        "text" | "string" => Some("text/plain"),
+        "image" | "audio" | "binary" => None,
+        _ => Some("application/json"),
+    };
+    OutputLink { handle: preview.handle.clone(), mime_type: mime_type.map(str::to_owned), bytes: preview.bytes }
+}
+
+/// Moves the images and sounds out of the content of a tool's result, as far as there is room. Of the others, only the
+/// data is removed.
+pub(crate) fn take_media(content: &mut [Value], mut budget: MediaBudget) -> Vec<MediaBlock> {
+    let mut media = Vec::new();
+    for block in content {
+        let kind = match block.get("type").and_then(Value::as_str) {
+            Some("image") => MediaKind::Image,
+            Some("audio") => MediaKind::Audio,
+            _ => continue,
+        };
+        let text = |name: &str| block.get(name).and_then(Value::as_str);
+        let (Some(data), Some(mime_type)) = (text("data"), text("mimeType")) else { continue };
+        let Ok(data) = STANDARD.decode(data) else { continue };
+        let mime_type = mime_type.to_owned();
+        if let Some(fields) = block.as_object_mut() {
+            fields.shift_remove("data");
+            fields.insert("bytes".to_owned(), json!(data.len()));
+        }
+        if budget.take(data.len()) {
+            media.push(MediaBlock { kind, mime_type, data: data.into() });
+        } else if let Some(fields) = block.as_object_mut() {
+            fields.insert("shown".to_owned(), Value::Bool(false));
+        }
+    }
+    media
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::cell::{CellResult, Media, OutputItem, Preview, Telemetry};
+    use contract::ids::OutputHandle;
+    use contract::limits::{MAX_MEDIA_BLOCKS, MAX_MEDIA_BYTES, MAX_RESULT_LINKS};
+    use serde_json::json;
+    use serde_json::value::RawValue;
+
+    use super::{Beside, MediaBudget, MediaKind, take_media};
+
+    fn image(bytes: usize, name: &str) -> OutputItem {
+        let handle = Some(OutputHandle::of(&"cm_1".into(), name));
+        OutputItem::Image(Media { mime_type: "image/png".to_owned(), data: vec![7; bytes].into(), handle })
+    }
+
+    fn completed(value: &str, output: Vec<OutputItem>) -> CellResult {
+        let value = RawValue::from_string(value.to_owned()).unwrap();
+        CellResult::Completed { value, output, telemetry: Telemetry::default() }
+    }
+
+    fn preview(name: &str, of: &str) -> Preview {
+        let handle = OutputHandle::of(&"cm_1".into(), name);
+        Preview { handle, of: of.to_owned(), bytes: 9, shape: None, first: String::new(), last: String::new() }
+    }
+
+    #[test]
+    fn media_is_shown_in_order_while_there_is_room() {
+        let budget = MediaBudget { blocks: 2, bytes: 10 };
+        let output = vec![image(4, "a"), image(7, "b"), image(6, "c"), image(1, "d")];
+        let beside = Beside::of(&completed("1", output), budget);
+        let sizes: Vec<usize> = beside.media.iter().map(|block| block.data.len()).collect();
+        assert_eq!((sizes, &beside.left_out), (vec![4, 6], &vec![1, 3]));
+        let links: Vec<_> = beside.links.iter().map(|link| (link.handle.as_str(), link.bytes)).collect();
+        assert_eq!(links, [("out_cm_1_b", 7), ("out_cm_1_d", 1)]);
+    }
+
+    #[test]
+    fn the_default_budget_is_that_of_the_limits() {
+        let many = (0..=MAX_MEDIA_BLOCKS.default).map(|number| image(1, &format!("n{number}"))).collect();
+        let beside = Beside::of(&completed("1", many), MediaBudget::default());
+        assert_eq!((beside.media.len() as u64, beside.left_out.len()), (MAX_MEDIA_BLOCKS.default, 1));
+        let largest = usize::try_from(MAX_MEDIA_BYTES.default).unwrap();
+        let large = vec![image(largest + 1, "a"), image(largest, "b")];
+        let beside = Beside::of(&completed("1", large), MediaBudget::default());
+        assert_eq!((beside.media[0].data.len(), &beside.left_out), (largest, &vec![0]));
+    }
+
+    #[test]
+    fn stored_outputs_are_linked_once_and_up_to_a_number() {
+        let text = serde_json::to_string(&preview("a", "array")).unwrap();
+        let stored = |name: String| OutputItem::Stored(preview(&name, "text"));
+        let beside =
+            Beside::of(&completed(&text, vec![stored("a".to_owned()), stored("b".to_owned())]), MediaBudget::default());
+        let links: Vec<_> = beside.links.iter().map(|link| (link.handle.as_str(), link.mime_type.as_deref())).collect();
+        assert_eq!(links, [("out_cm_1_a", Some("text/plain")), ("out_cm_1_b", Some("text/plain"))]);
+        let value = Beside::of(&completed(&text, Vec::new()), MediaBudget::default());
+        assert_eq!(value.links[0].mime_type.as_deref(), Some("application/json"));
+        let image =
+            Beside::of(&completed("1", vec![OutputItem::Stored(preview("c", "image"))]), MediaBudget::default());
+        assert_eq!((image.links[0].mime_type.as_deref(), image.links[0].bytes), (None, 9));
+        let many = (0..=MAX_RESULT_LINKS).map(|number| stored(format!("n{number}"))).collect();
+        assert_eq!(Beside::of(&completed("1", many), MediaBudget::default()).links.len(), MAX_RESULT_LINKS);
+        for other in [
+            "{\"handle\":1}",
+            "{\"handle\":\"x\",\"of\":\"text\",\"bytes\":1,\"first\":\"\",\"last\":\"\"}",
+            "\"handle\"",
+        ] {
+            assert!(Beside::of(&completed(other, Vec::new()), MediaBudget::default()).links.is_empty(), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_content_of_a_tools_result_loses_its_data_and_keeps_the_rest() {
+        let mut content = vec![
+            json!({"type": "text", "text": "a"}),
+            json!({"type": "image", "data": "AAEC", "mimeType": "image/png"}),
+            json!({"type": "audio", "data": "AAEC", "mimeType": "audio/wav"}),
+            json!({"type": "image", "data": "not base64", "mimeType": "image/png"}),
+        ];
+        let media = take_media(&mut content, MediaBudget { blocks: 1, bytes: 10 });
+        assert_eq!((media.len(), media[0].kind, &*media[0].data), (1, MediaKind::Image, &[0, 1, 2][..]));
+        assert_eq!(content[1], json!({"type": "image", "mimeType": "image/png", "bytes": 3}));
+        assert_eq!(content[2], json!({"type": "audio", "mimeType": "audio/wav", "bytes": 3, "shown": false}));
+        assert_eq!((&content[0]["text"], &content[3]["data"]), (&json!("a"), &json!("not base64")));
+    }
+}
