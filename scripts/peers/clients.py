@@ -125,16 +125,16 @@ def uncut(workspace, config, shown):
     return " and ".join(f"{len(tool['description'])}" for tool in listed) + " characters of description uncut"
 
 
+def run_claude_code(workspace, address, **more):
+    quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+    env = workspace.environment(ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="none", **quiet, **more)
+    words = ["-p", "Run the cell.", "--allowedTools", "mcp__cellmate__exec", "--output-format", "json"]
+    return workspace.run(PEERS / "claude-code/node_modules/.bin/claude", *words, env=env)
+
+
 def claude_code(workspace):
     config = connected(workspace, "claude-code")
-
-    def run(address):
-        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-        env = workspace.environment(ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="none", **quiet, **NEEDED)
-        words = ["-p", "Run the cell.", "--allowedTools", "mcp__cellmate__exec", "--output-format", "json"]
-        return workspace.run(PEERS / "claude-code/node_modules/.bin/claude", *words, env=env), config
-
-    return agent(workspace, "mcp__cellmate__", run, NEEDED_CELL)
+    return agent(workspace, "mcp__cellmate__", lambda address: (run_claude_code(workspace, address, **NEEDED), config), NEEDED_CELL)
 
 
 CODEX = """model = "scripted"
@@ -148,15 +148,18 @@ env_key = "LOOPBACK_KEY"
 """
 
 
+def run_codex(workspace, **more):
+    words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json", "Run the cell."]
+    return workspace.run(PEERS / "codex/node_modules/.bin/codex", *words, env=workspace.environment(LOOPBACK_KEY="none", **more))
+
+
 def codex(workspace):
     def run(address):
         folder = workspace.home / ".codex"
         folder.mkdir()
         (folder / "config.toml").write_text(CODEX.replace("{address}", address))
         config = connected(workspace, "codex")
-        words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json", "Run the cell."]
-        env = workspace.environment(LOOPBACK_KEY="none", **NEEDED)
-        return workspace.run(PEERS / "codex/node_modules/.bin/codex", *words, env=env), config
+        return run_codex(workspace, **NEEDED), config
 
     return agent(workspace, "mcp__cellmate::", run, NEEDED_CELL)
 

@@ -13,11 +13,12 @@ USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 
 class Model:
-    """A server that runs until it is closed. `requests` has the tools and tool results of every request, in order."""
+    """A server that runs until it is closed. `requests` has the tools and tool results of every request, in order, and
+    `bodies` has the requests as they were sent."""
 
     def __init__(self, pick, arguments, last_message):
         self.pick, self.arguments, self.last_message = pick, arguments, last_message
-        self.requests = []
+        self.requests, self.bodies = [], []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"model": self}))
         self.server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -65,6 +66,7 @@ class Handler(BaseHTTPRequestHandler):
             body = json.loads(self.rfile.read(length))
         except ValueError:
             return self.answer({"error": {"message": "the body is not JSON"}}, 400)
+        self.model.bodies.append(body)
         path = self.path.split("?")[0]
         for end, handle in (("/chat/completions", self.answer_chat), ("/responses", self.answer_responses), ("/messages", self.answer_messages)):
             if path.endswith(end):

@@ -12,6 +12,7 @@ import conformance
 import start
 import upstream
 from clients import CLIENTS
+from images import IMAGES
 from pins import LOGS, PEERS, ROOT, Missing, environment, install, version
 from room import Failed, Workspace, expect
 from surfaces import SURFACES
@@ -32,7 +33,7 @@ def rust(workspace):
 def checks():
     """Yields for each check: its name, the bundles that it needs, the version to print, the check function."""
     servers = {bundle for bundle, *_ in upstream.SERVERS.values()}
-    for name, (bundle, package, check) in {**CLIENTS, **SURFACES}.items():
+    for name, (bundle, package, check) in {**CLIENTS, **IMAGES, **SURFACES}.items():
         yield f"client/{name}", ["npm", bundle], version(bundle, package), check
     for name, (bundle, package, *_) in upstream.SERVERS.items():
         yield f"server/{name}", [bundle], version(bundle, package), upstream.one(name)
