@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use catalog::policy::Provider;
 use contract::config::AgentsConfig;
-use contract::limits::{MAX_PAGE_RESOURCES, MAX_RESOURCE_READ_BYTES};
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
 use mcp::server::{ApprovalPolicy, McpService, OfferedSources, Principal, Settings, ToolPrefix, serve_streams};
@@ -154,4 +153,12 @@ async fn the_address_of_an_output_is_a_template_and_what_is_unknown_is_not_found
     }
     let wrong = client.read("cellmate://out/out_cm_nobody_l1n0?offset=x").await;
     assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_without_media_is_the_same_as_text_and_as_structured_content() {
+    let service = service(Value::Null).await;
+    let mut client = Client::connect(&service, "local", OLD).await;
+    let shown = client.exec("return (await MCP.studio.record({})).content.length").await;
+    assert_eq!((shown.json, shown.blocks.len()), (json!({"status": "completed", "value": 2}), 0));
 }
