@@ -17,6 +17,7 @@ use crate::keys::KeysArguments;
 use crate::log::{LogArguments, LogsArguments};
 use crate::man::ManArguments;
 use crate::plugins::PluginsArguments;
+use crate::repl::ReplArguments;
 use crate::runs::RunsArguments;
 use crate::secrets::SecretsArguments;
 use crate::serve::McpArguments;
@@ -28,7 +29,7 @@ use crate::tools::ToolsArguments;
 
 /// Run model-written JavaScript and TypeScript in a sandbox, with your MCP servers as tools.
 #[derive(Debug, Parser)]
-#[command(version = env!("CELLMATE_VERSION"), arg_required_else_help = true)]
+#[command(version = env!("CELLMATE_VERSION"), arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -42,6 +43,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a JavaScript or TypeScript cell with the tools of the configured servers, and print its result.
     Exec(Box<ExecArguments>),
+    /// Run cells at a prompt, in one session: the values that they store are there for the next cell.
+    Repl(Box<ReplArguments>),
     /// Resume a run that has not ended and wait for its result.
     Wait(WaitArguments),
     /// Manage MCP servers.

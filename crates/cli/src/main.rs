@@ -20,11 +20,13 @@ mod plugins;
 mod policy;
 mod progress;
 mod render;
+mod repl;
 mod runs;
 mod secrets;
 mod serve;
 mod servers;
 mod shared_arguments;
+mod size;
 mod state;
 mod style;
 mod table;
@@ -63,6 +65,7 @@ fn main() -> std::process::ExitCode {
         };
     let code = match arguments.command {
         Command::Exec(arguments) => runtime.block_on(exec::run(*arguments)),
+        Command::Repl(arguments) => runtime.block_on(repl::run(*arguments)),
         Command::Wait(arguments) => runtime.block_on(wait::run(arguments)),
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
         Command::Plugins(arguments) => runtime.block_on(plugins::run(arguments)),

@@ -1,9 +1,11 @@
 //! Progress of servers that start: a line for each as it finishes, on standard error, only on a terminal.
 
+use std::convert::Infallible;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use client_config::display;
+use parking_lot::Mutex;
 
 use crate::style::{Stream, Style, paint};
 
@@ -35,16 +37,16 @@ impl StartProgress {
     }
 
     /// Returns when to call `announce`, if no server finishes before.
-    pub(crate) fn announce_at(&self) -> Option<Instant> {
+    fn announce_at(&self) -> Option<Instant> {
         (self.is_shown && !self.announced).then(|| self.began + SILENT_FOR)
     }
 
-    /// Says that servers are starting.
-    pub(crate) fn announce(&mut self) {
-        self.announced = true;
-        if self.is_shown {
+    /// Says that servers are starting, unless one has finished meanwhile.
+    fn announce(&mut self) {
+        if self.is_shown && !self.announced {
             eprintln!("{}", paint(&starting(self.total), Style::Dim, Stream::Err));
         }
+        self.announced = true;
     }
 
     /// Reports on one server.
@@ -59,6 +61,22 @@ impl StartProgress {
             let line = line(self.finished, self.total, name, outcome, took);
             eprintln!("{}", paint(&line, style, Stream::Err));
         }
+    }
+}
+
+/// Waits for the end of `starts`, and says that servers are starting if none of them finishes soon.
+pub(crate) async fn announcing<T>(progress: &Mutex<StartProgress>, starts: impl Future<Output = T>) -> T {
+    let announce = async {
+        let at = progress.lock().announce_at();
+        if let Some(at) = at {
+            tokio::time::sleep_until(at.into()).await;
+            progress.lock().announce();
+        }
+        std::future::pending::<Infallible>().await
+    };
+    tokio::select! {
+        done = starts => done,
+        never = announce => match never {},
     }
 }
 
@@ -82,7 +100,25 @@ fn line(finished: usize, total: usize, name: &str, outcome: StartOutcome, took: 
 mod tests {
     use std::time::Duration;
 
-    use super::{StartOutcome, line, starting};
+    use std::time::Instant;
+
+    use parking_lot::Mutex;
+
+    use super::{SILENT_FOR, StartOutcome, StartProgress, announcing, line, starting};
+
+    fn progress() -> Mutex<StartProgress> {
+        Mutex::new(StartProgress { total: 1, finished: 0, began: Instant::now(), is_shown: true, announced: false })
+    }
+
+    #[tokio::test]
+    async fn servers_that_take_long_are_announced_once() {
+        let soon = progress();
+        assert_eq!(announcing(&soon, std::future::ready(7)).await, 7);
+        assert!(!soon.lock().announced);
+        let late = progress();
+        announcing(&late, tokio::time::sleep(SILENT_FOR * 2)).await;
+        assert!(late.lock().announced && late.lock().announce_at().is_none());
+    }
 
     #[test]
     fn a_line_counts_and_names_the_server() {

@@ -3,11 +3,14 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use contract::cell::{CellResult, OutputItem};
+use contract::cell::{CellResult, Effect, EffectState, Media, OutputItem, Preview};
+use contract::error::ErrorCode;
+use contract::ids::RunId;
 use contract::text;
 use serde_json::Value;
 use telemetry::LogIgnored;
 
+use crate::size::size;
 use crate::style::{Stream, Style, paint};
 use crate::table::{Table, terminal_width};
 
@@ -29,15 +32,7 @@ pub(crate) fn json(result: &CellResult) -> ExitCode {
 }
 
 pub(crate) fn readable(result: &CellResult) -> ExitCode {
-    for item in result.output() {
-        match item {
-            OutputItem::Text { text } => print(&format!("{text}\n")),
-            OutputItem::Json { value } => print(&format!("{}\n", pretty(value.get()))),
-            OutputItem::Image(_) | OutputItem::Audio(_) | OutputItem::Stored(_) => {
-                print(&format!("{}\n", serde_json::to_string(item).unwrap_or_default()));
-            }
-        }
-    }
+    print_output(result.output());
     match result {
         CellResult::Completed { value, telemetry, .. } => {
             print(&format!("{}\n", pretty(value.get())));
@@ -47,16 +42,55 @@ pub(crate) fn readable(result: &CellResult) -> ExitCode {
             };
             note(&format!("completed in {} ms, {calls}", telemetry.duration_ms.total));
         }
-        CellResult::Waiting { run_id, pending_tool_calls, .. } => {
-            note(&format!("waiting for {} calls (run {run_id})", pending_tool_calls.len()));
-        }
-        CellResult::Failed { error, code, .. } => {
-            let code = code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
-            // Indented, so that a cell's text cannot pass for a message of cellmate.
-            eprintln!("failed{code}: {}", printable(error).replace('\n', "\n  "));
-        }
+        CellResult::Waiting { run_id, pending_tool_calls, .. } => print_waiting(run_id, pending_tool_calls.len()),
+        CellResult::Failed { error, code, effects, .. } => print_failure(error, *code, effects),
     }
     exit_code(result)
+}
+
+/// Prints what a cell output, for people.
+pub(crate) fn print_output(items: &[OutputItem]) {
+    for item in items {
+        match item {
+            OutputItem::Text { text } => print(&format!("{text}\n")),
+            OutputItem::Json { value } => print(&format!("{}\n", pretty(value.get()))),
+            OutputItem::Image(media) => print(&format!("{}\n", described_media("image", media))),
+            OutputItem::Audio(media) => print(&format!("{}\n", described_media("audio", media))),
+            OutputItem::Stored(preview) => print(&previewed(preview)),
+        }
+    }
+}
+
+/// Returns a line such as `[image: image/png, 12 kB, out_cm_1_l0n0]`.
+fn described_media(kind: &str, media: &Media) -> String {
+    let handle = media.handle.as_ref().map(|handle| format!(", {handle}")).unwrap_or_default();
+    format!("[{kind}: {}, {}{handle}]", media.mime_type, size(media.data.len() as u64))
+}
+
+/// Returns the beginning and the end of a stored item, and how to read all of it.
+fn previewed(preview: &Preview) -> String {
+    let Preview { handle, of, bytes, first, last, .. } = preview;
+    format!("{first}\n…\n{last}\n[{of}, {}: `cellmate runs output {handle}` prints all of it]\n", size(*bytes))
+}
+
+/// Says that a cell has not ended.
+pub(crate) fn print_waiting(run_id: &RunId, pending: usize) {
+    note(&format!("waiting for {pending} calls (run {run_id})"));
+}
+
+/// Prints why a cell failed, and which of its calls had an effect or may have had one.
+pub(crate) fn print_failure(error: &str, code: Option<ErrorCode>, effects: &[Effect]) {
+    let code = code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
+    // Indented, so that a cell's text cannot pass for a message of cellmate.
+    eprintln!("failed{code}: {}", printable(error).replace('\n', "\n  "));
+    for effect in effects {
+        let state = match effect.state {
+            EffectState::Done => "was made",
+            EffectState::Failed => "was made and failed",
+            EffectState::Unknown => "was made; its result is unknown",
+        };
+        note(&format!("  call {} of `{}` {state}", effect.call, effect.tool));
+    }
 }
 
 /// Prints text of any number of lines to standard output, with control and invisible characters escaped.
@@ -84,7 +118,7 @@ pub(crate) fn print_table<const N: usize>(table: &Table<N>) {
 const COLUMNS: std::ops::RangeInclusive<usize> = 20..=1_000;
 
 /// Returns the width for tables: `$COLUMNS` if it is set, else that of the terminal; `None` if standard output is neither.
-fn width() -> Option<usize> {
+pub(crate) fn width() -> Option<usize> {
     let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     given.filter(|columns| COLUMNS.contains(columns)).or_else(terminal_width)
 }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::log::CONSOLE;
-use crate::progress::{StartOutcome, StartProgress};
+use crate::progress::{StartOutcome, StartProgress, announcing};
 use crate::servers::{FilteredTools, count_tools};
 use crate::unusable::unusable_servers;
 
@@ -106,17 +106,6 @@ impl Servers {
         let starting = self.upstreams.statuses().into_iter().filter(|status| status.listed_at.is_none());
         let starting: BTreeSet<String> = starting.map(|status| status.name).collect();
         let progress = Mutex::new(StartProgress::of(starting.len()));
-        let announce = async {
-            let at = progress.lock().announce_at();
-            if let Some(at) = at {
-                tokio::time::sleep_until(at.into()).await;
-                let mut progress = progress.lock();
-                if progress.announce_at().is_some() {
-                    progress.announce();
-                }
-            }
-            std::future::pending::<()>().await;
-        };
         let listing = self.upstreams.listed_each(|server, why, took| {
             if starting.contains(server.name()) {
                 let outcome = match why {
@@ -129,10 +118,7 @@ impl Servers {
                 report(server.name(), why);
             }
         });
-        tokio::select! {
-            _ = listing => {}
-            () = announce => {}
-        }
+        announcing(&progress, listing).await;
     }
 
     pub(crate) async fn stop(&self) {

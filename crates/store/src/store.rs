@@ -290,9 +290,9 @@ impl Store {
         commit::copy_values(&self.backend, from, to, now).await
     }
 
-    /// Deletes all values of a session and returns how many there were.
-    pub async fn delete_session_values(&self, session: &SessionKey) -> Result<u64, StoreError> {
-        session_values::delete_all(&self.backend, session).await
+    /// Deletes a value of a session, or all of them if no key is given. Returns how many were deleted.
+    pub async fn delete_session_values(&self, session: &SessionKey, key: Option<&str>) -> Result<u64, StoreError> {
+        session_values::delete(&self.backend, session, key).await
     }
 }
 

@@ -4,12 +4,18 @@ use std::io::{BufRead, IsTerminal, Read, Write, stderr, stdin};
 
 use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
 use mcp::server::{plain, summarize_arguments};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::Value;
 use store::{Approval, ApprovalScope, Decision};
 use telemetry::LogIgnored;
+use tokio_util::sync::CancellationToken;
 
 /// The longest answer that is read; the answer to a form may be long.
 const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// How often a pending question looks whether it was withdrawn.
+const WITHDRAWAL_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Whether calls can be shown to the user and answers read: standard input and standard error are terminals.
 pub(crate) fn is_interactive() -> bool {
@@ -47,14 +53,35 @@ pub(super) fn question(approval: &Approval) -> Option<String> {
 }
 
 /// Prints the prompt and reads one line. Returns `None` if standard input is closed.
+///
+/// If the future is dropped, the question is withdrawn: what is typed afterwards is left to the next reader.
 pub(crate) async fn ask(prompt: &str) -> Option<String> {
     eprint!("{prompt}");
     stderr().flush().log_expected("print a question");
-    let read = tokio::task::spawn_blocking(|| {
-        let mut line = String::new();
-        stdin().lock().take(MAX_LINE_BYTES).read_line(&mut line).map(|bytes| (bytes > 0).then_some(line))
+    let withdrawn = CancellationToken::new();
+    let _withdraws = withdrawn.clone().drop_guard();
+    let read = tokio::task::spawn_blocking(move || {
+        while !withdrawn.is_cancelled() {
+            if is_readable()? && !withdrawn.is_cancelled() {
+                let mut line = String::new();
+                let bytes = stdin().lock().take(MAX_LINE_BYTES).read_line(&mut line)?;
+                return Ok((bytes > 0).then_some(line));
+            }
+        }
+        Ok::<_, std::io::Error>(None)
     });
     read.await.ok().and_then(Result::ok).flatten()
+}
+
+/// Waits a little for a typed line. A terminal is readable when a line is complete, so that reading it does not block.
+fn is_readable() -> std::io::Result<bool> {
+    let stdin = stdin();
+    let mut typed = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut typed, Some(&WITHDRAWAL_CHECK)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// An answer that the user typed to one of the approvals under review.

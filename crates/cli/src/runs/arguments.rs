@@ -1,5 +1,7 @@
 //! The arguments of `cellmate runs`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 use store::RunState;
 
@@ -37,6 +39,11 @@ pub(super) enum Action {
         /// Run id, or the start of one.
         run: String,
     },
+    /// List the stored outputs of a run: what was too large for its result, images and sounds. With a handle, write that
+    /// output.
+    Output(OutputArguments),
+    /// List the sessions whose cells have stored values, or the values of one.
+    State(StateArguments),
     /// End runs that have not ended. What they have done stays done.
     Cancel {
         /// Run ids, or the start of each.
@@ -96,6 +103,44 @@ impl StateArgument {
             Self::Aborted => &[RunState::Aborted],
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OutputArguments {
+    /// Run id, or the start of one. A handle alone is enough, too.
+    pub(super) run: String,
+    /// Output to write: its handle, the handle's last part, or the start of either.
+    pub(super) handle: Option<String>,
+    /// On a terminal, write the output as it is, control characters included.
+    #[arg(long)]
+    pub(super) raw: bool,
+    /// Write the output to this file.
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+    /// Replace the file if it exists.
+    #[arg(long, requires = "file")]
+    pub(super) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StateArguments {
+    /// Session id, or the start of one.
+    pub(super) session: Option<String>,
+    /// Print the value of this key.
+    #[arg(long, value_name = "KEY", requires = "session", conflicts_with = "remove")]
+    pub(super) key: Option<String>,
+    /// Delete this key of the session; without a key, all of them.
+    #[arg(long = "rm", value_name = "KEY", num_args = 0..=1, requires = "session")]
+    pub(super) remove: Option<Option<String>>,
+    /// Do not ask for confirmation.
+    #[arg(long, requires = "remove")]
+    pub(super) yes: bool,
+    /// Only sessions of this client; the start of its key is enough.
+    #[arg(long, value_name = "CLIENT")]
+    pub(super) client: Option<String>,
+    /// Only sessions of this agent.
+    #[arg(long, value_name = "ID")]
+    pub(super) agent: Option<String>,
 }
 
 #[derive(Debug, Args)]

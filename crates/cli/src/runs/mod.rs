@@ -1,10 +1,13 @@
-//! `cellmate runs`: lists, shows, exports, cancels, deletes, replays and forks runs, in a store that a server may be using.
+//! `cellmate runs`: lists, shows, exports, cancels, deletes, replays and forks runs, and shows what they stored, in a
+//! store that a server may be using.
 
 mod arguments;
 mod find;
 mod fork;
+mod output;
 mod print;
 mod remove;
+mod state;
 mod values;
 
 use std::process::ExitCode;
@@ -20,9 +23,13 @@ use crate::shared_arguments::JailArguments;
 use crate::state::{StateError, StoreSettings};
 
 use arguments::{Action, ListArguments};
+use output::OutputError;
+use state::SessionError;
 
 pub(crate) use arguments::RunsArguments;
 pub(crate) use find::{FindError, find_run, only_live_run};
+pub(crate) use output::{Naming, table as output_table, to_json as output_json};
+pub(crate) use state::print_values;
 
 #[derive(Debug, thiserror::Error)]
 enum RunsError {
@@ -42,8 +49,12 @@ enum RunsError {
          delete it"
     )]
     Live { run: String, state: &'static str },
-    #[error("deleting runs needs confirmation; run this in a terminal, or pass --yes")]
+    #[error("deleting needs confirmation; run this in a terminal, or pass --yes")]
     Unconfirmed,
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
     #[error(transparent)]
     Find(#[from] FindError),
     #[error("{0}")]
@@ -89,6 +100,8 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Action::Output(output) => output::run(&open_without_keys(&kept).await?, &output, as_json).await,
+        Action::State(state) => state::run(&open_without_keys(&kept).await?, &state, as_json).await,
         Action::Cancel { runs } => {
             let store = open_without_keys(&kept).await?;
             remove::cancel(&kept, &arguments.store.places(), store, &runs, as_json).await

@@ -103,7 +103,7 @@ fn report(deleted: u64, as_json: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn is_confirmed(question: &str, yes: bool) -> Result<bool, RunsError> {
+pub(super) async fn is_confirmed(question: &str, yes: bool) -> Result<bool, RunsError> {
     if yes {
         return Ok(true);
     }

@@ -9,11 +9,12 @@ use client_config::ServerEntry;
 use contract::text;
 use executor::ToolSource;
 use mcp::{ConnectFailure, Server};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::filtered_tools::count_tools;
-use crate::progress::{StartOutcome, StartProgress};
+use crate::progress::{StartOutcome, StartProgress, announcing};
 
 /// How many servers are started at once: package runners take much CPU and memory.
 const MAX_STARTING: usize = 16;
@@ -59,36 +60,29 @@ pub(crate) async fn probe_all(servers: Vec<ServerEntry>, lists: Option<PathBuf>)
 
 /// Waits for all probes, and reports each as it ends.
 async fn collect(mut probes: JoinSet<(usize, ProbeResult)>) -> Vec<(usize, ProbeResult)> {
-    let mut progress = StartProgress::of(probes.len());
-    let mut results = Vec::new();
-    loop {
-        let at = progress.announce_at();
-        let announced = async move {
-            match at {
-                Some(at) => tokio::time::sleep_until(at.into()).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            ended = probes.join_next() => match ended {
-                None => return results,
-                Some(Ok((position, result))) => {
+    let progress = Mutex::new(StartProgress::of(probes.len()));
+    let collected = async {
+        let mut results = Vec::new();
+        while let Some(ended) = probes.join_next().await {
+            match ended {
+                Ok((position, result)) => {
                     let outcome = match &result.server {
                         Ok(server) => StartOutcome::Started { tools: count_tools(&server.tools()) },
                         Err(_) => StartOutcome::Failed,
                     };
-                    progress.finished(&result.entry.name, outcome, result.took);
+                    progress.lock().finished(&result.entry.name, outcome, result.took);
                     results.push((position, result));
                 }
-                Some(Err(error)) => match error.try_into_panic() {
+                Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     // Probes are not cancelled.
                     Err(error) => tracing::error!(%error, "the test of a server was cancelled"),
                 },
-            },
-            () = announced => progress.announce(),
+            }
         }
-    }
+        results
+    };
+    announcing(&progress, collected).await
 }
 
 async fn probe(entry: ServerEntry, lists: Option<&Path>) -> ProbeResult {

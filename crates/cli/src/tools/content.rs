@@ -4,6 +4,7 @@ use contract::text;
 use serde_json::Value;
 
 use crate::render;
+use crate::size::size;
 
 /// The longest name or type of a block that is shown.
 const MAX_NAME_CHARS: usize = 200;
@@ -34,7 +35,7 @@ fn block(block: &Value) -> String {
     match (kind, data) {
         (_, Some(data)) => {
             let mime = field("mimeType").or_else(|| of_resource("mimeType")).unwrap_or("unknown type");
-            described(kind, &[name, Some(mime), Some(&size(decoded_bytes(data)))])
+            described(kind, &[name, Some(mime), Some(&size(decoded_bytes(data) as u64))])
         }
         ("resource_link", None) => described("link", &[field("title").or(name), field("uri"), field("mimeType")]),
         _ => render::pretty(&block.to_string()),
@@ -52,15 +53,6 @@ fn described(kind: &str, parts: &[Option<&str>]) -> String {
 fn decoded_bytes(base64: &str) -> usize {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
     (base64.len() / 4 * 3).saturating_sub(padding.min(2))
-}
-
-fn size(bytes: usize) -> String {
-    match bytes {
-        1 => "1 byte".to_owned(),
-        0..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{} kB", bytes / 1_000),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod fairness;
 mod mcp;
 mod openclaw;
 mod person;
+mod repl;
 mod secrets;
 mod servers;
 mod snapshots;

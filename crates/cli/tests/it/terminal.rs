@@ -117,6 +117,11 @@ impl Hostile {
         person.write("plugin/main.py", PLUGIN);
         person.write("plugin/answer.json", &json!({"text": HOSTILE, "details": {(HOSTILE): HOSTILE}}).to_string());
         person.write("broken/cellmate.plugin.json", &json!({(HOSTILE): HOSTILE, "id": HOSTILE}).to_string());
+        let core = json!({"tools": {
+            "exec": {"enabled": true, "readable": [format!("/{HOSTILE}")]}, "web": {"fetch": {"enabled": true}},
+            "fs": {"roots": [format!("/{HOSTILE}"), HOSTILE]},
+        }});
+        person.write("core.json5", &core.to_string());
         let ranked = json!({"id": HOSTILE, "name": HOSTILE, "description": HOSTILE});
         person.write("ranked.jsonl", &format!("{ranked}\n"));
         let mut hostile = Self { person, folder, run: String::new(), approval: String::new() };
@@ -179,15 +184,19 @@ pub(crate) fn commands(before: &[String]) -> Vec<Vec<String>> {
 /// A command, its arguments, its input, and whether untrusted text must not begin a line of its output.
 type Case<'a> = (&'a str, Vec<&'a str>, String, bool);
 
-fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
-    let [catalog, ranked, backup, cell] = files;
+fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 5]) -> Vec<Case<'a>> {
+    let [catalog, ranked, backup, core, cell] = files;
     let one = |command: &'a str, more: &[&'a str]| (command, more.to_vec(), String::new(), true);
     let asked = format!("{}\n", json!({"qid": HOSTILE, "query": "look"}));
+    let typed =
+        format!("{cell}\n{}\n.tools\n.tools look\n.state\n.outputs\n.wait \u{9b}\n.\u{9b}\n.x\u{9b}\n", json!(HOSTILE));
     vec![
         one("exec", &["-e", cell]),
         one("exec", &["-e", "throw new Error('\u{9b}\u{202e}\\nFORGED')"]),
         one("exec", &["-e", "return {'\u{9b}\u{e0041}': '\u{9b}\u{202e}\u{7f}'}"]),
         one("exec", &["-e", "1", "--catalog", catalog]),
+        ("repl", vec!["--session", "hostile"], typed, false),
+        one("repl", &["--session", "\u{9b}\u{202e}"]),
         one("wait", &[&hostile.run]),
         one("wait", &["cm_\u{9b}\u{202e}"]),
         one("servers list", &[]),
@@ -258,11 +267,17 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("secrets rm", &["hostile"]),
         one("doctor", &[]),
         one("doctor", &["--servers"]),
+        one("doctor", &["--config", core]),
         one("mcp", &[]),
         one("logs", &["-n", "0"]),
         one("runs list", &[]),
         one("runs show", &[&hostile.run]),
         one("runs export", &[&hostile.run]),
+        one("runs output", &[&hostile.run]),
+        one("runs output", &[&hostile.run, "\u{9b}\u{202e}"]),
+        one("runs output", &["cm_\u{9b}\u{202e}"]),
+        one("runs state", &[]),
+        one("runs state", &["\u{9b}\u{202e}"]),
         one("runs show", &["cm_\u{9b}\u{202e}"]),
         one("runs show", &["c"]),
         one("runs cancel", &["cm_\u{9b}\u{202e}"]),
@@ -309,7 +324,7 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
 fn every_command_prints_hostile_text_without_unsafe_characters() {
     let hostile = Hostile::new();
     let path = |name: &str| hostile.person.path(name).display().to_string();
-    let files = [path("catalog.json"), path("ranked.jsonl"), path("backup"), cell()];
+    let files = [path("catalog.json"), path("ranked.jsonl"), path("backup"), path("core.json5"), cell()];
     let cases = cases(&hostile, &files);
     let known: BTreeSet<String> = commands(&[]).into_iter().map(|command| command.join(" ")).collect();
     assert!(known.len() > 20, "{known:?}");
@@ -335,9 +350,9 @@ fn every_command_prints_hostile_text_without_unsafe_characters() {
             }
             wrong.extend(complaint(&out, *one_line).map(|why| format!("{typed:?} {why}")));
             wrong.extend(complaint(&err, true).map(|why| format!("{typed:?} (stderr) {why}")));
-            // `logs` prints a value per line.
+            // These print a value per line.
             let mut values = serde_json::Deserializer::from_str(&out).into_iter::<Value>();
-            let is_json = if *command == "logs" {
+            let is_json = if ["logs", "repl"].contains(command) {
                 values.all(|value| value.is_ok())
             } else {
                 serde_json::from_str::<Value>(&out).is_ok()

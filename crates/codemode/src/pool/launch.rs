@@ -73,6 +73,9 @@ fn spawn(program: &PathBuf, options: &PoolOptions, socket: UnixStream) -> std::i
         .arg(options.heap_bytes().to_string())
         .env_clear()
         .current_dir("/")
+        // Ctrl-C in a terminal goes to the foreground group. The host decides what it cancels, and needs its workers for
+        // that.
+        .process_group(0)
         .stdin(Stdio::from(OwnedFd::from(socket)))
         .stdout(Stdio::null())
         .stderr(Stdio::null())

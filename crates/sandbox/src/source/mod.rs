@@ -18,6 +18,7 @@ mod rejection;
 mod scan;
 mod shell;
 mod trivia;
+mod typed;
 mod words;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod tests;
 pub(crate) use edits::Shift;
 pub(crate) use places::Places;
 pub(crate) use rejection::Rejection;
+pub use typed::TypedCell;
 
 use contract::cell::Language;
 use contract::config::Languages;

@@ -52,8 +52,18 @@ impl WrappedCell {
     }
 
     /// Returns whether an offset is in the end of the wrapper.
-    fn is_behind(&self, offset: u32) -> bool {
+    pub(super) fn is_behind(&self, offset: u32) -> bool {
         offset as usize > PREFIX.len() + self.source_length
+    }
+
+    /// Returns where the model's source is in the wrapped text.
+    pub(super) fn span_of_source(&self) -> Span {
+        Span::new(narrow(PREFIX.len()), narrow(PREFIX.len() + self.source_length))
+    }
+
+    /// Returns whether the source closes a bracket that it did not open.
+    pub(super) fn has_stray_bracket(&self) -> bool {
+        stray_bracket(self.source()).is_some()
     }
 }
 
@@ -80,7 +90,8 @@ pub(super) fn parse<'a>(
     Err(Rejection::syntax(language, message, place))
 }
 
-fn read<'a>(allocator: &'a Allocator, wrapped: &'a WrappedCell, language: Language) -> ParserReturn<'a> {
+/// Parses a cell that the guard accepted, and accepts whatever the parser makes of it.
+pub(super) fn read<'a>(allocator: &'a Allocator, wrapped: &'a WrappedCell, language: Language) -> ParserReturn<'a> {
     let source_type = match language {
         Language::JavaScript => SourceType::script(),
         Language::TypeScript => SourceType::ts().with_script(true),
@@ -112,7 +123,7 @@ fn refuse_modules(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(), Re
 /// Returns the first problem of the text, and its place.
 fn complaint(returned: &ParserReturn<'_>, wrapped: &WrappedCell) -> Option<(String, Place)> {
     let diagnostic = returned.diagnostics.first();
-    if diagnostic.is_none() && is_one_function(&returned.program, wrapped) {
+    if diagnostic.is_none() && wraps_one_function(&returned.program, wrapped) {
         return None;
     }
     let label = diagnostic.and_then(|diagnostic| diagnostic.labels.first());
@@ -133,7 +144,7 @@ fn complaint(returned: &ParserReturn<'_>, wrapped: &WrappedCell) -> Option<(Stri
 }
 
 /// Returns whether the text is the wrapper with a body, and nothing else.
-fn is_one_function(program: &Program<'_>, wrapped: &WrappedCell) -> bool {
+pub(super) fn wraps_one_function(program: &Program<'_>, wrapped: &WrappedCell) -> bool {
     let whole = narrow(wrapped.text.len());
     if let [Statement::ExpressionStatement(statement)] = program.body.as_slice()
         && let Expression::ParenthesizedExpression(parenthesized) = &statement.expression

@@ -143,11 +143,17 @@ pub(crate) async fn sessions(backend: &Backend, limit: u32) -> Result<Vec<(Sessi
 }
 
 /// Deletes all values of a session.
-pub(crate) async fn delete_all(backend: &Backend, session: &SessionKey) -> Result<u64, StoreError> {
+pub(crate) async fn delete(backend: &Backend, session: &SessionKey, key: Option<&str>) -> Result<u64, StoreError> {
     let mut transaction = begin_write(backend, Durability::Synced).await?;
     lock(&mut transaction, backend.dialect, session).await?;
-    let sql = format!("DELETE FROM session_values WHERE {OF_SESSION}");
-    let deleted = of_session(&sql, session).execute(&mut *transaction).await?;
+    let of_key = if key.is_some() { " AND key = $4" } else { "" };
+    let sql = format!("DELETE FROM session_values WHERE {OF_SESSION}{of_key}");
+    let query = of_session(&sql, session);
+    let query = match key {
+        Some(key) => query.bind(key.to_owned()),
+        None => query,
+    };
+    let deleted = query.execute(&mut *transaction).await?;
     transaction.commit().await?;
     Ok(deleted.rows_affected())
 }

@@ -105,8 +105,8 @@ async fn sessions_do_not_see_the_values_of_others() {
         let newest: Vec<SessionKey> = scopes.iter().rev().take(3).map(SessionKey::from).collect();
         assert_eq!(listed.iter().map(|(session, _)| session.clone()).collect::<Vec<_>>(), newest);
         assert!(listed.iter().all(|(_, totals)| *totals == SessionTotals { keys: 1, bytes: 1 }), "{listed:?}");
-        assert_eq!(place.store.delete_session_values(&newest[0]).await.unwrap(), 1);
-        assert_eq!(place.store.delete_session_values(&newest[0]).await.unwrap(), 0);
+        assert_eq!(place.store.delete_session_values(&newest[0], None).await.unwrap(), 1);
+        assert_eq!(place.store.delete_session_values(&newest[0], None).await.unwrap(), 0);
         assert_eq!(place.store.sessions_with_values(9).await.unwrap().len(), 3);
     }
 }
@@ -184,7 +184,7 @@ async fn racing_conditional_writers_never_both_win() {
         for round in 0..PAIRS {
             // Every third round the key does not exist, which no row lock protects.
             if round % 3 == 0 {
-                place.store.delete_session_values(&session).await.unwrap();
+                place.store.delete_session_values(&session, None).await.unwrap();
                 version = None;
             }
             let absent = (round % 3) as usize;
