@@ -75,7 +75,8 @@ fn previewed(preview: &Preview) -> String {
 
 /// Says that a cell has not ended.
 pub(crate) fn print_waiting(run_id: &RunId, pending: usize) {
-    note(&format!("waiting for {pending} calls (run {run_id})"));
+    let calls = if pending == 1 { "1 call".to_owned() } else { format!("{pending} calls") };
+    note(&format!("waiting for {calls} (run {run_id})"));
 }
 
 /// Prints why a cell failed, and which of its calls had an effect or may have had one.

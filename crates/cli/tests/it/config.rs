@@ -124,6 +124,8 @@ fn completions_and_manual_pages_cover_every_command() {
         let script = person.run(&["completions", shell]);
         assert_eq!(script.code, 0, "{}", script.err);
         assert!(script.out.contains("add-json") && script.out.contains("schema"), "{shell}");
+        let as_json = person.run(&["completions", shell, "--json"]).json();
+        assert_eq!((&as_json["shell"], &as_json["script"]), (&json!(shell), &json!(script.out)));
     }
     person.write("completions.bash", &person.run(&["completions", "bash"]).out);
     let parsed = Command::new("bash").arg("-n").arg(person.path("completions.bash")).status().unwrap();
