@@ -142,7 +142,7 @@ pub(crate) async fn sessions(backend: &Backend, limit: u32) -> Result<Vec<(Sessi
         .collect()
 }
 
-/// Deletes all values of a session.
+/// Deletes a value of a session, or all of them if no key is given.
 pub(crate) async fn delete(backend: &Backend, session: &SessionKey, key: Option<&str>) -> Result<u64, StoreError> {
     let mut transaction = begin_write(backend, Durability::Synced).await?;
     lock(&mut transaction, backend.dialect, session).await?;

@@ -373,7 +373,7 @@ mod tests {
             {"type": "text", "handle": "out_tc_1_c1n0", "bytes": 70_000_000, "first": "abc"},
             {"type": "image", "data": "AA==", "mimeType": "image/png"},
         ]});
-        let shown = sent(Returned { content: Vec::new(), details: Some(result.clone()), labels: Vec::new() });
+        let shown = sent(Returned { details: Some(result.clone()), ..Returned::default() });
         assert!(shown["content"][0]["text"].as_str().unwrap().contains("cellmate://out/out_tc_1_c1n0"), "{shown}");
         assert_eq!(shown["content"][1], result["content"][1]);
     }
