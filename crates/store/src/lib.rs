@@ -53,7 +53,9 @@ pub use rows::{
 pub use runs::{FencedRun, LeaseError, NewRun};
 pub use seal::{SealError, Sealed};
 pub use secrets::{MAX_SEALED_BYTES, MAX_SECRET_BYTES, MAX_SECRETS, MAX_SECRETS_BYTES, Secret, Secrets, SecretsError};
-pub use session_values::{ExpectedVersion, SessionKey, SessionTotals, SessionValue, ValueWrite, VersionConflict};
+pub use session_values::{
+    ExpectedVersion, SessionKey, SessionTotals, SessionValue, SessionValueSize, ValueWrite, VersionConflict,
+};
 pub use settle::{SettleError, Settled};
 pub use store::Store;
 pub use sweep::SweepReport;

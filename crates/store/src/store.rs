@@ -19,7 +19,7 @@ use crate::outputs::{self, NewOutput, OutputPiece, OutputPosition, OutputRow, Ou
 use crate::rows::{CallRow, DispatchedCall, JournalTotals, LegRow, RunFilter, RunListEntry, RunRow, RunSummary};
 use crate::runs::{FencedRun, LeaseError, lease, read};
 use crate::seal::SealError;
-use crate::session_values::{self, SessionKey, SessionTotals, SessionValue};
+use crate::session_values::{self, SessionKey, SessionTotals, SessionValue, SessionValueSize};
 use crate::settle::{self, SettleError, Settled};
 use crate::sweep::{self, SweepReport};
 use crate::transcript::{self, Entry};
@@ -267,6 +267,11 @@ impl Store {
     /// Returns all values of a session, ordered by their keys.
     pub async fn session_values(&self, session: &SessionKey) -> Result<Vec<SessionValue>, StoreError> {
         session_values::values(&self.backend, session).await
+    }
+
+    /// Returns all values of a session without their texts, in no particular order.
+    pub async fn session_value_sizes(&self, session: &SessionKey) -> Result<Vec<SessionValueSize>, StoreError> {
+        session_values::sizes(&self.backend, session).await
     }
 
     /// Counts the values of a session.

@@ -287,8 +287,8 @@ async fn read_sizes(journal: &Journal) -> Result<Sizes, StoreError> {
     let (mut sizes, unwritten) = loop {
         let (as_of, unwritten) = (journal.value_commits(), journal.unwritten_keys());
         let mut sizes = Sizes { as_of, ..Sizes::default() };
-        for value in journal.store().session_values(journal.session()).await? {
-            sizes.set(&value.key, value.value.len(), &value.version);
+        for value in journal.store().session_value_sizes(journal.session()).await? {
+            sizes.set(&value.key, usize::try_from(value.bytes).unwrap_or(usize::MAX), &value.version);
         }
         // If a commit has ended in the meantime, other runs may have replaced what it wrote.
         if journal.value_commits() == as_of {

@@ -72,6 +72,14 @@ pub struct SessionValue {
     pub updated_at: Millis,
 }
 
+/// A session's value without its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionValueSize {
+    pub key: String,
+    pub version: String,
+    pub bytes: u64,
+}
+
 /// The number of a session's values, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionTotals {
@@ -112,6 +120,16 @@ pub(crate) async fn values(backend: &Backend, session: &SessionKey) -> Result<Ve
     // Sorted here, because the order of texts in Postgres depends on its locale.
     values.sort_by(|one, other| one.key.cmp(&other.key));
     Ok(values)
+}
+
+pub(crate) async fn sizes(backend: &Backend, session: &SessionKey) -> Result<Vec<SessionValueSize>, StoreError> {
+    let sql = format!("SELECT key, version, bytes FROM session_values WHERE {OF_SESSION}");
+    let rows = of_session(&sql, session).fetch_all(backend.reader()).await?;
+    let size = |row: &AnyRow| {
+        let bytes = u64::try_from(row.try_get::<i64, _>(2)?).unwrap_or(0);
+        Ok(SessionValueSize { key: row.try_get(0)?, version: row.try_get(1)?, bytes })
+    };
+    rows.iter().map(size).collect()
 }
 
 pub(crate) async fn totals(backend: &Backend, session: &SessionKey) -> Result<SessionTotals, StoreError> {
