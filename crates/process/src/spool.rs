@@ -101,10 +101,13 @@ pub struct LargeReader {
     reserving: Option<Reserving>,
     permit: Option<SemaphorePermit<'static>>,
     file: Option<Arc<File>>,
-    writing: Option<JoinHandle<io::Result<(Arc<File>, Vec<u8>)>>>,
+    writing: Option<Writing>,
     /// When the rest must have arrived.
     until: Instant,
 }
+
+/// A write that is under way. It returns the file and the empty buffer.
+type Writing = JoinHandle<io::Result<(Arc<File>, Vec<u8>)>>;
 
 type Reserving = Pin<Box<dyn Future<Output = Option<SemaphorePermit<'static>>> + Send + Sync>>;
 

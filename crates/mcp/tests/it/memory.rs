@@ -17,7 +17,7 @@ const PARTS: [(&str, u64); 4] = [
     ("memory::floods_in_a_separate_process", 192 << 10),
     ("memory::values_in_a_separate_process", 288 << 10),
     ("memory::one_large_result_in_a_separate_process", 64 << 10),
-    ("memory::four_large_results_in_a_separate_process", 192 << 10),
+    ("memory::four_large_results_in_a_separate_process", 128 << 10),
 ];
 
 /// The memory that may remain when no call is in progress: what allocators keep.

@@ -1,3 +1,4 @@
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use contract::limits::{
@@ -56,6 +57,9 @@ async fn texts_are_read_from_the_file_and_their_part_of_the_budget_is_freed() {
     let whole: Vec<u8> = message(bytes).flatten().collect();
     assert!(content(&texts[0]) == whole[13..13 + bytes]);
     assert!(content(&texts[1]) == "ä".repeat(LARGE_TEXT_BYTES).as_bytes());
+    // No folder lists the file.
+    let link = format!("/proc/self/fd/{}", texts[0].spool.file.as_raw_fd());
+    assert!(!cfg!(target_os = "linux") || std::fs::read_link(link).unwrap().to_string_lossy().ends_with(" (deleted)"));
     // Only what the texts need is reserved, as long as one of them exists.
     let used = (bytes + 2 * LARGE_TEXT_BYTES) / UNIT;
     assert_eq!(SPOOLS.available_permits(), before - used);

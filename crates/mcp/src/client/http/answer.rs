@@ -257,7 +257,7 @@ impl Events {
             let Some(chunk) = read.map_err(|_| Failure::Lost)? else { return Ok(None) };
             let events = self.parser.push(&chunk).map_err(|_| TOO_LONG)?;
             self.ready = events.into_iter();
-            if !self.share.fits(self.parser.held()) {
+            if self.parser.held() > 0 && !self.share.fits(self.parser.held()) {
                 self.parser.begin_large();
             }
             if let Some(large) = self.parser.large() {

@@ -74,9 +74,17 @@ impl Parser {
     }
 
     /// Adds to the current line.
-    fn add(&mut self, text: &[u8]) -> Result<(), TooLong> {
+    fn add(&mut self, mut text: &[u8]) -> Result<(), TooLong> {
         if self.kept() + text.len() > MAX_FRAME_BYTES {
             self.begin_large();
+        }
+        if self.event.large.is_some() && !self.in_large_data {
+            // The beginning of a line says whether it is data.
+            let beginning = DATA.len() + 1;
+            let (head, rest) = text.split_at(text.len().min(beginning.saturating_sub(self.line.len())));
+            self.line.extend_from_slice(head);
+            self.pass_on_data();
+            text = rest;
         }
         if let Some(large) = self.event.large.as_mut().filter(|_| self.in_large_data) {
             large.push(text);
@@ -86,13 +94,12 @@ impl Parser {
             return Err(TooLong);
         }
         self.line.extend_from_slice(text);
-        self.pass_on_data();
         Ok(())
     }
 
     /// Takes the long texts out of the current event from now on, if that is allowed.
     pub(crate) fn begin_large(&mut self) {
-        if self.accepts_large && self.event.large.is_none() && self.kept() > 0 {
+        if self.accepts_large && self.event.large.is_none() {
             self.event.large = LargeReader::new(std::mem::take(&mut self.event.data));
             self.pass_on_data();
         }
@@ -102,7 +109,7 @@ impl Parser {
     fn pass_on_data(&mut self) {
         let Some(large) = &mut self.event.large else { return };
         // A blank after the colon is not part of the value, so it must have arrived.
-        if let Some(value) = self.line.strip_prefix(b"data:").filter(|value| !value.is_empty()) {
+        if let Some(value) = self.line.strip_prefix(DATA).filter(|value| !value.is_empty()) {
             large.push(value.strip_prefix(b" ").unwrap_or(value));
             self.line = Vec::new();
             self.in_large_data = true;
@@ -148,6 +155,9 @@ impl Parser {
         }
     }
 }
+
+/// What a line with data begins with.
+const DATA: &[u8] = b"data:";
 
 /// A longer event id is ignored, because it could not be sent back in a header.
 const MAX_EVENT_ID_BYTES: usize = 1024;
@@ -196,6 +206,8 @@ mod tests {
     #[tokio::test]
     async fn the_long_texts_of_an_event_over_the_limit_are_taken_out() {
         let long = "x".repeat(MAX_FRAME_BYTES);
+        let one_line = format!("data: [\"{long}\"]\n\n");
+        assert!(matches!(Parser::new(true).push(one_line.as_bytes()).as_deref(), Ok([Event { large: Some(_), .. }])));
         let text = format!("data: {{\"a\":1,\ndata: \"b\":\"{long}\"\r\ndata:}}\r\nid: 7\n\ndata: next\n\n");
         for size in [1_000, 65_536, text.len()] {
             let mut parser = Parser::new(true);
@@ -226,7 +238,7 @@ mod tests {
     async fn a_large_event_is_limited_too() {
         let mut parser = Parser::new(true);
         let mut received = 0;
-        let chunk = [b'x'; 1 << 20];
+        let chunk = vec![b'x'; 1 << 20];
         parser.push(b"data: [\"").unwrap();
         loop {
             parser.push(&chunk).unwrap();

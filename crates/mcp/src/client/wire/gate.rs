@@ -173,20 +173,25 @@ impl Gate {
         share: Option<Share>,
     ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let LargeMessage { skeleton, texts } = message;
-        let Some(envelope) = Envelope::scan(&skeleton) else { return self.garbage() };
+        let why = || format!("its message is longer than {MAX_FRAME_BYTES} bytes; the call may have taken effect");
+        let Some(envelope) = Envelope::scan(&skeleton) else {
+            self.fail_all(&why());
+            return self.garbage();
+        };
         let open = envelope.response_id().and_then(|id| Some((id, self.open.get(&id)?)));
         let kind = open.map(|(id, open)| (id, open.reader != Reader::Session));
         let accepts = open.is_some_and(|(_, open)| open.accepts_large);
         let Some(expected) = Expected::of(&envelope, kind, &bounds::READ) else {
+            // It may have been the response to any request.
+            if !envelope.has_method() && !envelope.has_id() {
+                self.fail_all(&why());
+            }
             self.bad = 0;
             return Ok(None);
         };
         match texts {
             Ok(texts) if accepts && matches!(expected, Expected::Answer(_)) => self.take_texts(skeleton, texts, share),
-            Ok(_) => {
-                let why = format!("its message is longer than {MAX_FRAME_BYTES} bytes; the call may have taken effect");
-                self.unread(&expected, &envelope, why)
-            }
+            Ok(_) => self.unread(&expected, &envelope, why()),
             Err(why) => self.unread(&expected, &envelope, why),
         }
     }
@@ -456,7 +461,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::bounds::TOO_LARGE;
-    use super::{Closed, Gate, JsonRpcMessage, MAX_ASKED, MAX_BAD_FRAMES, Sink, Slot};
+    use super::{Closed, Gate, JsonRpcMessage, LargeMessage, MAX_ASKED, MAX_BAD_FRAMES, Sink, Slot};
 
     fn take(gate: &mut Gate, value: &Value) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         gate.take(value.to_string().into_bytes(), None)
@@ -585,6 +590,35 @@ mod tests {
         gate.on_send(&answer);
         assert!(take(&mut gate, &ping(1)).is_ok());
         assert!(matches!(take(&mut gate, &ping(2)), Err(Closed::AsksTooMuch)));
+    }
+
+    #[test]
+    fn a_large_message_is_accepted_only_as_the_result_of_a_call() {
+        let large = |text: &str| LargeMessage { skeleton: text.as_bytes().to_vec(), texts: Ok(Vec::new()) };
+        let mut gate = Gate::new();
+        assert!(!gate.accepts_large());
+        send_request(&mut gate, 1);
+        send_request(&mut gate, 2);
+        assert!(gate.accepts_large());
+        let result = gate.take_large(large(r#"{"result":{},"id":1}"#), None).unwrap();
+        assert!(matches!(result, Some(JsonRpcMessage::Response(_))), "{result:?}");
+        // Dropped, rejected and ignored.
+        assert!(matches!(gate.take_large(large(r#"{"id":7,"result":{}}"#), None), Ok(None)));
+        let ping = gate.take_large(large(r#"{"id":"q","method":"ping"}"#), None);
+        assert!(matches!(ping, Ok(Some(JsonRpcMessage::Request(_)))), "{ping:?}");
+        let note = r#"{"method":"notifications/tools/list_changed"}"#;
+        assert!(matches!(gate.take_large(large(note), None), Ok(None)));
+        assert_eq!(*gate.list_changes().borrow(), 0);
+        let dropped = LargeMessage { skeleton: br#"{"id":2}"#.to_vec(), texts: Err("too much".to_owned()) };
+        assert_eq!(error_for(gate.take_large(dropped, None).unwrap(), 2), "too much");
+        assert!(!gate.accepts_large());
+        // A message without an id may have been any response.
+        for text in [r#"{"\u0069d":3,"result":{}}"#, "[]"] {
+            send_request(&mut gate, 3);
+            assert!(matches!(gate.take_large(large(text), None), Ok(None)));
+            let failed = gate.ready();
+            assert!(error_for(failed, 3).contains("longer than 8388608 bytes"), "{text}");
+        }
     }
 
     #[test]
