@@ -253,8 +253,8 @@ impl Store {
         outputs::piece_at(&self.backend, handle, position).await
     }
 
-    /// Starts to write an output of a run piece by piece. The data of `output` is ignored. The output must be completed
-    /// within an hour of `now`, with the same fence.
+    /// Starts to write an output of a run piece by piece. The data of `output` is ignored. A change of this
+    /// process must complete the output within an hour of `now`.
     pub fn output_writer(&self, held: &FencedRun, output: &NewOutput, now: Millis) -> Result<OutputWriter, StoreError> {
         outputs::writer(&self.backend, held, output, now)
     }

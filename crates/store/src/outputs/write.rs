@@ -69,15 +69,17 @@ async fn write_whole(
     complete(connection, held, &output.name).await
 }
 
-/// Makes an output visible that was written with the holder's fence.
+/// Makes an output visible that this holder of the run wrote, or this process when it held the run before. A sweep that
+/// deletes an output sets its fence to -1.
 async fn complete(connection: &mut AnyConnection, held: &FencedRun, name: &str) -> Result<(), StoreError> {
-    let completed =
-        sqlx::query("UPDATE outputs SET complete = 1 WHERE run_id = $1 AND name = $2 AND (fence = $3 OR complete = 1)")
-            .bind(held.run_id.to_string())
-            .bind(name.to_owned())
-            .bind(held.fence)
-            .execute(connection)
-            .await?;
+    let completed = sqlx::query(
+        "UPDATE outputs SET complete = 1 WHERE run_id = $1 AND name = $2 AND (complete = 1 OR fence BETWEEN 0 AND $3)",
+    )
+    .bind(held.run_id.to_string())
+    .bind(name.to_owned())
+    .bind(held.fence)
+    .execute(connection)
+    .await?;
     if completed.rows_affected() == 1 { Ok(()) } else { Err(StoreError::OutputLost) }
 }
 

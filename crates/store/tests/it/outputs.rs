@@ -274,6 +274,20 @@ async fn a_process_that_has_lost_the_run_cannot_change_the_output_of_the_next_on
 }
 
 #[tokio::test]
+async fn an_output_that_was_begun_before_its_process_took_the_run_again_is_completed() {
+    for place in everywhere().await {
+        let held = place.run(1, Change::default()).await;
+        let whole = "x".repeat(OUTPUT_PIECE_BYTES * 6);
+        let mut writer = place.store.output_writer(&held, &text("c1n0", ""), NOW).unwrap();
+        writer.write(whole.as_bytes()).await.unwrap();
+        let mut again = place.store.take(&held.run_id, "one", NOW, NOW + 9_000).await.unwrap();
+        let row = writer.finish().await.unwrap();
+        commit(&place.store, &mut again, &finishing("c1n0")).await;
+        assert_eq!(read(&place.store, &row.handle).await, whole.as_bytes());
+    }
+}
+
+#[tokio::test]
 async fn outputs_of_a_session_are_listed_newest_first_and_those_of_others_are_not() {
     for place in everywhere().await {
         let names = |outputs: Vec<store::OutputRow>| -> Vec<String> {
