@@ -174,9 +174,12 @@ pub(crate) struct LimitArguments {
     /// Heap size limit of the cell [default: configured].
     #[arg(long, value_name = "BYTES")]
     memory_limit_bytes: Option<u64>,
-    /// Size limit of the cell's output and return value [default: configured].
+    /// Size limit of output and return value in one result; larger ones are stored [default: configured].
     #[arg(long, value_name = "BYTES")]
     max_output_bytes: Option<u64>,
+    /// Size limit of the cell's output and return value that are stored [default: configured].
+    #[arg(long, value_name = "BYTES")]
+    max_stored_output_bytes: Option<u64>,
     /// Size limit of a suspended cell's compressed snapshot [default: configured].
     #[arg(long, value_name = "BYTES")]
     max_snapshot_bytes: Option<u64>,
@@ -199,6 +202,8 @@ impl LimitArguments {
             output_bytes: self.max_output_bytes.unwrap_or(base.output_bytes),
             snapshot_bytes: self.max_snapshot_bytes.unwrap_or(base.snapshot_bytes),
             pending_calls: self.max_pending_tool_calls.unwrap_or(base.pending_calls),
+            stored_output_bytes: self.max_stored_output_bytes.unwrap_or(base.stored_output_bytes),
+            ..base
         };
         let languages: Vec<Language> = self.languages.iter().map(|language| language.language()).collect();
         let languages = Languages::of(&languages).unwrap_or(configured.languages);

@@ -31,6 +31,13 @@ struct Stored {
     snapshot_bytes: u64,
     pending_calls: u64,
     ttl_seconds: u64,
+    /// None in definitions of runs that could not store output: these fail at `output_bytes`.
+    #[serde(default)]
+    stored_output_bytes: Option<u64>,
+    #[serde(default)]
+    media_blocks: Option<u64>,
+    #[serde(default)]
+    media_bytes: Option<u64>,
     /// Empty in definitions that were stored before cells could mix languages.
     #[serde(default)]
     languages: Vec<String>,
@@ -64,6 +71,9 @@ impl Definition {
             snapshot_bytes: self.limits.snapshot_bytes,
             pending_calls: self.limits.pending_calls,
             ttl_seconds: self.ttl_seconds,
+            stored_output_bytes: Some(self.limits.stored_output_bytes),
+            media_blocks: Some(self.limits.media_blocks),
+            media_bytes: Some(self.limits.media_bytes),
             languages: LANGUAGES
                 .into_iter()
                 .filter(|language| self.languages.allow(*language))
@@ -78,21 +88,33 @@ impl Definition {
         let language = Language::parse(&stored.language)?;
         let languages: Vec<Language> = stored.languages.iter().filter_map(|name| Language::parse(name)).collect();
         Some(Self {
+            limits: limits(&stored),
             source: stored.source,
             language,
             languages: Languages::of(&languages).unwrap_or_else(|| only(language)),
             seed: stored.seed,
-            limits: Limits {
-                timeout_ms: stored.timeout_ms,
-                max_wait_ms: stored.max_wait_ms,
-                memory_bytes: stored.memory_bytes,
-                output_bytes: stored.output_bytes,
-                snapshot_bytes: stored.snapshot_bytes,
-                pending_calls: stored.pending_calls,
-            }
-            .clamped(),
             ttl_seconds: stored.ttl_seconds,
         })
+    }
+}
+
+fn limits(stored: &Stored) -> Limits {
+    let limits = Limits {
+        timeout_ms: stored.timeout_ms,
+        max_wait_ms: stored.max_wait_ms,
+        memory_bytes: stored.memory_bytes,
+        output_bytes: stored.output_bytes,
+        snapshot_bytes: stored.snapshot_bytes,
+        pending_calls: stored.pending_calls,
+        stored_output_bytes: stored.stored_output_bytes.unwrap_or_default(),
+        media_blocks: stored.media_blocks.unwrap_or(Limits::DEFAULT.media_blocks),
+        media_bytes: stored.media_bytes.unwrap_or(Limits::DEFAULT.media_bytes),
+    }
+    .clamped();
+    match stored.stored_output_bytes {
+        Some(_) => limits,
+        // Below the smallest allowed value, so that a replay ends as the run did.
+        None => Limits { stored_output_bytes: 0, ..limits },
     }
 }
 
@@ -213,6 +235,10 @@ mod tests {
         let older = stored.replace(",\"languages\":[\"javascript\",\"typescript\"]", "");
         assert!(older.len() < stored.len(), "{stored}");
         assert_eq!(Definition::from_json(&older), Some(definition));
+        let older = stored.replace(",\"storedOutputBytes\":16777216,\"mediaBlocks\":8,\"mediaBytes\":5242880", "");
+        assert!(older.len() < stored.len(), "{stored}");
+        let limits = Definition::from_json(&older).unwrap().limits;
+        assert_eq!(limits.output_budget(0), Limits::DEFAULT.output_bytes, "an older run fails where it failed");
         assert!(!only(Language::JavaScript).allow(Language::TypeScript));
     }
 }

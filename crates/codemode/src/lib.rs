@@ -16,6 +16,7 @@ mod effects;
 mod failure;
 mod input;
 mod mode;
+mod output;
 pub mod pool;
 mod registry;
 pub mod replay;

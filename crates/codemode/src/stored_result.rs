@@ -1,10 +1,17 @@
 //! The stored form of a run's result, read back when a client asks for it again.
 
-use contract::cell::{CellResult, OutputItem, Telemetry};
+use std::sync::Arc;
+
+use contract::cell::{CellResult, Media, OutputItem, Telemetry};
 use contract::error::ErrorCode;
+use contract::ids::OutputHandle;
 use contract::json;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use store::Store;
+
+use crate::driver::outputs;
+use crate::output::media_of;
 
 pub(crate) fn to_json(result: &CellResult) -> String {
     serde_json::to_string(result).unwrap_or_default()
@@ -37,8 +44,39 @@ fn item(value: &Value) -> Option<OutputItem> {
     match value.get("type")?.as_str()? {
         "text" => Some(OutputItem::Text { text: value.get("text")?.as_str()?.to_owned() }),
         "json" => Some(OutputItem::Json { value: raw(value.get("value")?)? }),
+        "image" => Some(OutputItem::Image(media(value)?)),
+        "audio" => Some(OutputItem::Audio(media(value)?)),
+        "stored" => serde_json::from_value(value.clone()).ok().map(OutputItem::Stored),
         _ => None,
     }
+}
+
+/// Reads an image or a sound. Its data is in the store; see [`with_media`].
+fn media(value: &Value) -> Option<Media> {
+    Some(Media {
+        mime_type: value.get("mimeType")?.as_str()?.to_owned(),
+        data: Arc::default(),
+        handle: value.get("handle").and_then(Value::as_str).map(OutputHandle::new),
+    })
+}
+
+/// Loads the images and sounds of a recorded result. Those that are no longer stored are not shown.
+pub(crate) async fn with_media(store: &Store, mut result: CellResult) -> CellResult {
+    let (CellResult::Completed { output, .. } | CellResult::Waiting { output, .. } | CellResult::Failed { output, .. }) =
+        &mut result;
+    for item in output {
+        let Some(media) = media_of(item).filter(|media| media.data.is_empty()) else { continue };
+        let Some(handle) = media.handle.clone() else { continue };
+        match outputs::read_whole(store, &handle).await {
+            Ok(data) => media.data = data.into(),
+            Err(error) => tracing::warn!(%error, handle = handle.as_str(), "cannot load an image of a result"),
+        }
+        if media.data.is_empty() {
+            let text = format!("[{handle} is no longer stored]");
+            *item = OutputItem::Text { text };
+        }
+    }
+    result
 }
 
 fn raw(value: &Value) -> Option<Box<RawValue>> {

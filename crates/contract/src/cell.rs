@@ -295,6 +295,22 @@ pub struct Telemetry {
     pub limit_failures: LimitFailures,
     pub snapshots: Snapshots,
     pub duration_ms: Durations,
+    #[serde(skip_serializing_if = "StoredOutputs::is_none")]
+    pub stored_outputs: StoredOutputs,
+}
+
+/// What a run has stored because its results do not show it. Not part of a result if there is nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoredOutputs {
+    pub count: u64,
+    pub bytes: u64,
+}
+
+impl StoredOutputs {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

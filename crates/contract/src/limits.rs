@@ -539,9 +539,15 @@ pub struct Limits {
     pub timeout_ms: u64,
     pub max_wait_ms: u64,
     pub memory_bytes: u64,
+    /// Bytes of output and value that one result shows.
     pub output_bytes: u64,
     pub snapshot_bytes: u64,
     pub pending_calls: u64,
+    /// Bytes of output and value that are stored because results do not show them, of the whole run.
+    pub stored_output_bytes: u64,
+    /// Images and sounds that one result shows, and bytes of their data.
+    pub media_blocks: u64,
+    pub media_bytes: u64,
 }
 
 impl Limits {
@@ -552,6 +558,9 @@ impl Limits {
         output_bytes: MAX_OUTPUT_BYTES.default,
         snapshot_bytes: MAX_SNAPSHOT_BYTES.default,
         pending_calls: MAX_PENDING_TOOL_CALLS.default,
+        stored_output_bytes: MAX_STORED_OUTPUT_BYTES.default,
+        media_blocks: MAX_MEDIA_BLOCKS.default,
+        media_bytes: MAX_MEDIA_BYTES.default,
     };
 
     pub fn clamped(self) -> Self {
@@ -562,7 +571,16 @@ impl Limits {
             output_bytes: MAX_OUTPUT_BYTES.clamp(self.output_bytes),
             snapshot_bytes: MAX_SNAPSHOT_BYTES.clamp(self.snapshot_bytes),
             pending_calls: MAX_PENDING_TOOL_CALLS.clamp(self.pending_calls),
+            stored_output_bytes: MAX_STORED_OUTPUT_BYTES.clamp(self.stored_output_bytes),
+            media_blocks: MAX_MEDIA_BLOCKS.clamp(self.media_blocks),
+            media_bytes: MAX_MEDIA_BYTES.clamp(self.media_bytes),
         }
+    }
+
+    /// Returns the bytes that a cell may output in a turn if its run has stored this many bytes of output before. A turn
+    /// may always output what one result shows.
+    pub fn output_budget(&self, stored_bytes: u64) -> u64 {
+        self.stored_output_bytes.saturating_sub(stored_bytes).max(self.output_bytes)
     }
 }
 

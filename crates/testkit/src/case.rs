@@ -66,6 +66,9 @@ impl Case {
             output_bytes: field("maxOutputBytes", d.output_bytes),
             snapshot_bytes: field("maxSnapshotBytes", d.snapshot_bytes),
             pending_calls: field("maxPendingToolCalls", d.pending_calls),
+            stored_output_bytes: field("maxStoredOutputBytes", d.stored_output_bytes),
+            media_blocks: field("maxMediaBlocks", d.media_blocks),
+            media_bytes: field("maxMediaBytes", d.media_bytes),
         }
         .clamped()
     }

@@ -85,6 +85,7 @@ fn run_command(binary: &Path, case: &Case, scratch: &Path, more: &[&str]) -> Res
         ("--max-wait-ms", limits.max_wait_ms),
         ("--memory-limit-bytes", limits.memory_bytes),
         ("--max-output-bytes", limits.output_bytes),
+        ("--max-stored-output-bytes", limits.stored_output_bytes),
         ("--max-snapshot-bytes", limits.snapshot_bytes),
         ("--max-pending-tool-calls", limits.pending_calls),
     ] {

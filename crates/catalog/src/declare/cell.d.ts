@@ -24,16 +24,16 @@ declare function yield_control(reason?: string): Promise<void>;
  * Calls reject with the codes unknown_output, invalid_input and value_too_large.
  */
 declare const output: {
-  /** The newest first. `length` is in characters, as `read` counts them. */
-  list(): Promise<{ handle: Handle; type?: string; of?: string; bytes: number; length: number; lines?: number; mimeType?: string; tool?: string; createdAt: string }[]>;
+  /** The newest first. `length` is in characters, as `read` counts them; `createdAt` in milliseconds, as `Date` counts. */
+  list(): Promise<{ handle: Handle; type: "text" | "json" | "image" | "audio" | "binary"; bytes: number; length: number; lines?: number; mimeType?: string; tool?: string; createdAt: number }[]>;
   /** `text.slice(offset, offset + length)` of a stored text or JSON; base64 of those bytes of an image or sound. */
   read(handle: HasHandle, page?: { offset?: number; length?: number }): Promise<string>;
   /** Lines without their ends; `from` counts from 0. */
   lines(handle: HasHandle, page?: { from?: number; count?: number }): Promise<string[]>;
   /** The stored JSON value. */
   json(handle: HasHandle): Promise<any>;
-  /** Lines that match a regular expression. */
-  grep(handle: HasHandle, pattern: RegExp | string, options?: { limit?: number; ignoreCase?: boolean }): Promise<{ line: number; text: string }[]>;
+  /** Lines that match a regular expression without look-around; `read` takes the `offset` of a match. Of very long lines, every match. */
+  grep(handle: HasHandle, pattern: RegExp | string, options?: { limit?: number; ignoreCase?: boolean }): Promise<{ line: number; offset: number; text: string }[]>;
   /** Stands for the stored text or JSON value in the arguments of a tool, without reading it. */
   ref(handle: HasHandle): { readonly $handle: Handle };
 };

@@ -30,6 +30,9 @@ pub(super) fn record(record: &Record) -> Value {
             "maxWaitMs": limits.max_wait_ms,
             "memoryLimitBytes": limits.memory_bytes,
             "maxOutputBytes": limits.output_bytes,
+            "maxStoredOutputBytes": limits.stored_output_bytes,
+            "maxMediaBlocks": limits.media_blocks,
+            "maxMediaBytes": limits.media_bytes,
             "maxSnapshotBytes": limits.snapshot_bytes,
             "maxPendingToolCalls": limits.pending_calls,
         })

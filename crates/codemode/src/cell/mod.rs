@@ -46,6 +46,8 @@ pub struct Cell {
     output: Vec<OutputItem>,
     guest_us: u64,
     snapshots: contract::cell::Snapshots,
+    /// Bytes of output that earlier turns have stored.
+    stored_output_bytes: u64,
 }
 
 /// The resources that a run had used when it was suspended.
@@ -55,6 +57,7 @@ pub struct Spent {
     pub snapshots: contract::cell::Snapshots,
     /// The highest id among all calls of the run, open or not.
     pub last_call: CallId,
+    pub stored_output_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -85,6 +88,7 @@ impl Cell {
             output: Vec::new(),
             guest_us: 0,
             snapshots: contract::cell::Snapshots::default(),
+            stored_output_bytes: 0,
         }
     }
 
@@ -112,6 +116,7 @@ impl Cell {
             guest_us: spent.guest_us,
             snapshots: spent.snapshots,
             last_call: spent.last_call,
+            stored_output_bytes: spent.stored_output_bytes,
             ..Self::started(limits, 0)
         };
         for Reopened { call, state, worked_on: holds_slot, decided, since } in open {
@@ -184,6 +189,11 @@ impl Cell {
 
     pub fn snapshots(&self) -> contract::cell::Snapshots {
         self.snapshots
+    }
+
+    /// Counts output that was stored in addition to what a result shows.
+    pub fn add_stored_output(&mut self, bytes: u64) {
+        self.stored_output_bytes = self.stored_output_bytes.saturating_add(bytes);
     }
 
     fn begin_turn(&mut self, now: u64) {
@@ -311,7 +321,7 @@ impl Cell {
         actions.push(Action::Deliver {
             replies: std::mem::take(&mut self.settled).into_iter().map(|settled| settled.reply).collect(),
             run_ms,
-            output_bytes: self.limits.output_bytes.saturating_sub(shown),
+            output_bytes: self.limits.output_budget(self.stored_output_bytes).saturating_sub(shown),
         });
     }
 

@@ -1,6 +1,6 @@
 //! Tests of the state machine, event by event. Time is a number; nothing waits.
 
-use contract::cell::{PendingState, WaitingReason};
+use contract::cell::{OutputItem, PendingState, WaitingReason};
 use contract::error::ErrorCode;
 use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, ReplyValue};
 use contract::ids::CallId;
@@ -514,4 +514,30 @@ fn a_queued_call_that_was_settled_elsewhere_is_not_dispatched_and_takes_no_slot(
         (2, settled(1), &["dispatch 4"]),
         (3, settled(2), &["dispatch 5"]),
     ]);
+}
+
+#[test]
+fn a_leg_may_output_what_is_left_of_the_stored_budget_and_always_what_a_result_shows() {
+    let limits = Limits { output_bytes: 1_000, stored_output_bytes: 100_000, ..limits() };
+    let output_of = |stored: u64, shown: &[usize]| {
+        let mut cell =
+            Cell::resumed(limits, Vec::new(), Spent { stored_output_bytes: stored, ..Spent::default() }, false);
+        cell.on(Event::Wait, 0);
+        let mut budgets = Vec::new();
+        for (id, bytes) in (1..).zip(shown) {
+            let output = vec![OutputItem::Text { text: "x".repeat(bytes - 16) }];
+            let end = LegEnd::Suspended { calls: vec![call(id, Method::Call)], cleared: Vec::new() };
+            cell.on(Event::LegEnded(Leg { end, output, run_us: 0, memory_bytes: 0 }), 0);
+            for action in cell.on(settled(id), 0) {
+                if let Action::Deliver { output_bytes, .. } = action {
+                    budgets.push(output_bytes);
+                }
+            }
+        }
+        budgets
+    };
+    assert_eq!(output_of(0, &[100, 50_000, 49_900]), [99_900, 49_900, 0]);
+    assert_eq!(output_of(40_000, &[100]), [59_900]);
+    assert_eq!(output_of(99_500, &[100]), [900]);
+    assert_eq!(output_of(500_000, &[100, 900]), [900, 0]);
 }

@@ -40,6 +40,17 @@ pub(super) async fn wait(
     tool_call_id: &str,
     run_id: &RunId,
 ) -> CellResult {
+    let result = wait_for_result(registry, executor, config, tool_call_id, run_id).await;
+    stored_result::with_media(&registry.store, result).await
+}
+
+async fn wait_for_result(
+    registry: &Arc<RunRegistry>,
+    executor: &Executor,
+    config: &config::CodeMode,
+    tool_call_id: &str,
+    run_id: &RunId,
+) -> CellResult {
     let deadline = Instant::now() + Duration::from_millis(config.limits.max_wait_ms);
     let mut late = false;
     let mut news = registry.news();

@@ -12,7 +12,7 @@ use contract::json;
 use contract::limits::MAX_QUERY_BYTES;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use executor::{CallEnd, CallRequest, Executor, Journal, Outcome, ProgressSink, Reservation, StateSink};
+use executor::{CallEnd, CallRequest, Executor, Journal, Outcome, ProgressSink, Reservation, RunDataBudget, StateSink};
 use serde_json::Value;
 use store::{CallRow, CallState, CommitError, StoreError, StoredReply};
 use telemetry::LogIgnored;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::session_values::SessionDone;
-use super::{Driver, Ownership};
+use super::{Driver, Ownership, outputs};
 use crate::bridge::{self, RESULT_DROPPED, Request};
 use crate::cell::Event;
 use crate::failure::{commit_message, failure};
@@ -56,6 +56,11 @@ pub(super) enum TaskResult {
         /// The reservation for the memory of the reply. `None` for replies that need none.
         held: Option<Reservation>,
     },
+    /// The reply to a call that reads stored outputs.
+    OutputRead {
+        reply: ReplyValue,
+        held: Option<Reservation>,
+    },
     Parked(PendingState),
     Decided,
     /// A delayed `wait` can proceed.
@@ -85,6 +90,11 @@ impl Driver {
             }
             TaskResult::Replied { reply, held } => {
                 self.asking.remove(&call);
+                self.settle(call, reply, held)
+            }
+            TaskResult::OutputRead { reply, held } => {
+                // Until now the payload was needed to make the call again after a crash.
+                self.run.journal.forget_payload(call);
                 self.settle(call, reply, held)
             }
             TaskResult::WaitNow => Event::Wait,
@@ -226,6 +236,9 @@ impl Driver {
             }
             Request::Tool { id, input } => {
                 let request = self.request(call.id, id, input, self.parent_of(call.id));
+                if outputs::may_refer(&call.payload) {
+                    return self.spawn_call_with_outputs(request, call.payload.len());
+                }
                 self.spawn_call(request, |executor, journal, request| async move {
                     executor.call(&journal, &request).await
                 });
@@ -322,18 +335,7 @@ impl Driver {
         let began = Instant::now();
         self.under_way.insert(call, began);
         self.spawn(async move {
-            let what = match how(executor, journal, request).await.into() {
-                Some(CallEnd::Settled(outcome)) => {
-                    let reply = bridge::reply(outcome, &tool);
-                    match data.reserve(text_of(&reply).len(), 0) {
-                        Ok(held) => TaskResult::Replied { reply, held: Some(held) },
-                        Err(refused) => TaskResult::Replied { reply: not_kept(refused.code(), &refused), held: None },
-                    }
-                }
-                Some(CallEnd::Parked(state)) => TaskResult::Parked(state),
-                Some(CallEnd::Stopped(error)) => TaskResult::Stopped(error),
-                None => TaskResult::Nothing,
-            };
+            let what = ended(how(executor, journal, request).await.into(), &tool, &data);
             TaskDone { call, what, elapsed: began.elapsed() }
         });
     }
@@ -380,6 +382,22 @@ impl Driver {
     }
 }
 
+/// Turns the end of a call into the result of its task, and reserves memory for the reply.
+pub(super) fn ended(end: Option<CallEnd>, tool: &str, data: &RunDataBudget) -> TaskResult {
+    match end {
+        Some(CallEnd::Settled(outcome)) => {
+            let reply = bridge::reply(outcome, tool);
+            match data.reserve(text_of(&reply).len(), 0) {
+                Ok(held) => TaskResult::Replied { reply, held: Some(held) },
+                Err(refused) => TaskResult::Replied { reply: not_kept(refused.code(), &refused), held: None },
+            }
+        }
+        Some(CallEnd::Parked(state)) => TaskResult::Parked(state),
+        Some(CallEnd::Stopped(error)) => TaskResult::Stopped(error),
+        None => TaskResult::Nothing,
+    }
+}
+
 fn text_of(reply: &ReplyValue) -> &[u8] {
     match reply {
         ReplyValue::Resolved(text) | ReplyValue::Rejected(text) => text,
@@ -401,7 +419,7 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
     let payload = match call.method {
         Method::Describe => String::new(),
         // A longer query is always refused, so its text is not needed.
-        Method::Search if call.payload.len() > MAX_QUERY_BYTES => String::new(),
+        Method::Search | Method::Output if call.payload.len() > MAX_QUERY_BYTES => String::new(),
         _ => String::from_utf8_lossy(&call.payload).into_owned(),
     };
     let target = recorded_target(&call.target);

@@ -5,7 +5,7 @@
 
 mod calls;
 mod location;
-mod outputs;
+pub(crate) mod outputs;
 mod report;
 mod resume;
 mod session_values;
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::cell::{CellResult, PendingState, Telemetry};
+use contract::cell::{CellResult, PendingState, StoredOutputs, Telemetry};
 use contract::config::SearchLimits;
 use contract::error::ErrorCode;
 use contract::frame::{Budget, Deliver, Failure, HostCall, LegEnd, Method, ReplyValue, Start};
@@ -41,6 +41,7 @@ use crate::replay::ended_of;
 use crate::run_telemetry;
 use calls::TaskDone;
 use location::{CellLocation, Work};
+use outputs::ReadableRuns;
 use session_values::SessionCalls;
 
 pub(crate) use resume::{reopened, resumed};
@@ -122,6 +123,11 @@ pub(crate) struct Driver {
     /// Whether the store is being polled for outcomes and decisions.
     polling: bool,
     telemetry: Telemetry,
+    /// Memory that output takes which is in no result yet.
+    held_output: Vec<Reservation>,
+    readable: ReadableRuns,
+    /// What the run had stored before the last answer.
+    stored_before: StoredOutputs,
     /// The time of tool calls that have ended since the last result.
     tool_time: Duration,
     /// Tool calls in progress, and when they began.
@@ -214,6 +220,9 @@ impl Driver {
             last_result: None,
             polling: false,
             telemetry,
+            held_output: Vec::new(),
+            readable: ReadableRuns::default(),
+            stored_before: StoredOutputs::default(),
             tool_time: Duration::ZERO,
             under_way: HashMap::new(),
             asking: HashSet::new(),
@@ -382,6 +391,9 @@ impl Driver {
     fn note(&mut self, event: &mut Event) -> Result<(), Failure> {
         let Event::LegEnded(leg) = event else { return Ok(()) };
         self.delivering.clear();
+        if matches!(leg.end, LegEnd::Suspended { .. }) {
+            self.hold_output(&leg.output)?;
+        }
         if let LegEnd::Suspended { calls, cleared } = &mut leg.end {
             for call in cleared {
                 self.run.journal.cleared(*call);
@@ -477,7 +489,7 @@ impl Driver {
 
     fn start(&mut self) -> Work {
         let definition = &self.run.definition;
-        let budget = self.budget(definition.limits.timeout_ms, definition.limits.output_bytes);
+        let budget = self.budget(definition.limits.timeout_ms, definition.limits.output_budget(0));
         self.begin_leg(budget.clock_us, Vec::new());
         let definition = &self.run.definition;
         let start = Start {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::cell::{CellResult, PendingToolCall, Telemetry};
 use contract::error::ErrorCode;
-use contract::ids::CallId;
+use contract::ids::{CallId, OutputHandle};
 use executor::clock::now_ms;
 use serde_json::{Value, json};
 use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState};
@@ -51,6 +51,9 @@ impl Driver {
     /// Writes the run's state and reports the result. If the state cannot be written, reports that instead, and the run
     /// cannot continue in this process.
     pub(super) async fn answer(&mut self, answer: Answer) -> Flow {
+        let (answer, stored) = self.store_outputs(answer).await;
+        let stored_handles: Vec<OutputHandle> =
+            stored.iter().map(|output| OutputHandle::of(&self.run.id, &output.name)).collect();
         let (state, result) = self.result(answer);
         let result = with_effects(&self.run, result).await;
         let text = stored_result::to_json(&result);
@@ -59,7 +62,8 @@ impl Driver {
         let over = state.is_over();
         let snapshot = self.unsaved_snapshot();
         let dormant = self.is_idle();
-        let durability = if over && !self.run.journal.had_effects() { Durability::Relaxed } else { Durability::Synced };
+        let may_be_lost = over && stored.is_empty() && !self.run.journal.had_effects();
+        let durability = if may_be_lost { Durability::Relaxed } else { Durability::Synced };
         let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
         let expires_at = self.extend_expiry();
         let written = self.run.journal.commit(durability, |change| {
@@ -69,6 +73,7 @@ impl Driver {
             change.release = dormant;
             change.result = over.then_some(text);
             change.snapshot = snapshot;
+            change.outputs.extend(stored);
         });
         let [before, after] = if over {
             ["finish.before_commit", "finish.after_commit"]
@@ -88,6 +93,7 @@ impl Driver {
                 if dormant { Flow::Break(DriverExit::Released) } else { Flow::Continue(()) }
             }
             Err(CommitError::Quota(exceeded)) => {
+                let result = self.without_outputs(result, &stored_handles);
                 let end = self.fail_over_quota(&exceeded, result).await;
                 self.break_with(end)
             }

@@ -33,10 +33,11 @@ pub(crate) async fn resumed(
         run.journal.entry(Entry { at: now_ms(), kind: EntryKind::Note, entry });
     }
 
+    let output_budget = run.definition.limits.output_budget(telemetry.stored_outputs.bytes);
     let (location, last) = match snapshot {
         Some(snapshot) if row.snapshot_leg == Some(last_leg) => (CellLocation::Frozen { snapshot, saved: true }, None),
         snapshot => {
-            let replayed = replay_legs(&run, row.snapshot_leg, snapshot, legs, &calls).await;
+            let replayed = replay_legs(&run, row.snapshot_leg, snapshot, legs, &calls, output_budget).await;
             let Replayed { place, leg, ended, cleared } = replayed.map_err(|failure| failure.failure())?;
             for call in calls.iter_mut().filter(|call| cleared.contains(&call.call)) {
                 call.state = CallState::Cleared;
@@ -58,6 +59,7 @@ pub(crate) async fn resumed(
         guest_us: telemetry.duration_ms.guest * 1000,
         snapshots: telemetry.snapshots,
         last_call: calls.iter().map(|call| call.call).max().unwrap_or_default(),
+        stored_output_bytes: telemetry.stored_outputs.bytes,
     };
     let cell = Cell::resumed(run.definition.limits, open, spent, last.is_none());
     let mut driver = Driver::around(run, cell, location, telemetry);
@@ -145,13 +147,14 @@ struct Replayed {
 /// the guest image.
 ///
 /// The legs must do what the journal has of them. Output up to leg `reported`, that of the snapshot, was already
-/// returned to the model.
+/// returned to the model; the later legs may output `output_budget` bytes together.
 async fn replay_legs(
     run: &Run,
     reported: Option<i64>,
     snapshot: Option<Vec<u8>>,
     legs: &[LegRow],
     calls: &[CallRow],
+    output_budget: u64,
 ) -> Result<Replayed, ReplayFailure> {
     let comparison = Comparison::new(legs, calls, reported);
     let (start, comparison, first) = match (snapshot, reported) {
@@ -163,8 +166,8 @@ async fn replay_legs(
     let (mut last, mut ended, mut output, mut shown) = (None, None, Vec::new(), 0);
     for row in legs.iter().filter(|row| row.leg >= first) {
         let unreported = reported.is_none_or(|reported| row.leg > reported);
-        let limit = run.definition.limits.output_bytes;
-        let allowed = if unreported { limit.saturating_sub(shown) } else { limit };
+        let limits = run.definition.limits;
+        let allowed = if unreported { output_budget.saturating_sub(shown) } else { limits.output_budget(0) };
         let (_, mut leg) = walk.step(row, allowed).await?;
         walk.judge(row, &leg)?;
         if row.ended.is_none() {

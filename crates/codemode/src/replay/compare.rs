@@ -8,6 +8,7 @@ use contract::frame::{HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use contract::limits::MAX_TARGET_BYTES;
 use contract::tool::InputHash;
+use serde_json::value::RawValue;
 use store::{CallRow, LegEndKind, LegEnded, LegRow};
 
 use super::divergence::{
@@ -39,7 +40,26 @@ pub(crate) struct Comparison<'a> {
 
 /// Returns the end of a leg in the journal's format.
 pub(crate) fn ended_of(leg: &Leg) -> LegEnded {
-    LegEnded { kind: kind_of(&leg.end), output_digest: output_digest(&leg.output) }
+    let mut digest = output_digest(&leg.output);
+    if let LegEnd::Completed { value } = &leg.end {
+        digest = format!("{digest}{VALUE_MARK}{}", InputHash::of(value.get().as_bytes()));
+    }
+    LegEnded { kind: kind_of(&leg.end), output_digest: digest }
+}
+
+/// What separates the digest of the output from that of the cell's value. A result does not always contain the whole
+/// value, so the value is compared by its digest. Journals of earlier versions have no such digest.
+const VALUE_MARK: &str = " value ";
+
+/// Returns the digest of the output of a recorded leg.
+fn recorded_digest(ended: &LegEnded) -> &str {
+    ended.output_digest.split_once(VALUE_MARK).map_or(ended.output_digest.as_str(), |(output, _)| output)
+}
+
+/// Returns whether a recorded leg returned this value. `None` if the journal does not tell.
+pub(super) fn has_same_value(ended: &LegEnded, value: &RawValue) -> Option<bool> {
+    let (_, recorded) = ended.output_digest.split_once(VALUE_MARK)?;
+    Some(recorded == InputHash::of(value.get().as_bytes()).to_string())
 }
 
 /// Returns a digest of the output: the number of items and their hash. Empty if there is no output.
@@ -47,7 +67,12 @@ fn output_digest(output: &[OutputItem]) -> String {
     if output.is_empty() {
         return String::new();
     }
-    let text = serde_json::to_string(output).unwrap_or_default();
+    let mut text = serde_json::to_string(output).unwrap_or_default();
+    for item in output {
+        if let OutputItem::Image(media) | OutputItem::Audio(media) = item {
+            text += &InputHash::of(&media.data).to_string();
+        }
+    }
     format!("{} {}", output.len(), InputHash::of(text.as_bytes()))
 }
 
@@ -125,7 +150,7 @@ impl<'a> Comparison<'a> {
         // The output of a failed leg is not compared: it depends on how much budget was left, and no later leg depends
         // on it.
         let comparable = leg.ended.as_ref().filter(|ended| ended.kind != LegEndKind::Failed);
-        if let Some(ended) = comparable.filter(|ended| ended.output_digest != output_digest(&ran.output)) {
+        if let Some(ended) = comparable.filter(|ended| recorded_digest(ended) != output_digest(&ran.output)) {
             return diverged(recorded_output(ended), happened_output(&ran.output));
         }
         self.open.extend(made.iter().map(|call| call.id));

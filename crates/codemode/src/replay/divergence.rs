@@ -66,7 +66,7 @@ pub(super) fn happened_end(end: &LegEnd) -> String {
 }
 
 pub(super) fn recorded_output(ended: &LegEnded) -> String {
-    match ended.output_digest.split_once(' ') {
+    match ended.output_digest.split_once(' ').filter(|(items, _)| !items.is_empty()) {
         Some((items, hash)) => format!("an output of {items} items (sha256 {})", hash.get(..12).unwrap_or(hash)),
         None => "no output".to_owned(),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use contract::cell::{Durations, LimitFailures, Snapshots, Telemetry};
+use contract::cell::{Durations, LimitFailures, Snapshots, StoredOutputs, Telemetry};
 use contract::frame::Method;
 use contract::ids::CallId;
 use store::{CallRow, CallState, LegRow, Millis};
@@ -92,6 +92,8 @@ fn telemetry(record: &Record, calls: &[CallRow]) -> Telemetry {
         limit_failures: LimitFailures::default(),
         snapshots: Snapshots::default(),
         duration_ms: Durations::default(),
+        // The fork stores the output of the copied legs again, as its own.
+        stored_outputs: StoredOutputs::default(),
         ..of_all
     }
 }

@@ -66,11 +66,14 @@ pub(super) struct PartialConfig {
     numbers: Numbers,
 }
 
-pub(super) const NUMBERS: [&Bound; 10] = [
+pub(super) const NUMBERS: [&Bound; 13] = [
     &limits::TIMEOUT_MS,
     &limits::MAX_WAIT_MS,
     &limits::MEMORY_LIMIT_BYTES,
     &limits::MAX_OUTPUT_BYTES,
+    &limits::MAX_STORED_OUTPUT_BYTES,
+    &limits::MAX_MEDIA_BLOCKS,
+    &limits::MAX_MEDIA_BYTES,
     &limits::MAX_SNAPSHOT_BYTES,
     &limits::MAX_PENDING_TOOL_CALLS,
     &limits::SNAPSHOT_TTL_SECONDS,
@@ -120,6 +123,9 @@ impl PartialConfig {
                 output_bytes: number(&limits::MAX_OUTPUT_BYTES),
                 snapshot_bytes: number(&limits::MAX_SNAPSHOT_BYTES),
                 pending_calls: number(&limits::MAX_PENDING_TOOL_CALLS),
+                stored_output_bytes: number(&limits::MAX_STORED_OUTPUT_BYTES),
+                media_blocks: number(&limits::MAX_MEDIA_BLOCKS),
+                media_bytes: number(&limits::MAX_MEDIA_BYTES),
             },
             has_own_timeout: self.numbers.given(&limits::TIMEOUT_MS).is_some(),
             search: SearchLimits::of(&self.numbers, &limits::MAX_SEARCH_LIMIT),

@@ -11,11 +11,14 @@ use crate::cell::Language;
 use crate::limits::{Bound, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_PATTERN_BYTES, MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE};
 
 /// What each number means. The key alone does not tell where it applies, but no two meanings differ.
-const NUMBERS: [(&str, &str); 16] = [
+const NUMBERS: [(&str, &str); 19] = [
     ("timeoutMs", "Time limit of a cell until its first result, and of its code in each later wait."),
     ("maxWaitMs", "Longest time that one wait for pending tool calls takes."),
     ("memoryLimitBytes", "Heap size limit of a cell."),
-    ("maxOutputBytes", "Size limit of a cell's output and return value."),
+    ("maxOutputBytes", "Size limit of output and return value in one result; larger ones are stored."),
+    ("maxStoredOutputBytes", "Size limit of a run's output and return value that are stored."),
+    ("maxMediaBlocks", "Images and sounds that one result shows; further ones are stored."),
+    ("maxMediaBytes", "Size limit of the images and sounds that one result shows."),
     ("maxSnapshotBytes", "Size limit of a suspended cell's compressed snapshot."),
     ("maxPendingToolCalls", "Tool calls of a cell that run at once; further calls queue."),
     ("snapshotTtlSeconds", "How long a cell may stay suspended."),

@@ -565,12 +565,14 @@ impl Unwritten {
                 let refused = change.finished_outputs.drain(..).map(|name| (name, exceeded.clone()));
                 self.outputs_refused.extend(refused);
             }
-            Quota::StoredBytes if change.snapshot.is_none() => {
+            Quota::StoredBytes if change.snapshot.is_none() && change.outputs.is_empty() => {
                 self.journal_refused = Some(exceeded);
                 self.reduce_to_end(change)?;
             }
             Quota::WaitingRuns | Quota::StoredBytes => {
                 (change.state, change.snapshot, change.expires_at, change.release) = (None, None, None, false);
+                change.result = None;
+                change.outputs.clear();
                 // The result was not returned to the model, so the transcript must not have it.
                 change.entries.retain(|entry| entry.kind != EntryKind::ControlResult);
                 self.suspend_refused = Some(exceeded);

@@ -70,7 +70,7 @@ async fn open(workers: Workers, code_mode: Value) -> World {
 /// Runs a cell with small limits.
 async fn exec(workers: Workers, input: Value) -> Value {
     let limits = json!({
-        "enabled": true, "timeoutMs": 1500, "memoryLimitBytes": 16 << 20, "maxOutputBytes": 1024,
+        "enabled": true, "timeoutMs": 1500, "memoryLimitBytes": 16 << 20, "maxOutputBytes": 1024, "maxStoredOutputBytes": 65536,
         "maxSnapshotBytes": 65536,
     });
     open(workers, limits).await.run().exec_with("exec-1", input).await

@@ -30,6 +30,7 @@ mod namespaces;
 mod results;
 mod secrets;
 mod session_values;
+mod stored_outputs;
 mod storm;
 mod transcript;
 

@@ -79,7 +79,7 @@ async fn a_secret_in_a_private_error_appears_nowhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn telemetry_contains_no_tool_input_environment_value_or_private_error() {
     assert!(std::env::vars().any(|(_, value)| value == ENVIRONMENT), "Cargo sets it");
-    let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 1000, "maxWaitMs": 300, "maxOutputBytes": 1024}});
+    let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 1000, "maxWaitMs": 300, "maxOutputBytes": 1024, "maxStoredOutputBytes": 65536}});
     let sources: Vec<Arc<dyn ToolSource>> = vec![Arc::new(SecretSource)];
     let world = Parts { workers: Workers::Jailed, tools, sources, ..Parts::default() }.open().await;
     let run = world.run();
@@ -88,7 +88,7 @@ async fn telemetry_contains_no_tool_input_environment_value_or_private_error() {
     for cell in [
         format!("{used}; return 1"),
         format!("{used}; await tools.guarded({{ token: '{INPUT}' }})"),
-        format!("{used}; text('{INPUT}'.repeat(1000))"),
+        format!("{used}; text('{INPUT}'.repeat(10000))"),
         format!("{used}; await tools.call('openclaw:core:{INPUT}', {{}})"),
         format!("{used}; throw new Error('{INPUT}')"),
         format!("{used}; for (;;) {{}}"),

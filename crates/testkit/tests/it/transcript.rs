@@ -142,11 +142,11 @@ async fn telemetry_counts_calls_and_snapshots() {
 #[tokio::test(flavor = "multi_thread")]
 async fn telemetry_counts_limit_failures() {
     let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo)]);
-    let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxOutputBytes": 1024, "maxSnapshotBytes": 1024, "memoryLimitBytes": 16 << 20}});
+    let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxOutputBytes": 1024, "maxStoredOutputBytes": 65536, "maxSnapshotBytes": 1024, "memoryLimitBytes": 16 << 20}});
     let world = Parts { tools, sources: vec![fakes], ..Parts::default() }.open().await;
     for (limit, cell) in [
         ("timeout", "for (;;) {}"),
-        ("output", "text('0123456789'.repeat(1000))"),
+        ("output", "text('0123456789'.repeat(10000))"),
         ("memory", "const kept = []; for (;;) kept.push(new Uint8Array(1 << 20).fill(1))"),
         ("snapshot", "await yield_control()"),
     ] {

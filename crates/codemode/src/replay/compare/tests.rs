@@ -1,11 +1,11 @@
-use contract::cell::OutputItem;
+use contract::cell::{Media, OutputItem};
 use contract::error::ErrorCode;
 use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use serde_json::value::RawValue;
 use store::{CallRow, CallState, LegEndKind, LegEnded, LegRow, StoredReply};
 
-use super::{Comparison, Verdict, ended_of};
+use super::{Comparison, Verdict, ended_of, has_same_value, recorded_digest};
 
 fn row(call: u32, leg: i64, target: &str, payload: &str) -> CallRow {
     let reply = Some(StoredReply::Resolved(format!("\"reply {call}\"")));
@@ -142,5 +142,35 @@ fn a_reply_goes_only_to_a_call_that_is_waited_for() {
 fn the_end_of_a_leg_is_recorded() {
     let ended = |kind| LegEnded { kind, output_digest: String::new() };
     assert_eq!(ended_of(&waits(vec![])), ended(LegEndKind::Suspended));
-    assert_eq!(ended_of(&returns("1")), ended(LegEndKind::Completed));
+    let returned = ended_of(&returns("1"));
+    assert_eq!((returned.kind, recorded_digest(&returned)), (LegEndKind::Completed, ""));
+}
+
+#[test]
+fn a_value_is_compared_by_its_digest_if_the_journal_has_one() {
+    let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+    let recorded = ended_of(&leg(LegEnd::Completed { value: raw("[1]") }, &["a"]));
+    assert_eq!(
+        (has_same_value(&recorded, &raw("[1]")), has_same_value(&recorded, &raw("[2]"))),
+        (Some(true), Some(false))
+    );
+    let older = LegEnded { kind: LegEndKind::Completed, output_digest: recorded_digest(&recorded).to_owned() };
+    assert_eq!(has_same_value(&older, &raw("[1]")), None);
+    // The output of both is compared in the same way.
+    for ended in [recorded, older] {
+        let legs = [LegRow { ended: Some(ended), ..LegRow::begun(0, 0, vec![]) }];
+        let same =
+            Comparison::new(&legs, &[], None).judge(&legs[0], &leg(LegEnd::Completed { value: raw("[1]") }, &["a"]));
+        assert_eq!(same, Ok(Verdict::Same));
+    }
+}
+
+#[test]
+fn the_data_of_an_image_is_part_of_the_digest() {
+    let image = |data: &[u8]| {
+        let media = Media { mime_type: "image/png".to_owned(), data: data.into(), handle: None };
+        Leg { output: vec![OutputItem::Image(media)], ..returns("1") }
+    };
+    let message = divergence(&image(&[1]), &[], &image(&[2]));
+    assert!(message.contains("an output of 1 items"), "{message}");
 }

@@ -25,6 +25,9 @@ fn defaults(switch: Option<bool>) -> CodeMode {
             output_bytes: 65_536,
             snapshot_bytes: 10_485_760,
             pending_calls: 16,
+            stored_output_bytes: 16_777_216,
+            media_blocks: 8,
+            media_bytes: 5_242_880,
         },
         has_own_timeout: false,
         search: SearchLimits { default: 8, max: 50 },
@@ -73,11 +76,14 @@ fn a_configured_timeout_is_told_from_the_default() {
 /// Key, default, minimum, maximum, and the field that the number is stored in.
 type Field = (&'static str, u64, u64, u64, fn(&CodeMode) -> u64);
 
-const FIELDS: [Field; 10] = [
+const FIELDS: [Field; 13] = [
     ("timeoutMs", 10_000, 100, 60_000, |mode| mode.limits.timeout_ms),
     ("maxWaitMs", 45_000, 100, 600_000, |mode| mode.limits.max_wait_ms),
     ("memoryLimitBytes", 67_108_864, 1_048_576, 1_073_741_824, |mode| mode.limits.memory_bytes),
     ("maxOutputBytes", 65_536, 1_024, 10_485_760, |mode| mode.limits.output_bytes),
+    ("maxStoredOutputBytes", 16_777_216, 65_536, 67_108_864, |mode| mode.limits.stored_output_bytes),
+    ("maxMediaBlocks", 8, 0, 64, |mode| mode.limits.media_blocks),
+    ("maxMediaBytes", 5_242_880, 0, 33_554_432, |mode| mode.limits.media_bytes),
     ("maxSnapshotBytes", 10_485_760, 1_024, 268_435_456, |mode| mode.limits.snapshot_bytes),
     ("maxPendingToolCalls", 16, 1, 128, |mode| mode.limits.pending_calls),
     ("snapshotTtlSeconds", 900, 1, 86_400, |mode| mode.snapshot_ttl_seconds),
@@ -92,9 +98,14 @@ fn every_number_has_its_default_and_is_clamped() {
     for (key, default, least, most, get) in FIELDS {
         assert_eq!(get(&read(&json!({})).unwrap()), default, "{key}");
         let inside = u64::midpoint(least, most);
-        for (given, expected) in
-            [(0, least), (least - 1, least), (least, least), (inside, inside), (most, most), (most + 1, most)]
-        {
+        for (given, expected) in [
+            (0, least),
+            (least.saturating_sub(1), least),
+            (least, least),
+            (inside, inside),
+            (most, most),
+            (most + 1, most),
+        ] {
             let mode = read(&json!({ key: given })).unwrap();
             assert_eq!(get(&mode), expected, "{key}: {given}");
             assert_eq!(mode.limits, mode.limits.clamped(), "{key}: {given}");
@@ -181,7 +192,8 @@ fn wrong_values_and_keys_are_all_reported_at_once() {
                 "`codeMode.mode`: expected `only`, found `\"all\"`",
                 "`codeMode.timeoutMS`: unknown key; did you mean `timeoutMs`?",
                 "`codeMode.executor`: unknown key; known keys are `enabled`, `runtime`, `mode`, `languages`, `timeoutMs`, \
-                 `maxWaitMs`, `memoryLimitBytes`, `maxOutputBytes`, `maxSnapshotBytes`, `maxPendingToolCalls`, \
+                 `maxWaitMs`, `memoryLimitBytes`, `maxOutputBytes`, `maxStoredOutputBytes`, `maxMediaBlocks`, \
+                 `maxMediaBytes`, `maxSnapshotBytes`, `maxPendingToolCalls`, \
                  `snapshotTtlSeconds`, `searchDefaultLimit`, `maxSearchLimit`, `maxLiveRuns`",
             ],
         ),
