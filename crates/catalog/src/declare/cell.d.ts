@@ -24,9 +24,9 @@ declare function yield_control(reason?: string): Promise<void>;
  * Calls reject with the codes unknown_output, invalid_input and value_too_large.
  */
 declare const output: {
-  /** The newest first. `length` is in characters, as `read` counts them; `createdAt` in milliseconds, as `Date` counts. */
-  list(): Promise<{ handle: Handle; type: "text" | "json" | "image" | "audio" | "binary"; bytes: number; length: number; lines?: number; mimeType?: string; tool?: string; createdAt: number }[]>;
-  /** `text.slice(offset, offset + length)` of a stored text or JSON; base64 of those bytes of an image or sound. */
+  /** The newest first. `length` counts characters, as `read` does; `createdAt` counts milliseconds. */
+  list(): Promise<{ handle: Handle; type: "text" | "json" | "image" | "audio" | "binary"; bytes: number; length: number; createdAt: number; lines?: number; mimeType?: string; tool?: string }[]>;
+  /** `text.slice(offset, offset + length)` of a stored text or JSON; base64 of those bytes of other outputs. */
   read(handle: HasHandle, page?: { offset?: number; length?: number }): Promise<string>;
   /** Lines without their ends; `from` counts from 0. */
   lines(handle: HasHandle, page?: { from?: number; count?: number }): Promise<string[]>;
