@@ -32,7 +32,7 @@ const media = (value, name, kind, storedKind) => {
   if (typeof data === "string") return showMedia(kind, data, String(mimeType ?? ""));
   const handle = handleIn(value);
   if (handle === undefined)
-    throw invalid(`${name} takes a content block { type, data, mimeType }, or the handle of a stored one`);
+    throw invalid(`${name} takes a content block { type, data, mimeType }, such as result.content[0], or the handle of a stored one`);
   showMedia(storedKind, handle, "");
 };
 offer("image", freeze(function image(value) { media(value, "image()", IMAGE, STORED_IMAGE); }));

@@ -50,10 +50,12 @@ const keyOf = (key, name) => {
   if (typeof key !== "string" || key === "") throw invalid(`${name} takes a key: a text that is not empty`);
   return key;
 };
-// A version that is undefined is that of a key that `load` did not find, not the absence of a condition.
+// A version that is undefined is that of a key that `load` did not find, not the absence of a condition. The host refuses
+// options that it does not know.
 const condition = (options) => {
-  if (!isObject(options) || !("ifVersion" in options)) return {};
-  return { ifVersion: options.ifVersion ?? null };
+  if (options === undefined) return {};
+  if (!isObject(options) || !("ifVersion" in options) || options.ifVersion !== undefined) return options;
+  return { ...options, ifVersion: null };
 };
 const useState = (name, args) => request(STATE, name, args, "the value", `${name}()`);
 

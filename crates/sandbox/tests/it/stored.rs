@@ -113,6 +113,13 @@ fn session_values_are_sent_and_answers_are_unwrapped() {
             version.clone(),
             version,
         ),
+        (
+            "store('k', 1, { ifversion: 'v' })",
+            "store",
+            json!(["k", 1, {"ifversion": "v"}]),
+            json!({"version": "v"}),
+            json!({"version": "v"}),
+        ),
         ("load('k')", "load", json!(["k"]), json!({"value": [1], "version": "v"}), json!([1])),
         ("load('k')", "load", json!(["k"]), json!({"value": null, "version": "v"}), json!(null)),
         (
