@@ -103,9 +103,15 @@ pub(super) fn scope(agent_run: &str) -> Scope {
     }
 }
 
-/// Keeps only the fields that do not depend on timing.
+/// Keeps only the fields that do not depend on timing, without the random ids of internal errors.
 fn without_timing(mut result: Value) -> Value {
     let fields = result.as_object_mut().unwrap();
+    if let Some(Value::String(error)) = fields.get_mut("error")
+        && let Some((before, after)) = error.split_once("(incident ")
+        && let Some((_, after)) = after.split_once(')')
+    {
+        *error = format!("{before}(incident){after}");
+    }
     fields.retain(|name, _| ["status", "code", "error", "value", "runId", "effects"].contains(&name.as_str()));
     result
 }
