@@ -13,7 +13,7 @@ use store::{CommitError, Store};
 use tracing::Span;
 
 use super::hooks::{HOOK_DEADLINE, Hook, ToolEvent, notify};
-use super::stored_results::store_large_texts;
+use super::stored_results::{ResultOf, store_large_texts};
 use super::transcript::recorded;
 use super::{CallEnd, CallRequest};
 use crate::clock::now_ms;
@@ -146,9 +146,15 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Stores the large texts of an outcome, and puts handles in their places.
+    pub(crate) async fn store_large_texts(self, outcome: Outcome) -> Outcome {
+        let of = ResultOf { journal: self.journal, call: self.number(), tool: &self.request.id };
+        store_large_texts(of, outcome).await
+    }
+
     /// Stores the large texts of an outcome, passes it to hooks and transcript, and adds the tool to its labels.
     pub(crate) async fn record(self, event: &ToolEvent, outcome: Outcome) -> Outcome {
-        let mut outcome = store_large_texts(self, outcome).await;
+        let mut outcome = self.store_large_texts(outcome).await;
         if let Outcome::Returned(returned) = &mut outcome {
             returned.labels.push(self.request.id.clone());
         }

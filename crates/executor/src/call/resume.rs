@@ -10,7 +10,6 @@ use super::context::Call;
 use super::dispatch::{Admitted, Consent, check_arguments, dispatch};
 use super::elicitation::{UNREADABLE, answers, dispatch_with_questions, guarded};
 use super::parked::{cancel, park};
-use super::stored_results::store_large_texts;
 use crate::outcome::Outcome;
 use crate::question::QuestionSender;
 use crate::source::{Dispatch, Parked, ParkedCall, Ticket};
@@ -219,7 +218,7 @@ pub(crate) async fn follow(call: Call<'_>) -> Option<CallEnd> {
 /// Settles a followed call. If an outcome was stored before, returns that one. Fails if another process has taken over
 /// the run.
 async fn settle_followed(call: Call<'_>, outcome: Outcome) -> Result<CallEnd, CommitError> {
-    let outcome = store_large_texts(call, outcome).await;
+    let outcome = call.store_large_texts(outcome).await;
     let outcome = match call.journal.settle_away(call.number(), &outcome.to_json()).await? {
         true => outcome,
         false => call.stored_outcome().await?,

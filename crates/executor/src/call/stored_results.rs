@@ -8,31 +8,39 @@ use contract::ids::{CallId, OutputHandle};
 use contract::limits::{MAX_RUN_STORED_RESULT_BYTES, OUTPUT_PIECE_BYTES, STORED_RESULT_FIRST_CHARS};
 use store::{CommitError, NewOutput, OutputKind, StoreError};
 
-use super::context::Call;
+use crate::journal::Journal;
 use crate::large::{LargeText, StoredText, refer_to_stored};
 use crate::outcome::{Outcome, Returned};
 
 /// The bytes that the first or last characters of a text have at most.
 const MAX_EDGE_BYTES: usize = STORED_RESULT_FIRST_CHARS * 4;
 
+/// The call that a result belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResultOf<'a> {
+    pub(crate) journal: &'a Journal,
+    pub(crate) call: CallId,
+    /// The tool's id.
+    pub(crate) tool: &'a str,
+}
+
 /// Stores the large texts of an outcome. If one cannot be stored, the outcome is a failure that says so: the tool was
 /// called.
-pub(crate) async fn store_large_texts(call: Call<'_>, outcome: Outcome) -> Outcome {
+pub(crate) async fn store_large_texts(of: ResultOf<'_>, outcome: Outcome) -> Outcome {
     let mut returned = match outcome {
         Outcome::Returned(returned) if !returned.large.is_empty() => returned,
         other => return other,
     };
     let large = std::mem::take(&mut returned.large);
     let bytes = large.iter().map(|text| text.bytes).sum::<u64>();
-    match store_all(call, &large, bytes).await {
+    match store_all(of, &large, bytes).await {
         Ok(stored) => {
             refer(&mut returned, &large, &stored);
             Outcome::Returned(returned)
         }
-        Err(why) => Outcome::Failed(format!(
-            "`{}` was called, but its result of {bytes} bytes was dropped: {why}",
-            call.request.id
-        )),
+        Err(why) => {
+            Outcome::Failed(format!("`{}` was called, but its result of {bytes} bytes was dropped: {why}", of.tool))
+        }
     }
 }
 
@@ -84,27 +92,31 @@ impl From<StoreError> for NotStored {
     }
 }
 
-async fn store_all(call: Call<'_>, large: &[LargeText], bytes: u64) -> Result<HashMap<String, StoredText>, NotStored> {
-    if !call.journal.reserve_stored_result(bytes, MAX_RUN_STORED_RESULT_BYTES as u64).await? {
+async fn store_all(
+    of: ResultOf<'_>,
+    large: &[LargeText],
+    bytes: u64,
+) -> Result<HashMap<String, StoredText>, NotStored> {
+    if !of.journal.reserve_stored_result(bytes, MAX_RUN_STORED_RESULT_BYTES as u64).await? {
         return Err(NotStored::RunLimit);
     }
-    let written = write_all(call, large).await;
+    let written = write_all(of, large).await;
     if written.is_err() {
-        call.journal.release_stored_result(bytes).await;
+        of.journal.release_stored_result(bytes).await;
     }
     written
 }
 
-async fn write_all(call: Call<'_>, large: &[LargeText]) -> Result<HashMap<String, StoredText>, NotStored> {
+async fn write_all(of: ResultOf<'_>, large: &[LargeText]) -> Result<HashMap<String, StoredText>, NotStored> {
     let mut stored = HashMap::new();
     let mut names = Vec::with_capacity(large.len());
     for (index, text) in large.iter().enumerate() {
-        let name = output_name(call.number(), index);
-        stored.insert(text.marker.clone(), write(call, &name, text).await?);
+        let name = output_name(of.call, index);
+        stored.insert(text.marker.clone(), write(of, &name, text).await?);
         names.push(name);
     }
     // Before the outcome is written, so that a stored outcome never names an output that is not visible.
-    call.journal.finish_outputs(names).await?;
+    of.journal.finish_outputs(names).await?;
     Ok(stored)
 }
 
@@ -113,15 +125,15 @@ fn output_name(call: CallId, index: usize) -> String {
     format!("c{}n{index}", call.0)
 }
 
-async fn write(call: Call<'_>, name: &str, text: &LargeText) -> Result<StoredText, NotStored> {
+async fn write(of: ResultOf<'_>, name: &str, text: &LargeText) -> Result<StoredText, NotStored> {
     let output = NewOutput {
         name: name.to_owned(),
         kind: OutputKind::Text,
         mime_type: None,
-        source: Some((call.number(), call.request.id.clone())),
+        source: Some((of.call, of.tool.to_owned())),
         data: Vec::new(),
     };
-    let mut writer = call.journal.output_writer(&output).await?;
+    let mut writer = of.journal.output_writer(&output).await?;
     let mut edges = Edges::default();
     let mut offset = 0;
     loop {
@@ -139,7 +151,7 @@ async fn write(call: Call<'_>, name: &str, text: &LargeText) -> Result<StoredTex
         return Err(NotStored::Read);
     }
     writer.finish().await?;
-    let handle = OutputHandle::of(call.run_id(), name);
+    let handle = OutputHandle::of(of.journal.run_id(), name);
     Ok(StoredText { handle, bytes: text.bytes, first: edges.first(), last: edges.last() })
 }
 
