@@ -2,10 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use contract::cell::Language;
-use contract::config::{CodeMode, Languages};
-use contract::limits::Limits;
+use clap::{Args, Parser, Subcommand};
 use mcp::server::Principal;
 
 use crate::approvals::ApprovalsArguments;
@@ -22,7 +19,7 @@ use crate::runs::RunsArguments;
 use crate::secrets::SecretsArguments;
 use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
-use crate::shared_arguments::{JailArguments, PolicyArguments};
+use crate::shared_arguments::{JailArguments, LanguageArgument, LimitArguments, PolicyArguments};
 use crate::state::ConfiguredStore;
 use crate::style::ColorArguments;
 use crate::tools::ToolsArguments;
@@ -143,72 +140,6 @@ pub(crate) struct DoctorArguments {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) store: ConfiguredStore,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum LanguageArgument {
-    #[value(name = "javascript", alias = "js")]
-    JavaScript,
-    #[value(name = "typescript", alias = "ts")]
-    TypeScript,
-}
-
-impl LanguageArgument {
-    pub(crate) fn language(self) -> Language {
-        match self {
-            Self::JavaScript => Language::JavaScript,
-            Self::TypeScript => Language::TypeScript,
-        }
-    }
-}
-
-/// Limits of a cell. Those that are omitted come from the configuration, or are the defaults with `--catalog`.
-#[derive(Debug, Args)]
-pub(crate) struct LimitArguments {
-    /// Time limit of the cell until its first result, and of its code in each later wait [default: configured].
-    #[arg(long, value_name = "MS")]
-    timeout_ms: Option<u64>,
-    /// Longest time that one wait for pending tool calls takes [default: configured].
-    #[arg(long, value_name = "MS")]
-    max_wait_ms: Option<u64>,
-    /// Heap size limit of the cell [default: configured].
-    #[arg(long, value_name = "BYTES")]
-    memory_limit_bytes: Option<u64>,
-    /// Size limit of output and return value in one result; larger ones are stored [default: configured].
-    #[arg(long, value_name = "BYTES")]
-    max_output_bytes: Option<u64>,
-    /// Size limit of the cell's output and return value that are stored [default: configured].
-    #[arg(long, value_name = "BYTES")]
-    max_stored_output_bytes: Option<u64>,
-    /// Size limit of a suspended cell's compressed snapshot [default: configured].
-    #[arg(long, value_name = "BYTES")]
-    max_snapshot_bytes: Option<u64>,
-    /// Tool calls that run at once; further calls queue [default: configured].
-    #[arg(long, value_name = "N")]
-    max_pending_tool_calls: Option<u64>,
-    /// Languages that the cell may be written in [default: configured].
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LANGUAGES")]
-    languages: Vec<LanguageArgument>,
-}
-
-impl LimitArguments {
-    /// Returns the configuration with the limits that were given, each clamped to its allowed range.
-    pub(crate) fn apply_to(&self, configured: CodeMode) -> CodeMode {
-        let base = configured.limits;
-        let limits = Limits {
-            timeout_ms: self.timeout_ms.unwrap_or(base.timeout_ms),
-            max_wait_ms: self.max_wait_ms.unwrap_or(base.max_wait_ms),
-            memory_bytes: self.memory_limit_bytes.unwrap_or(base.memory_bytes),
-            output_bytes: self.max_output_bytes.unwrap_or(base.output_bytes),
-            snapshot_bytes: self.max_snapshot_bytes.unwrap_or(base.snapshot_bytes),
-            pending_calls: self.max_pending_tool_calls.unwrap_or(base.pending_calls),
-            stored_output_bytes: self.max_stored_output_bytes.unwrap_or(base.stored_output_bytes),
-            ..base
-        };
-        let languages: Vec<Language> = self.languages.iter().map(|language| language.language()).collect();
-        let languages = Languages::of(&languages).unwrap_or(configured.languages);
-        CodeMode { languages, limits: limits.clamped(), ..configured }
-    }
 }
 
 #[cfg(test)]

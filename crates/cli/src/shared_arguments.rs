@@ -1,4 +1,5 @@
-//! Arguments that several commands share: `--config`, `--scope`, `--provider`, `--surface` and `--jail`.
+//! Arguments that several commands share: `--config`, `--scope`, `--provider`, `--surface`, `--jail`, `--language` and
+//! the limits of a cell.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +9,9 @@ use catalog::policy::Provider;
 use clap::{Args, ValueEnum};
 use client_config::{Places, Scope};
 use codemode::pool::{JailPolicy, Launch, PoolOptions};
+use contract::cell::Language;
+use contract::config::{CodeMode, Languages};
+use contract::limits::Limits;
 
 use crate::secrets::StoredSecrets;
 
@@ -124,5 +128,71 @@ impl JailArguments {
         let jail = self.policy();
         let options = PoolOptions::new(Launch::ThisProgram);
         PoolOptions { jail, workers: 1, slots: 4, threads: 2, memory_limit_bytes, ..options }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LanguageArgument {
+    #[value(name = "javascript", alias = "js")]
+    JavaScript,
+    #[value(name = "typescript", alias = "ts")]
+    TypeScript,
+}
+
+impl LanguageArgument {
+    pub(crate) fn language(self) -> Language {
+        match self {
+            Self::JavaScript => Language::JavaScript,
+            Self::TypeScript => Language::TypeScript,
+        }
+    }
+}
+
+/// Limits of a cell. Those that are omitted come from the configuration, or are the defaults with `--catalog`.
+#[derive(Debug, Args)]
+pub(crate) struct LimitArguments {
+    /// Time limit of the cell until its first result, and of its code in each later wait [default: configured].
+    #[arg(long, value_name = "MS")]
+    timeout_ms: Option<u64>,
+    /// Longest time that one wait for pending tool calls takes [default: configured].
+    #[arg(long, value_name = "MS")]
+    max_wait_ms: Option<u64>,
+    /// Heap size limit of the cell [default: configured].
+    #[arg(long, value_name = "BYTES")]
+    memory_limit_bytes: Option<u64>,
+    /// Size limit of output and return value in one result; larger ones are stored [default: configured].
+    #[arg(long, value_name = "BYTES")]
+    max_output_bytes: Option<u64>,
+    /// Size limit of the cell's output and return value that are stored [default: configured].
+    #[arg(long, value_name = "BYTES")]
+    max_stored_output_bytes: Option<u64>,
+    /// Size limit of a suspended cell's compressed snapshot [default: configured].
+    #[arg(long, value_name = "BYTES")]
+    max_snapshot_bytes: Option<u64>,
+    /// Tool calls that run at once; further calls queue [default: configured].
+    #[arg(long, value_name = "N")]
+    max_pending_tool_calls: Option<u64>,
+    /// Languages that the cell may be written in [default: configured].
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LANGUAGES")]
+    languages: Vec<LanguageArgument>,
+}
+
+impl LimitArguments {
+    /// Returns the configuration with the limits that were given, each clamped to its allowed range.
+    pub(crate) fn apply_to(&self, configured: CodeMode) -> CodeMode {
+        let base = configured.limits;
+        let limits = Limits {
+            timeout_ms: self.timeout_ms.unwrap_or(base.timeout_ms),
+            max_wait_ms: self.max_wait_ms.unwrap_or(base.max_wait_ms),
+            memory_bytes: self.memory_limit_bytes.unwrap_or(base.memory_bytes),
+            output_bytes: self.max_output_bytes.unwrap_or(base.output_bytes),
+            snapshot_bytes: self.max_snapshot_bytes.unwrap_or(base.snapshot_bytes),
+            pending_calls: self.max_pending_tool_calls.unwrap_or(base.pending_calls),
+            stored_output_bytes: self.max_stored_output_bytes.unwrap_or(base.stored_output_bytes),
+            ..base
+        };
+        let languages: Vec<Language> = self.languages.iter().map(|language| language.language()).collect();
+        let languages = Languages::of(&languages).unwrap_or(configured.languages);
+        CodeMode { languages, limits: limits.clamped(), ..configured }
     }
 }

@@ -30,12 +30,11 @@ use serde_json::{Value, json};
 use store::SessionKey;
 use tokio::sync::watch;
 
-use crate::arguments::{LanguageArgument, LimitArguments};
 use crate::engine::{Engine, code_mode_config};
 use crate::local_tools::local_tools;
 use crate::policy::CallPolicy;
 use crate::runs::{Naming, find_run, output_json, output_table, print_values};
-use crate::shared_arguments::{JailArguments, PolicyArguments};
+use crate::shared_arguments::{JailArguments, LanguageArgument, LimitArguments, PolicyArguments};
 use crate::state::ConfiguredStore;
 use crate::table::Table;
 use crate::turns::Patience;

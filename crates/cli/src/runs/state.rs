@@ -110,7 +110,7 @@ fn list_sessions(sessions: &[(SessionKey, SessionTotals)], as_json: bool) {
     if sessions.is_empty() {
         return render::note("no session has values; a cell keeps one with `await store(key, value)`");
     }
-    let mut table = Table::new(["SESSION", "KEYS", "SIZE", "AGENT", "CLIENT"]).with_whole(&[0, 1, 2]);
+    let mut table = Table::new(["SESSION", "KEYS", "SIZE", "AGENT", "CLIENT"]).with_whole(&[1, 2]);
     for (session, totals) in sessions {
         let SessionKey { agent_id, session_id, client } = session.clone();
         table.add([session_id, totals.keys.to_string(), size(totals.bytes), agent_id, client]);

@@ -17,6 +17,7 @@ mod secrets;
 mod servers;
 mod snapshots;
 mod standing;
+mod stored;
 mod terminal;
 mod trust;
 mod workers;

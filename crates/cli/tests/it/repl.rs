@@ -62,6 +62,21 @@ fn without_a_terminal_a_cell_waits_for_approval_and_the_next_one_runs() {
     assert!(wrong.code == 2 && wrong.err.contains("letters, digits"), "{}", wrong.err);
 }
 
+#[test]
+fn values_stay_in_their_session_and_another_prompt_continues_it() {
+    let person = person();
+    let first = person.run_with(&[], "await store('page', {n: 2})\n.state\n", &["repl", "--session", "work", "--json"]);
+    let lines: Vec<Value> = first.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["status"], "completed", "{}", first.out);
+    assert_eq!(lines[1]["values"][0]["key"], "page", "{}", first.out);
+    let input = "(await load('page')).n + 1\n(await keys()).length\n";
+    assert_eq!(person.run_with(&[], input, &["repl", "--session", "work"]).out, "3\n1\n");
+    assert_eq!(person.run_with(&[], "(await keys()).length\n", &["repl"]).out, "0\n", "a new session begins");
+    let listed = person.run(&["runs", "state", "repl:work", "--json"]).json();
+    assert_eq!((&listed["sessionId"], &listed["agentId"]), (&json!("repl:work"), &json!("local")));
+    assert_eq!(person.run(&["runs", "state", "repl", "--key", "page"]).out, "{\"n\":2}\n");
+}
+
 /// `cellmate repl` on a terminal.
 struct Terminal {
     child: Child,

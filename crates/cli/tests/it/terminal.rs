@@ -5,10 +5,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use contract::ids::CallId;
 use contract::text::is_unsafe;
 use serde_json::{Value, json};
+use store::NewOutput;
 
 use crate::person::{Person, exec_over_streams};
+use crate::stored::{RUN, Stored, keep, text_output};
 
 const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 
@@ -126,6 +129,12 @@ impl Hostile {
         person.write("ranked.jsonl", &format!("{ranked}\n"));
         let mut hostile = Self { person, folder, run: String::new(), approval: String::new() };
         let waiting = hostile.waiting_run();
+        // The text of the output and of the value is hostile, and so are the names around them.
+        let from = NewOutput { source: Some((CallId(1), HOSTILE.to_owned())), ..text_output("l0n1", HOSTILE) };
+        let outputs = vec![text_output("l0n0", HOSTILE), NewOutput { mime_type: Some(HOSTILE.to_owned()), ..from }];
+        let value = json!({(HOSTILE): HOSTILE}).to_string();
+        let values = [(HOSTILE, value.as_str())];
+        keep(&hostile.person, Stored { run: RUN, session: HOSTILE, client: HOSTILE, outputs, values: &values });
         hostile.run = waiting["runId"].as_str().unwrap_or_else(|| panic!("{waiting}")).to_owned();
         hostile.approval =
             waiting["approvals"][0]["approvalId"].as_str().unwrap_or_else(|| panic!("{waiting}")).to_owned();
@@ -273,11 +282,18 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 5]) -> Vec<Case<'a>> {
         one("runs list", &[]),
         one("runs show", &[&hostile.run]),
         one("runs export", &[&hostile.run]),
-        one("runs output", &[&hostile.run]),
-        one("runs output", &[&hostile.run, "\u{9b}\u{202e}"]),
+        one("runs output", &[RUN]),
+        one("runs output", &[RUN, "\u{9b}\u{202e}"]),
+        one("runs output", &[RUN, "l0n1", "-o", "\u{9b}"]),
+        one("runs output", &[RUN, "l0n1", "-o", "/\u{202e}/\u{9b}"]),
         one("runs output", &["cm_\u{9b}\u{202e}"]),
         one("runs state", &[]),
         one("runs state", &["\u{9b}\u{202e}"]),
+        one("runs state", &["\u{1b}"]),
+        one("runs state", &["\u{1b}", "--key", HOSTILE]),
+        one("runs state", &["\u{1b}", "--key", "\u{9b}"]),
+        one("runs state", &["\u{1b}", "--rm", HOSTILE]),
+        one("runs state", &["\u{1b}", "--rm", "--yes"]),
         one("runs show", &["cm_\u{9b}\u{202e}"]),
         one("runs show", &["c"]),
         one("runs cancel", &["cm_\u{9b}\u{202e}"]),
@@ -379,6 +395,10 @@ fn json_has_the_same_value_with_every_unsafe_character_escaped() {
     let called = json_of(&["tools", "call", "s.look", "--yes", "--json"]);
     assert_eq!(called["result"]["structuredContent"], json!({(HOSTILE): HOSTILE}), "{called}");
     assert_eq!(json_of(&["runs", "show", &hostile.run, "--json"])["source"], cell());
+    assert_eq!(json_of(&["runs", "output", RUN, "l0n0", "--json"])["text"], HOSTILE);
+    assert_eq!(json_of(&["runs", "output", RUN, "--json"])["outputs"][1]["tool"], HOSTILE);
+    let value = json_of(&["runs", "state", "\u{1b}", "--key", HOSTILE, "--json"]);
+    assert_eq!((&value["key"], &value["value"]), (&json!(HOSTILE), &json!({(HOSTILE): HOSTILE})));
 }
 
 #[test]

@@ -105,9 +105,12 @@ async fn sessions_do_not_see_the_values_of_others() {
         let newest: Vec<SessionKey> = scopes.iter().rev().take(3).map(SessionKey::from).collect();
         assert_eq!(listed.iter().map(|(session, _)| session.clone()).collect::<Vec<_>>(), newest);
         assert!(listed.iter().all(|(_, totals)| *totals == SessionTotals { keys: 1, bytes: 1 }), "{listed:?}");
+        assert_eq!(place.store.delete_session_values(&newest[1], Some("other")).await.unwrap(), 0);
+        assert_eq!(place.store.delete_session_values(&newest[1], Some("k")).await.unwrap(), 1);
+        assert_eq!(place.store.session_values(&newest[1]).await.unwrap(), []);
         assert_eq!(place.store.delete_session_values(&newest[0], None).await.unwrap(), 1);
         assert_eq!(place.store.delete_session_values(&newest[0], None).await.unwrap(), 0);
-        assert_eq!(place.store.sessions_with_values(9).await.unwrap().len(), 3);
+        assert_eq!(place.store.sessions_with_values(9).await.unwrap().len(), 2);
     }
 }
 
