@@ -128,6 +128,17 @@ impl Clients {
         }
     }
 
+    /// Runs a cell to its end. Starts it again if the host failed before it stored the run.
+    pub(super) fn exec_to_end(&mut self, code: &str) -> Value {
+        loop {
+            match self.exec(code) {
+                (_, Some(end)) => return end,
+                (Some(run), None) => return self.finish(&run),
+                (None, None) => {}
+            }
+        }
+    }
+
     fn runs(&mut self) -> Vec<String> {
         let runs = self.ask_until_answered(&json!({"op": "runs"}));
         runs.as_array().unwrap().iter().map(|run| run.as_str().unwrap().to_owned()).collect()

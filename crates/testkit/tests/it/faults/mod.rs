@@ -38,7 +38,8 @@ struct HistoryResult {
     reached: BTreeMap<String, usize>,
 }
 
-/// Runs one history: a run with every kind of call, one that is aborted, one that expires, and a sweep.
+/// Runs one history: a run with every kind of call, one whose output is stored, one that is aborted, one that expires, and
+/// a sweep.
 fn history(store: String, seed: usize, fault: Option<String>) -> HistoryResult {
     let folder = tempfile::tempdir().unwrap();
     let store = if store.is_empty() { folder.path().join("store.db").display().to_string() } else { store };
@@ -59,6 +60,7 @@ fn history(store: String, seed: usize, fault: Option<String>) -> HistoryResult {
         }
         (run, end) => panic!("{run:?} ended without waiting for its clients: {end:?}"),
     }
+    store_output(&mut clients);
     abort(&mut clients);
     expire(&mut clients);
     oracle::judge_effects(&clients);
@@ -66,6 +68,22 @@ fn history(store: String, seed: usize, fault: Option<String>) -> HistoryResult {
     let reached = reached.as_object().unwrap().iter();
     let reached = reached.map(|(name, times)| (name.clone(), times.as_u64().unwrap() as usize)).collect();
     HistoryResult { killed: clients.deaths > 0, reached }
+}
+
+/// Outputs a text that is too large for a result, so that it is stored in several pieces. A later cell reads all of it.
+fn store_output(clients: &mut Clients) {
+    let end = clients.exec_to_end("text('é'.repeat(300000)); return 1");
+    let handle = end["output"][0]["handle"].as_str().unwrap_or_else(|| panic!("{end}"));
+    let code = format!(
+        "let all = ''; \
+         for (;;) {{ \
+           const page = await output.read('{handle}', {{ offset: all.length, length: 100000 }}); \
+           if (page === '') return all === 'é'.repeat(300000); \
+           all += page; \
+         }}"
+    );
+    let end = clients.exec_to_end(&code);
+    assert_eq!(end["value"], true, "{end}");
 }
 
 fn abort(clients: &mut Clients) {
