@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use contract::cell::{CellResult, Media, OutputItem, Preview};
+use contract::cell::{CellResult, Media, MediaKind, OutputItem, Preview};
 use contract::ids::OutputHandle;
 use contract::limits::{MAX_MEDIA_BLOCKS, MAX_MEDIA_BYTES, MAX_RESULT_LINKS};
 use serde_json::{Value, json};
@@ -17,12 +17,6 @@ pub(crate) struct MediaBlock {
     pub(crate) kind: MediaKind,
     pub(crate) mime_type: String,
     pub(crate) data: Arc<[u8]>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MediaKind {
-    Image,
-    Audio,
 }
 
 /// A stored output that a result mentions and does not contain.
@@ -158,13 +152,13 @@ pub(crate) fn take_media(content: &mut [Value], mut budget: MediaBudget) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use contract::cell::{CellResult, Media, OutputItem, Preview, Telemetry};
+    use contract::cell::{CellResult, Media, MediaKind, OutputItem, Preview, Telemetry};
     use contract::ids::OutputHandle;
     use contract::limits::{MAX_MEDIA_BLOCKS, MAX_MEDIA_BYTES, MAX_RESULT_LINKS};
     use serde_json::json;
     use serde_json::value::RawValue;
 
-    use super::{Beside, MediaBudget, MediaKind, take_media};
+    use super::{Beside, MediaBudget, take_media};
 
     fn image(bytes: usize, name: &str) -> OutputItem {
         let handle = Some(OutputHandle::of(&"cm_1".into(), name));

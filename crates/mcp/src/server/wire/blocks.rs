@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use contract::cell::MediaKind;
 use contract::ids::OutputHandle;
 use rmcp::RoleServer;
 use rmcp::model::{ContentBlock, ProtocolVersion, Resource};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::connection::Connection;
 use crate::server::answer::Answer;
-use crate::server::media::{MediaBlock, MediaKind, OutputLink};
+use crate::server::media::{MediaBlock, OutputLink};
 use crate::server::resources::OutputUri;
 
 /// Removes the blocks that the client does not know or did not ask for. The text of a result is complete without them.
