@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use contract::cell::{CellResult, Media, MediaKind, OutputItem, Preview};
 use contract::ids::OutputHandle;
-use contract::limits::{MAX_MEDIA_BLOCKS, MAX_MEDIA_BYTES, MAX_RESULT_LINKS};
+use contract::limits::{Limits, MAX_RESULT_LINKS};
 use serde_json::{Value, json};
 
 /// Part of a result that is sent after its JSON.
@@ -37,11 +37,16 @@ pub(crate) struct MediaBudget {
 
 impl Default for MediaBudget {
     fn default() -> Self {
-        Self { blocks: MAX_MEDIA_BLOCKS.default, bytes: MAX_MEDIA_BYTES.default }
+        Self::of(&Limits::DEFAULT)
     }
 }
 
 impl MediaBudget {
+    /// Returns the budget of one result.
+    pub(crate) fn of(limits: &Limits) -> Self {
+        Self { blocks: limits.media_blocks, bytes: limits.media_bytes }
+    }
+
     /// Takes room for data of this size. Returns false if there is none; smaller data may still fit.
     fn take(&mut self, bytes: usize) -> bool {
         let bytes = bytes as u64;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use catalog::policy::Provider;
 use contract::config::AgentsConfig;
+use contract::limits::{MAX_PAGE_RESOURCES, MAX_RESOURCE_READ_BYTES};
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
 use mcp::server::{ApprovalPolicy, McpService, OfferedSources, Principal, Settings, ToolPrefix, serve_streams};
@@ -161,4 +162,169 @@ async fn a_result_without_media_is_the_same_as_text_and_as_structured_content() 
     let mut client = Client::connect(&service, "local", OLD).await;
     let shown = client.exec("return (await MCP.studio.record({})).content.length").await;
     assert_eq!((shown.json, shown.blocks.len()), (json!({"status": "completed", "value": 2}), 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_and_sounds_of_output_and_value_become_blocks() {
+    let service = service(Value::Null).await;
+    let (image, audio) = (
+        json!({"type": "image", "data": PNG, "mimeType": "image/png"}),
+        json!({"type": "audio", "data": WAV, "mimeType": "audio/wav"}),
+    );
+    let mut client = Client::connect(&service, "local", OLD).await;
+    let code = "const [a, b] = (await MCP.studio.record({})).content; image(a); audio(b); return 1";
+    let output = client.exec(code).await;
+    assert_eq!(output.blocks, [image.clone(), audio.clone()], "{}", output.json);
+    let [first, second] = output.json["output"].as_array().unwrap().as_slice() else { panic!("{}", output.json) };
+    assert_eq!(
+        (&first["type"], &first["mimeType"], &first["bytes"]),
+        (&json!("image"), &json!("image/png"), &json!(24))
+    );
+    assert_eq!(second["type"], "audio");
+    assert!(first["handle"].as_str().unwrap().starts_with("out_cm_"), "{first}");
+
+    let value = client.exec("return await MCP.studio.record({})").await;
+    assert_eq!(value.blocks, [image.clone(), audio], "{}", value.json);
+    let block = &value.json["value"]["content"][0];
+    assert_eq!((&block["type"], &block["bytes"], block.get("data")), (&json!("image"), &json!(24), None));
+
+    // The block is shown again from its handle, by another cell.
+    let again = client.exec(&format!("image({}); return 2", first["handle"])).await;
+    assert_eq!(again.blocks, [image], "{}", again.json);
+    // The data is a resource too.
+    let read = client.read(&format!("cellmate://out/{}", first["handle"].as_str().unwrap())).await;
+    let contents = &read["result"]["contents"][0];
+    assert_eq!((&contents["blob"], &contents["mimeType"]), (&json!(PNG), &json!("image/png")), "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_revision_gets_no_sound() {
+    let service = service(Value::Null).await;
+    let mut client = Client::connect(&service, "local", ("test", "2024-11-05")).await;
+    let shown = client.exec("return await MCP.studio.record({})").await;
+    let types: Vec<&Value> = shown.blocks.iter().map(|block| &block["type"]).collect();
+    assert_eq!(types, ["image"], "{}", shown.json);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_is_lost_is_returned_again_with_its_images() {
+    let service = service(Value::Null).await;
+    let mut client = Client::connect(&service, "local", OLD).await;
+    let waiting = client.exec("await yield_control(); image((await MCP.studio.record({})).content[0]); return 1").await;
+    let wait = json!({"runId": waiting.json["runId"]});
+    let done = client.call("wait", wait.clone()).await;
+    assert_eq!((done.blocks.len(), &done.json["value"]), (1, &json!(1)), "{}", done.json);
+    let again = client.call("wait", wait).await;
+    assert_eq!((&again.blocks, &again.json["output"]), (&done.blocks, &done.json["output"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_exceeds_the_media_budget_is_stored_and_named() {
+    let service = service(json!({"codeMode": {"maxMediaBlocks": 1}})).await;
+    let mut client = Client::connect(&service, "local", OLD).await;
+    let shown = client.exec("return await MCP.studio.record({})").await;
+    assert_eq!(shown.blocks.len(), 1, "{}", shown.json);
+    let stored = &shown.json["output"][1];
+    assert_eq!((&stored["type"], &stored["of"], &stored["bytes"]), (&json!("stored"), &json!("audio"), &json!(22)));
+    let read = client.read(&format!("cellmate://out/{}", stored["handle"].as_str().unwrap())).await;
+    assert_eq!(read["result"]["contents"][0]["blob"], WAV, "{read}");
+    // The client has read a resource, so it gets links from now on.
+    let linked = client.exec("return await MCP.studio.record({})").await;
+    let types: Vec<&Value> = linked.blocks.iter().map(|block| &block["type"]).collect();
+    assert_eq!(types, ["image", "resource_link"], "{}", linked.json);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_output_is_linked_for_clients_that_use_resources() {
+    let service = service(Value::Null).await;
+    let code = "text('a'.repeat(100_000)); return 1";
+    let mut client = Client::connect(&service, "local", OLD).await;
+    let plain = client.exec(code).await;
+    assert!(plain.blocks.is_empty(), "{:?}", plain.blocks);
+    let preview = &plain.json["output"][0];
+    assert_eq!((&preview["type"], &preview["bytes"]), (&json!("stored"), &json!(100_000)));
+    let listed = client.ask("resources/list", json!({})).await;
+    let resource = &listed["result"]["resources"][0];
+    assert_eq!(resource["uri"], format!("cellmate://out/{}", preview["handle"].as_str().unwrap()), "{listed}");
+    assert_eq!((&resource["size"], &resource["mimeType"]), (&json!(100_000), &json!("text/plain")), "{listed}");
+    let linked = client.exec(code).await;
+    let link = &linked.blocks[0];
+    assert_eq!((&link["type"], &link["size"]), (&json!("resource_link"), &json!(100_000)), "{link}");
+    let read = client.read(link["uri"].as_str().unwrap()).await;
+    assert_eq!(read["result"]["contents"][0]["text"], "a".repeat(100_000));
+
+    // The revision before does not know links.
+    let mut older = Client::connect(&service, "local", ("test", "2025-03-26")).await;
+    older.ask("resources/list", json!({})).await;
+    assert!(older.exec(code).await.blocks.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outputs_are_listed_in_pages_for_their_client_and_read_by_their_principal() {
+    let service = service(Value::Null).await;
+    let mut client = Client::connect(&service, "ada", OLD).await;
+    let number = MAX_PAGE_RESOURCES + 3;
+    let code = "for (let n = 0; n < 8; n++) image({ data: btoa('image ' + n + ' of ' + INDEX), mimeType: 'image/png' }); return 1";
+    for index in 0..number.div_ceil(8) {
+        let shown = client.exec(&code.replace("INDEX", &index.to_string())).await;
+        assert_eq!(shown.blocks.len(), 8, "{}", shown.json);
+    }
+    let first = client.ask("resources/list", json!({})).await["result"].clone();
+    let cursor = first["nextCursor"].as_str().unwrap_or_else(|| panic!("{first}")).to_owned();
+    assert_eq!(first["resources"].as_array().unwrap().len(), MAX_PAGE_RESOURCES);
+    let second = client.ask("resources/list", json!({"cursor": cursor})).await["result"].clone();
+    assert_eq!(second["resources"].as_array().unwrap().len(), number.div_ceil(8) * 8 - MAX_PAGE_RESOURCES, "{second}");
+    let wrong = client.ask("resources/list", json!({"cursor": "x"})).await;
+    assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
+
+    // Another client of the principal reads it and does not list it; for another principal it does not exist.
+    let uri = first["resources"][0]["uri"].as_str().unwrap();
+    let mut other = Client::connect(&service, "ada", ("other", "2025-11-25")).await;
+    assert_eq!(other.ask("resources/list", json!({})).await["result"]["resources"], json!([]));
+    assert!(other.read(uri).await["result"]["contents"][0]["blob"].is_string());
+    let mut foreign = Client::connect(&service, "bob", OLD).await;
+    assert_eq!(foreign.ask("resources/list", json!({})).await["result"]["resources"], json!([]));
+    let (denied, unknown) = (foreign.read(uri).await, foreign.read("cellmate://out/out_cm_nobody_l1n0").await);
+    assert_eq!((&denied["error"], &denied["error"]["code"]), (&unknown["error"], &json!(-32002)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_output_is_read_in_parts_that_add_up() {
+    let service = service(Value::Null).await;
+    let mut client = Client::connect(&service, "local", OLD).await;
+    let shown = client.exec("return Array.from({ length: 600_000 }, (_, n) => n + 'é').join(' ')").await;
+    let value = &shown.json["value"];
+    assert_eq!(value["type"], "stored", "{}", shown.json);
+    let expected = (0..600_000).map(|n| format!("{n}é")).collect::<Vec<_>>().join(" ");
+    let uri = format!("cellmate://out/{}", value["handle"].as_str().unwrap());
+    let whole = client.read(&uri).await;
+    assert_eq!(
+        (&whole["error"]["code"], &whole["error"]["data"]["bytes"]),
+        (&json!(-32602), &json!(expected.len())),
+        "{whole}"
+    );
+    let (mut read, mut next) = (String::new(), whole["error"]["data"]["first"].as_str().map(str::to_owned));
+    while let Some(uri) = next {
+        let part = client.read(&uri).await["result"]["contents"][0].clone();
+        let text = part["text"].as_str().unwrap();
+        assert!(text.len() as u64 <= MAX_RESOURCE_READ_BYTES + 3, "{}", text.len());
+        read += text;
+        next = part["_meta"]["cellmate/part"]["next"].as_str().map(str::to_owned);
+    }
+    assert!(read == expected, "{} of {} bytes", read.len(), expected.len());
+    let some = client.read(&format!("{uri}?offset=7&length=5")).await;
+    assert_eq!(some["result"]["contents"][0]["text"], expected[7..12], "{some}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_cell_names_the_calls_that_had_effects() {
+    let service = service(Value::Null).await;
+    let mut client = Client::connect(&service, "local", OLD).await;
+    let failed = client.exec("await MCP.studio.record({}); throw new Error('late')").await;
+    assert_eq!(
+        failed.json["effects"],
+        json!([{"tool": "mcp:studio:record", "call": 1, "state": "done"}]),
+        "{}",
+        failed.json
+    );
 }

@@ -19,6 +19,7 @@ use crate::server::answer::{Answer, age};
 use crate::server::approvals::waits_for_people;
 use crate::server::calls::Call;
 use crate::server::elicitation::{self, Form, FormAnswer, Grouping};
+use crate::server::media::MediaBudget;
 use crate::server::prepared::Prepared;
 use crate::server::recovery::WaitTarget;
 use crate::server::service::McpService;
@@ -158,7 +159,7 @@ impl ToolCall<'_> {
         if let Some(run_id) = self.call.handle.run_id() {
             self.service.undelivered().prepend_to(&self.call.principal, &run_id, &mut result);
         }
-        self.answered(Answer::of(&result, asked))
+        self.answered(Answer::with_media(&result, asked, MediaBudget::of(&self.prepared.config.limits)))
     }
 
     async fn start(&self) -> FirstResult {
