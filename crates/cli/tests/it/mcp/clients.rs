@@ -295,7 +295,9 @@ impl Served {
             ("Accept", "application/json, text/event-stream"),
             ("MCP-Protocol-Version", era.version()),
         ];
-        let (method, name) = (message["method"].as_str().unwrap_or_default(), message["params"]["name"].as_str());
+        let method = message["method"].as_str().unwrap_or_default();
+        // A resource is named by its address.
+        let name = ["name", "uri"].iter().find_map(|field| message["params"][field].as_str());
         if era.is_modern() {
             headers.push(("Mcp-Method", method));
             headers.extend(name.map(|name| ("Mcp-Name", name)));

@@ -21,6 +21,7 @@ mod place;
 mod plugins;
 mod questions;
 mod reload;
+mod resources;
 mod results;
 mod runs;
 mod runtime;
