@@ -23,6 +23,9 @@ pub(crate) enum Request {
     Tool { id: String, input: Value },
 }
 
+/// A reply up to this length is kept even if the journal is full: a rejection is not longer.
+pub(crate) const MAX_SMALL_REPLY: usize = 4 << 10;
+
 /// The `code` of the error for a target or payload that exceeds a limit.
 const TOO_LARGE: &str = "value_too_large";
 

@@ -17,10 +17,12 @@ mod failure;
 mod input;
 mod mode;
 mod output;
+mod output_reader;
 pub mod pool;
 mod registry;
 pub mod replay;
 pub mod run_telemetry;
+mod session_values;
 mod stored_result;
 pub mod tool_search;
 

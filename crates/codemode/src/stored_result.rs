@@ -10,8 +10,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use store::Store;
 
-use crate::driver::outputs;
 use crate::output::media_of;
+use crate::output_reader::read_whole;
 
 pub(crate) fn to_json(result: &CellResult) -> String {
     serde_json::to_string(result).unwrap_or_default()
@@ -67,7 +67,7 @@ pub(crate) async fn with_media(store: &Store, mut result: CellResult) -> CellRes
     for item in output {
         let Some(media) = media_of(item).filter(|media| media.data.is_empty()) else { continue };
         let Some(handle) = media.handle.clone() else { continue };
-        match outputs::read_whole(store, &handle).await {
+        match read_whole(store, &handle).await {
             Ok(data) => media.data = data.into(),
             Err(error) => tracing::warn!(%error, handle = handle.as_str(), "cannot load an image of a result"),
         }

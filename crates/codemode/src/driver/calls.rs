@@ -1,12 +1,13 @@
 //! A cell's calls: reads them, makes them through the executor, and turns their results into events. Picks up outcomes
 //! and decisions that other processes stored, and state changes of calls in progress.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::cell::PendingState;
+use contract::cell::{OutputItem, PendingState};
 use contract::error::ErrorCode;
-use contract::frame::{HostCall, Method, ReplyValue};
+use contract::frame::{Failure, HostCall, Method, ReplyValue};
 use contract::ids::CallId;
 use contract::json;
 use contract::limits::MAX_QUERY_BYTES;
@@ -14,67 +15,40 @@ use contract::tool::InputHash;
 use executor::clock::now_ms;
 use executor::{CallEnd, CallRequest, Executor, Journal, Outcome, ProgressSink, Reservation, RunDataBudget, StateSink};
 use serde_json::Value;
-use store::{CallRow, CallState, CommitError, StoreError, StoredReply};
+use store::{CallRow, CallState, CommitError, StoreError, StoredReply, ValueWrite};
 use telemetry::LogIgnored;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::session_values::SessionDone;
-use super::{Driver, Ownership, outputs};
-use crate::bridge::{self, RESULT_DROPPED, Request};
+use super::task::{SessionDone, TaskDone, TaskResult};
+use super::{Driver, Ownership};
+use crate::bridge::{self, MAX_SMALL_REPLY, RESULT_DROPPED, Request};
 use crate::cell::Event;
 use crate::failure::{commit_message, failure};
+use crate::mode::RunMode;
+use crate::output::OutputRequest;
+use crate::output_reader::{OutputReader, ReadError, may_refer};
 use crate::replay::recorded_target;
+use crate::session_values::{
+    Decision, Freshness, Operation, Refusal, Sizes, conflict, kept, loaded, read_sizes, refuse, unavailable,
+};
 
 /// Twice the interval at which a call in progress polls for the answer to its question.
 const ANSWER_DELAY: Duration = Duration::from_millis(500);
 
 const MAX_NESTED_IDS: usize = 1024;
 
-/// A reply up to this length is kept even if the journal is full: a rejection is not longer.
-pub(super) const MAX_SMALL_REPLY: usize = 4 << 10;
+/// Output of a leg up to this size needs no reservation until a result shows it.
+const SMALL_OUTPUT_BYTES: usize = 64 << 10;
 
-/// The result of a task that the driver spawned.
-pub(super) struct TaskDone {
-    pub(super) call: CallId,
-    pub(super) what: TaskResult,
-    pub(super) elapsed: Duration,
-}
-
-impl TaskDone {
-    /// The result of a task whose time does not count as time of tools.
-    pub(super) fn instant(call: CallId, what: TaskResult) -> Self {
-        Self { call, what, elapsed: Duration::ZERO }
-    }
-}
-
-pub(super) enum TaskResult {
-    TimerFired,
-    Replied {
-        reply: ReplyValue,
-        /// The reservation for the memory of the reply. `None` for replies that need none.
-        held: Option<Reservation>,
-    },
-    /// The reply to a call that reads stored outputs.
-    OutputRead {
-        reply: ReplyValue,
-        held: Option<Reservation>,
-    },
-    Parked(PendingState),
-    Decided,
-    /// A delayed `wait` can proceed.
-    WaitNow,
-    /// Outcomes and decisions that other processes have stored.
-    Polled {
-        arrived: Vec<CallId>,
-        decided: Vec<CallId>,
-    },
-    /// A task for a call that reads or writes session values.
-    Session(SessionDone),
-    Stopped(CommitError),
-    /// The task has no result.
-    Nothing,
+/// The calls of a run that read and write session values.
+#[derive(Default)]
+pub(super) struct SessionCalls {
+    queue: VecDeque<HostCall>,
+    /// Whether a task works on the first call.
+    busy: bool,
+    sizes: Option<Sizes>,
 }
 
 impl Driver {
@@ -236,7 +210,7 @@ impl Driver {
             }
             Request::Tool { id, input } => {
                 let request = self.request(call.id, id, input, self.parent_of(call.id));
-                if outputs::may_refer(&call.payload) {
+                if may_refer(&call.payload) {
                     return self.spawn_call_with_outputs(request, call.payload.len());
                 }
                 self.spawn_call(request, |executor, journal, request| async move {
@@ -379,6 +353,193 @@ impl Driver {
         {
             ids.push(id.clone());
         }
+    }
+
+    /// Answers a call of the guest's `output` object from the store.
+    pub(super) fn read_output(&mut self, call: &HostCall) {
+        let request = OutputRequest::read(&call.target, &call.payload);
+        let (id, target, reader) = (call.id, call.target.clone(), self.output_reader());
+        self.spawn(async move {
+            let read = match request {
+                Ok(request) => reader.answer(request).await,
+                Err(bad) => Err(ReadError::Invalid(bad.0)),
+            };
+            let what = match read {
+                Ok((reply, held)) => TaskResult::OutputRead { reply: ReplyValue::Resolved(reply), held: Some(held) },
+                Err(error) => TaskResult::OutputRead { reply: error.reply(&target), held: None },
+            };
+            TaskDone::instant(id, what)
+        });
+    }
+
+    /// Makes a tool call after its references to stored outputs are replaced by their contents.
+    pub(super) fn spawn_call_with_outputs(&mut self, request: CallRequest, payload_bytes: usize) {
+        let (executor, journal) = (self.run.executor.clone(), Arc::clone(&self.run.journal));
+        let (call, data, reader) = (request.call, self.run.data.clone(), self.output_reader());
+        let began = Instant::now();
+        self.under_way.insert(call, began);
+        self.spawn(async move {
+            let mut request = request;
+            let what = match reader.fill(&mut request.input, payload_bytes).await {
+                // The memory is reserved until the call has ended.
+                Ok(_held) => ended(Some(executor.call(&journal, &request).await), &request.id, &data),
+                Err(error) => TaskResult::Replied { reply: error.reply(&request.id), held: None },
+            };
+            TaskDone { call, what, elapsed: began.elapsed() }
+        });
+    }
+
+    pub(super) fn output_reader(&self) -> OutputReader {
+        OutputReader {
+            journal: Arc::clone(&self.run.journal),
+            scope: Arc::clone(self.run.executor.scope()),
+            readable: self.readable.clone(),
+            data: self.run.data.clone(),
+        }
+    }
+
+    /// Reserves memory for a leg's output until a result shows or stores it.
+    pub(super) fn hold_output(&mut self, output: &[OutputItem]) -> Result<(), Failure> {
+        let data = |item: &OutputItem| match item {
+            OutputItem::Image(media) | OutputItem::Audio(media) => media.data.len(),
+            OutputItem::Text { .. } | OutputItem::Json { .. } | OutputItem::Stored(_) => 0,
+        };
+        let bytes: usize = output.iter().map(|item| size_of::<OutputItem>() + item.bytes() + data(item)).sum();
+        if bytes <= SMALL_OUTPUT_BYTES {
+            return Ok(());
+        }
+        match self.run.data.reserve(bytes, 0) {
+            Ok(held) => {
+                self.held_output.push(held);
+                Ok(())
+            }
+            Err(refused) => {
+                let message = format!("the cell waits with {bytes} bytes of output that cannot be kept: {refused}");
+                Err(failure(ErrorCode::RuntimeUnavailable, message))
+            }
+        }
+    }
+
+    /// Carries out a call of `store`, `load`, `forget` or `keys`, after those that the cell made before.
+    pub(super) fn use_session_value(&mut self, call: &HostCall) {
+        self.session_calls.queue.push_back(call.clone());
+        self.advance_session_calls(Freshness::Earlier);
+    }
+
+    /// Handles the result of a task for the first call.
+    pub(super) fn on_session_done(&mut self, call: CallId, done: SessionDone) -> Event {
+        self.session_calls.busy = false;
+        match done {
+            SessionDone::Read(sizes) => {
+                self.session_calls.sizes = Some(sizes);
+                self.advance_session_calls(Freshness::Fresh);
+                Event::Woke
+            }
+            SessionDone::Replied { reply, held } => {
+                self.session_calls.queue.pop_front();
+                let event = self.settle_session_call(call, reply, held);
+                self.advance_session_calls(Freshness::Earlier);
+                event
+            }
+            SessionDone::Stopped(error) => self.stopped(error),
+        }
+    }
+
+    /// Answers calls until one needs the store. `freshness` is that of the sizes for the first call.
+    fn advance_session_calls(&mut self, mut freshness: Freshness) {
+        while !self.session_calls.busy
+            && let Some(call) = self.session_calls.queue.front()
+        {
+            let commits = self.run.journal.value_commits();
+            self.session_calls.sizes.take_if(|sizes| freshness == Freshness::Earlier && sizes.as_of != commits);
+            let unwritten = |key: &str| self.run.journal.unwritten_value(key);
+            let sizes = self.session_calls.sizes.as_ref().map(|sizes| (sizes, freshness));
+            let operation = match self.run.mode {
+                RunMode::CodeMode => Operation::read(call),
+                RunMode::ToolSearch(_) => Err(Refusal::ToolSearch),
+            };
+            let decision = operation
+                .map_or_else(Decision::Refuse, |operation| operation.decide(&self.run.id, call.id, unwritten, sizes));
+            let id = call.id;
+            let (reply, held) = match decision {
+                Decision::Refuse(refusal) => (refuse(&refusal, &call.target), None),
+                Decision::Reply(reply) => kept(&self.run.journal, &self.run.data, reply, &call.target),
+                // The value takes memory until the next commit.
+                Decision::Write { write, reply } => {
+                    let held = self.reserved.remove(&id);
+                    (self.write_session_value(id, write, reply), held)
+                }
+                Decision::WriteIf { write, reply } => return self.spawn_write(id, write, reply),
+                Decision::Load(key) => return self.spawn_load(id, key),
+                Decision::Read => return self.spawn_read(id),
+            };
+            self.session_calls.queue.pop_front();
+            let event = self.settle_session_call(id, reply, held);
+            self.answered.push_back(event);
+            freshness = Freshness::Earlier;
+        }
+    }
+
+    /// Settles a call and then drops its payload: as long as the call has no reply, it may have to be made again.
+    fn settle_session_call(&mut self, call: CallId, reply: ReplyValue, held: Option<Reservation>) -> Event {
+        let event = self.settle(call, reply, held);
+        self.run.journal.forget_payload(call);
+        event
+    }
+
+    fn write_session_value(&mut self, call: CallId, write: ValueWrite, reply: String) -> ReplyValue {
+        if let Some(sizes) = &mut self.session_calls.sizes {
+            match &write.value {
+                Some(value) => sizes.set(&write.key, value.len(), &write.version),
+                None => sizes.remove(&write.key),
+            }
+        }
+        self.run.journal.write_value(call, write, StoredReply::Resolved(reply.clone()));
+        ReplyValue::Resolved(reply.into_bytes())
+    }
+
+    fn spawn_write(&mut self, call: CallId, write: ValueWrite, reply: String) {
+        self.spawn_session(call, |journal, _| async move {
+            let conflict = conflict(&write);
+            match journal.write_value_if(write).await {
+                Ok(None) => SessionDone::Replied { reply: ReplyValue::Resolved(reply.into_bytes()), held: None },
+                Ok(Some(_)) => SessionDone::Replied { reply: conflict, held: None },
+                Err(error) => SessionDone::Stopped(error),
+            }
+        });
+    }
+
+    fn spawn_load(&mut self, call: CallId, key: String) {
+        self.spawn_session(call, |journal, data| async move {
+            match journal.store().session_value(journal.session(), &key).await {
+                Ok(found) => {
+                    let found = found.map_or("null".to_owned(), |found| loaded(&found.value, &found.version));
+                    let (reply, held) = kept(&journal, &data, found, "load");
+                    SessionDone::Replied { reply, held }
+                }
+                Err(error) => SessionDone::Replied { reply: unavailable(&error, "load"), held: None },
+            }
+        });
+    }
+
+    fn spawn_read(&mut self, call: CallId) {
+        let function = self.session_calls.queue.front().map(|call| call.target.clone()).unwrap_or_default();
+        self.spawn_session(call, |journal, _| async move {
+            match read_sizes(&journal).await {
+                Ok(sizes) => SessionDone::Read(sizes),
+                Err(error) => SessionDone::Replied { reply: unavailable(&error, &function), held: None },
+            }
+        });
+    }
+
+    fn spawn_session<F: Future<Output = SessionDone> + Send>(
+        &mut self,
+        call: CallId,
+        work: impl FnOnce(Arc<Journal>, RunDataBudget) -> F + Send + 'static,
+    ) {
+        self.session_calls.busy = true;
+        let (journal, data) = (Arc::clone(&self.run.journal), self.run.data.clone());
+        self.spawn(async move { TaskDone::instant(call, TaskResult::Session(work(journal, data).await)) });
     }
 }
 

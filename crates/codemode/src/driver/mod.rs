@@ -5,10 +5,9 @@
 
 mod calls;
 mod location;
-pub(crate) mod outputs;
 mod report;
 mod resume;
-mod session_values;
+mod task;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -36,13 +35,13 @@ use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
 use crate::failure::failure;
 use crate::mode::RunMode;
+use crate::output_reader::ReadableRuns;
 use crate::pool::Pool;
 use crate::replay::ended_of;
 use crate::run_telemetry;
-use calls::TaskDone;
+use calls::SessionCalls;
 use location::{CellLocation, Work};
-use outputs::ReadableRuns;
-use session_values::SessionCalls;
+use task::TaskDone;
 
 pub(crate) use resume::{reopened, resumed};
 

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use contract::cell::{CellResult, PendingToolCall, Telemetry};
+use contract::cell::{CellResult, OutputItem, PendingToolCall, Preview, StoredOutputs, Telemetry};
 use contract::error::ErrorCode;
 use contract::ids::{CallId, OutputHandle};
+use contract::limits::{Limits, MAX_RUN_OUTPUTS};
 use executor::clock::now_ms;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState};
+use store::{CommitError, Durability, Entry, EntryKind, Exceeded, NewOutput, Quota, RunState};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -17,6 +19,7 @@ use crate::bridge;
 use crate::cell::Answer;
 use crate::effects;
 use crate::failure::{aborted, commit_message, failed, failed_with, failure_text, snapshot_expired};
+use crate::output::{Names, fit, media_of, not_stored, take_media};
 use crate::stored_result;
 
 impl Driver {
@@ -313,6 +316,84 @@ impl Driver {
         self.telemetry.duration_ms.tools += u64::try_from(std::mem::take(&mut self.tool_time).as_millis()).unwrap_or(0);
         self.telemetry.duration_ms.total = self.now();
     }
+
+    /// Selects what of an answer is stored, and replaces it in the answer.
+    pub(super) async fn store_outputs(&mut self, mut answer: Answer) -> (Answer, Vec<NewOutput>) {
+        self.held_output.clear();
+        let (value, output) = match &mut answer {
+            Answer::Completed { value, output } => (Some(value), output),
+            Answer::Waiting { output, .. } | Answer::Failed { output, .. } => (None, output),
+        };
+        let taken =
+            value.as_ref().map_or(0, |value| value.get().len()) + output.iter().map(OutputItem::bytes).sum::<usize>();
+        let whole_value = value.map(|value| std::mem::replace(value, RawValue::NULL.to_owned()));
+        let (limits, names) = (self.run.definition.limits, Names::new(self.run.id.clone(), self.leg));
+        let mut whole_output = std::mem::take(output);
+        if whole_output.iter_mut().any(|item| media_of(item).is_some()) {
+            whole_output = self.output_reader().with_references(whole_output, limits).await;
+        }
+        let select = move || selected(whole_value, whole_output, &limits, names);
+        let (mut shown_value, mut shown_output, mut stored) = if taken > MAX_INLINE_BYTES {
+            match tokio::task::spawn_blocking(select).await {
+                Ok(selected) => selected,
+                Err(error) => {
+                    // Only a panic ends the task early.
+                    tracing::error!(%error, "cannot select what of a result is stored");
+                    (None, Vec::new(), Vec::new())
+                }
+            }
+        } else {
+            select()
+        };
+        let bytes: u64 = stored.iter().map(|output| output.data.len() as u64).sum();
+        let before = self.telemetry.stored_outputs;
+        self.stored_before = before;
+        let totals = StoredOutputs { count: before.count + stored.len() as u64, bytes: before.bytes + bytes };
+        if totals.count > MAX_RUN_OUTPUTS as u64 {
+            let handles: Vec<OutputHandle> =
+                stored.drain(..).map(|output| OutputHandle::of(&self.run.id, &output.name)).collect();
+            let why = format!("this run has stored {} outputs, and one run may store {MAX_RUN_OUTPUTS}", before.count);
+            shown_output = unstored(shown_output, &handles, &why);
+            shown_value = shown_value.map(|value| unstored_value(value, &handles, &why));
+        } else {
+            self.telemetry.stored_outputs = totals;
+            self.cell.add_stored_output(bytes);
+        }
+        let answer = match answer {
+            Answer::Completed { value, .. } => {
+                Answer::Completed { value: shown_value.unwrap_or(value), output: shown_output }
+            }
+            Answer::Waiting { reason, pending, .. } => Answer::Waiting { reason, pending, output: shown_output },
+            Answer::Failed { failure, .. } => Answer::Failed { failure, output: shown_output },
+        };
+        (answer, stored)
+    }
+
+    /// Returns a result that refers to none of the outputs that could not be stored. What is small in it is kept, also
+    /// the value, because the result of a failed run has none.
+    pub(super) fn without_outputs(&mut self, result: CellResult, handles: &[OutputHandle]) -> CellResult {
+        if handles.is_empty() {
+            return result;
+        }
+        self.telemetry.stored_outputs = self.stored_before;
+        let why = "the store has no space for it";
+        match result {
+            CellResult::Completed { value, output, telemetry } => {
+                let mut output = unstored(output, handles, why);
+                let value = unstored_value(value, handles, why);
+                output.push(OutputItem::Json { value });
+                CellResult::Completed { value: RawValue::NULL.to_owned(), output, telemetry }
+            }
+            CellResult::Waiting { run_id, reason, pending_tool_calls, output, telemetry } => {
+                let output = unstored(output, handles, why);
+                CellResult::Waiting { run_id, reason, pending_tool_calls, output, telemetry }
+            }
+            CellResult::Failed { error, code, output, effects, telemetry } => {
+                let output = unstored(output, handles, why);
+                CellResult::Failed { error, code, output, effects, telemetry }
+            }
+        }
+    }
 }
 
 /// Adds the effects of the run to a failed result.
@@ -366,5 +447,47 @@ fn exit_after(error: &CommitError) -> DriverExit {
             tracing::warn!(%error, "a write between turns failed");
             DriverExit::Stopped
         }
+    }
+}
+
+/// Results up to this size are divided on the driver's own task.
+const MAX_INLINE_BYTES: usize = 1 << 20;
+
+type Selected = (Option<Box<RawValue>>, Vec<OutputItem>, Vec<NewOutput>);
+
+fn selected(
+    mut value: Option<Box<RawValue>>,
+    mut output: Vec<OutputItem>,
+    limits: &Limits,
+    mut names: Names,
+) -> Selected {
+    let mut stored = take_media(&mut value, &mut output, limits, &mut names);
+    let limit = usize::try_from(limits.output_bytes).unwrap_or(usize::MAX);
+    let fitted = fit(value, output, limit, &mut names);
+    stored.extend(fitted.stored);
+    (fitted.value, fitted.output, stored)
+}
+
+/// Replaces the previews of outputs that were not stored.
+fn unstored(output: Vec<OutputItem>, handles: &[OutputHandle], why: &str) -> Vec<OutputItem> {
+    let replace = |mut item: OutputItem| {
+        if let Some(media) = media_of(&mut item) {
+            media.handle.take_if(|handle| handles.contains(handle));
+        }
+        match item {
+            OutputItem::Stored(preview) if handles.contains(&preview.handle) => {
+                OutputItem::Text { text: not_stored(&preview, why) }
+            }
+            item => item,
+        }
+    };
+    output.into_iter().map(replace).collect()
+}
+
+fn unstored_value(value: Box<RawValue>, handles: &[OutputHandle], why: &str) -> Box<RawValue> {
+    let preview = serde_json::from_str::<Preview>(value.get()).ok();
+    match preview.filter(|preview| handles.contains(&preview.handle)) {
+        Some(preview) => serde_json::value::to_raw_value(&not_stored(&preview, why)).unwrap_or(value),
+        None => value,
     }
 }

@@ -100,8 +100,8 @@ impl Beside {
         }
     }
 
-    /// Adds a link for a value that is stored. A cell may return an object of the same form; a client that reads
-    /// such a link is told that there is no such output.
+    /// Adds a link for a value that is stored. A cell may return an object of the same form; reading such a link fails
+    /// because the output does not exist.
     fn links_in_value(&mut self, value: &str) {
         if !value.starts_with('{') || !value.contains("\"handle\"") {
             return;

@@ -1,57 +1,47 @@
-//! Stored outputs: a cell's calls that read them, tool calls that refer to them, and what a result stores.
+//! Reads stored outputs for a run: the replies to the guest's `output` object, what tool calls refer to, and images that
+//! are shown again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use contract::cell::{CellResult, OutputItem, Preview, StoredOutputs};
-use contract::error::ErrorCode;
-use contract::frame::{Failure, HostCall, ReplyValue};
+use contract::cell::OutputItem;
+use contract::frame::ReplyValue;
 use contract::ids::{OutputHandle, RunId};
 use contract::json;
 use contract::limits::{
     Limits, MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES, MAX_LISTED_OUTPUTS, MAX_PAGE_UNITS,
-    MAX_RUN_OUTPUTS,
 };
 use contract::scope::Scope;
-use executor::{CallRequest, DataBudgetError, Journal, JournalFull, Reservation, RunDataBudget};
+use executor::{DataBudgetError, Journal, JournalFull, Reservation, RunDataBudget};
 use parking_lot::Mutex;
 use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use store::{NewOutput, OutputKind, OutputPiece, OutputPosition, OutputRow, SessionKey, Store, StoreError};
-use tokio::time::Instant;
+use store::{OutputKind, OutputPiece, OutputPosition, OutputRow, SessionKey, Store, StoreError};
 
-use super::Driver;
-use super::calls::{TaskDone, TaskResult, ended};
 use crate::bridge;
-use crate::cell::Answer;
-use crate::failure::{failure, internal_message};
+use crate::failure::internal_message;
 use crate::output::{
-    Content, Grep, Lines, Names, OutputRequest, Page, Selection, escaped_bytes, fit, handles, media_of, not_shown,
-    not_stored, resolve, take_media,
+    Content, Grep, Lines, OutputRequest, Page, Selection, escaped_bytes, handles, media_of, not_shown, resolve,
 };
-
-/// Output of a leg up to this size needs no reservation until a result shows it.
-const SMALL_OUTPUT_BYTES: usize = 64 << 10;
 
 /// The runs whose outputs a run may read, as far as it has asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReadableRuns(Arc<Mutex<HashSet<RunId>>>);
+pub(crate) struct ReadableRuns(Arc<Mutex<HashSet<RunId>>>);
 
 /// Reads stored outputs for a run.
 #[derive(Clone, Debug)]
-struct OutputReader {
-    journal: Arc<Journal>,
-    scope: Arc<Scope>,
-    readable: ReadableRuns,
-    data: RunDataBudget,
+pub(crate) struct OutputReader {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) readable: ReadableRuns,
+    pub(crate) data: RunDataBudget,
 }
 
 /// Why an output cannot be read. The message is for the cell.
 #[derive(Debug, thiserror::Error)]
-enum ReadError {
+pub(crate) enum ReadError {
     #[error("there is no stored output `{0}` in this session; `await output.list()` lists those that there are")]
     Unknown(String),
     #[error("{0}")]
@@ -67,7 +57,7 @@ enum ReadError {
 }
 
 impl ReadError {
-    fn reply(&self, target: &str) -> ReplyValue {
+    pub(crate) fn reply(&self, target: &str) -> ReplyValue {
         let code = match self {
             Self::Unknown(_) => "unknown_output",
             Self::Invalid(_) => "invalid_input",
@@ -84,195 +74,8 @@ impl ReadError {
     }
 }
 
-impl Driver {
-    /// Answers a call of the guest's `output` object from the store.
-    pub(super) fn read_output(&mut self, call: &HostCall) {
-        let request = OutputRequest::read(&call.target, &call.payload);
-        let (id, target, reader) = (call.id, call.target.clone(), self.output_reader());
-        self.spawn(async move {
-            let read = match request {
-                Ok(request) => reader.answer(request).await,
-                Err(bad) => Err(ReadError::Invalid(bad.0)),
-            };
-            let what = match read {
-                Ok((reply, held)) => TaskResult::OutputRead { reply: ReplyValue::Resolved(reply), held: Some(held) },
-                Err(error) => TaskResult::OutputRead { reply: error.reply(&target), held: None },
-            };
-            TaskDone::instant(id, what)
-        });
-    }
-
-    /// Makes a tool call after its references to stored outputs are replaced by their contents.
-    pub(super) fn spawn_call_with_outputs(&mut self, request: CallRequest, payload_bytes: usize) {
-        let (executor, journal) = (self.run.executor.clone(), Arc::clone(&self.run.journal));
-        let (call, data, reader) = (request.call, self.run.data.clone(), self.output_reader());
-        let began = Instant::now();
-        self.under_way.insert(call, began);
-        self.spawn(async move {
-            let mut request = request;
-            let what = match reader.fill(&mut request.input, payload_bytes).await {
-                // The memory is reserved until the call has ended.
-                Ok(_held) => ended(Some(executor.call(&journal, &request).await), &request.id, &data),
-                Err(error) => TaskResult::Replied { reply: error.reply(&request.id), held: None },
-            };
-            TaskDone { call, what, elapsed: began.elapsed() }
-        });
-    }
-
-    fn output_reader(&self) -> OutputReader {
-        OutputReader {
-            journal: Arc::clone(&self.run.journal),
-            scope: Arc::clone(self.run.executor.scope()),
-            readable: self.readable.clone(),
-            data: self.run.data.clone(),
-        }
-    }
-
-    /// Reserves memory for a leg's output until a result shows or stores it.
-    pub(super) fn hold_output(&mut self, output: &[OutputItem]) -> Result<(), Failure> {
-        let data = |item: &OutputItem| match item {
-            OutputItem::Image(media) | OutputItem::Audio(media) => media.data.len(),
-            OutputItem::Text { .. } | OutputItem::Json { .. } | OutputItem::Stored(_) => 0,
-        };
-        let bytes: usize = output.iter().map(|item| size_of::<OutputItem>() + item.bytes() + data(item)).sum();
-        if bytes <= SMALL_OUTPUT_BYTES {
-            return Ok(());
-        }
-        match self.run.data.reserve(bytes, 0) {
-            Ok(held) => {
-                self.held_output.push(held);
-                Ok(())
-            }
-            Err(refused) => {
-                let message = format!("the cell waits with {bytes} bytes of output that cannot be kept: {refused}");
-                Err(failure(ErrorCode::RuntimeUnavailable, message))
-            }
-        }
-    }
-
-    /// Selects what of an answer is stored, and replaces it in the answer.
-    pub(super) async fn store_outputs(&mut self, mut answer: Answer) -> (Answer, Vec<NewOutput>) {
-        self.held_output.clear();
-        let (value, output) = match &mut answer {
-            Answer::Completed { value, output } => (Some(value), output),
-            Answer::Waiting { output, .. } | Answer::Failed { output, .. } => (None, output),
-        };
-        let taken =
-            value.as_ref().map_or(0, |value| value.get().len()) + output.iter().map(OutputItem::bytes).sum::<usize>();
-        let whole_value = value.map(|value| std::mem::replace(value, RawValue::NULL.to_owned()));
-        let (limits, names) = (self.run.definition.limits, Names::new(self.run.id.clone(), self.leg));
-        let mut whole_output = std::mem::take(output);
-        if whole_output.iter_mut().any(|item| media_of(item).is_some()) {
-            whole_output = self.output_reader().with_references(whole_output, limits).await;
-        }
-        let select = move || selected(whole_value, whole_output, &limits, names);
-        let (mut shown_value, mut shown_output, mut stored) = if taken > MAX_INLINE_BYTES {
-            match tokio::task::spawn_blocking(select).await {
-                Ok(selected) => selected,
-                Err(error) => {
-                    // Only a panic ends the task early.
-                    tracing::error!(%error, "cannot select what of a result is stored");
-                    (None, Vec::new(), Vec::new())
-                }
-            }
-        } else {
-            select()
-        };
-        let bytes: u64 = stored.iter().map(|output| output.data.len() as u64).sum();
-        let before = self.telemetry.stored_outputs;
-        self.stored_before = before;
-        let totals = StoredOutputs { count: before.count + stored.len() as u64, bytes: before.bytes + bytes };
-        if totals.count > MAX_RUN_OUTPUTS as u64 {
-            let handles: Vec<OutputHandle> =
-                stored.drain(..).map(|output| OutputHandle::of(&self.run.id, &output.name)).collect();
-            let why = format!("this run has stored {} outputs, and one run may store {MAX_RUN_OUTPUTS}", before.count);
-            shown_output = unstored(shown_output, &handles, &why);
-            shown_value = shown_value.map(|value| unstored_value(value, &handles, &why));
-        } else {
-            self.telemetry.stored_outputs = totals;
-            self.cell.add_stored_output(bytes);
-        }
-        let answer = match answer {
-            Answer::Completed { value, .. } => {
-                Answer::Completed { value: shown_value.unwrap_or(value), output: shown_output }
-            }
-            Answer::Waiting { reason, pending, .. } => Answer::Waiting { reason, pending, output: shown_output },
-            Answer::Failed { failure, .. } => Answer::Failed { failure, output: shown_output },
-        };
-        (answer, stored)
-    }
-
-    /// Returns a result that refers to none of the outputs that could not be stored. What is small in it is kept, also
-    /// the value, because the result of a failed run has none.
-    pub(super) fn without_outputs(&mut self, result: CellResult, handles: &[OutputHandle]) -> CellResult {
-        if handles.is_empty() {
-            return result;
-        }
-        self.telemetry.stored_outputs = self.stored_before;
-        let why = "the store has no space for it";
-        match result {
-            CellResult::Completed { value, output, telemetry } => {
-                let mut output = unstored(output, handles, why);
-                let value = unstored_value(value, handles, why);
-                output.push(OutputItem::Json { value });
-                CellResult::Completed { value: RawValue::NULL.to_owned(), output, telemetry }
-            }
-            CellResult::Waiting { run_id, reason, pending_tool_calls, output, telemetry } => {
-                let output = unstored(output, handles, why);
-                CellResult::Waiting { run_id, reason, pending_tool_calls, output, telemetry }
-            }
-            CellResult::Failed { error, code, output, effects, telemetry } => {
-                let output = unstored(output, handles, why);
-                CellResult::Failed { error, code, output, effects, telemetry }
-            }
-        }
-    }
-}
-
-/// Results up to this size are divided on the driver's own task.
-const MAX_INLINE_BYTES: usize = 1 << 20;
-
-type Selected = (Option<Box<RawValue>>, Vec<OutputItem>, Vec<NewOutput>);
-
-fn selected(
-    mut value: Option<Box<RawValue>>,
-    mut output: Vec<OutputItem>,
-    limits: &Limits,
-    mut names: Names,
-) -> Selected {
-    let mut stored = take_media(&mut value, &mut output, limits, &mut names);
-    let limit = usize::try_from(limits.output_bytes).unwrap_or(usize::MAX);
-    let fitted = fit(value, output, limit, &mut names);
-    stored.extend(fitted.stored);
-    (fitted.value, fitted.output, stored)
-}
-
-/// Replaces the previews of outputs that were not stored.
-fn unstored(output: Vec<OutputItem>, handles: &[OutputHandle], why: &str) -> Vec<OutputItem> {
-    let replace = |mut item: OutputItem| {
-        if let Some(media) = media_of(&mut item) {
-            media.handle.take_if(|handle| handles.contains(handle));
-        }
-        match item {
-            OutputItem::Stored(preview) if handles.contains(&preview.handle) => {
-                OutputItem::Text { text: not_stored(&preview, why) }
-            }
-            item => item,
-        }
-    };
-    output.into_iter().map(replace).collect()
-}
-
-fn unstored_value(value: Box<RawValue>, handles: &[OutputHandle], why: &str) -> Box<RawValue> {
-    let preview = serde_json::from_str::<Preview>(value.get()).ok();
-    match preview.filter(|preview| handles.contains(&preview.handle)) {
-        Some(preview) => serde_json::value::to_raw_value(&not_stored(&preview, why)).unwrap_or(value),
-        None => value,
-    }
-}
-
 /// Whether the arguments of a tool call may refer to stored outputs.
-pub(super) fn may_refer(payload: &[u8]) -> bool {
+pub(crate) fn may_refer(payload: &[u8]) -> bool {
     memchr::memmem::find(payload, b"\"$handle\"").is_some()
 }
 
@@ -304,7 +107,7 @@ impl OutputReader {
     }
 
     /// Loads the images and sounds that the cell output by their handles.
-    async fn with_references(&self, mut output: Vec<OutputItem>, limits: Limits) -> Vec<OutputItem> {
+    pub(crate) async fn with_references(&self, mut output: Vec<OutputItem>, limits: Limits) -> Vec<OutputItem> {
         let (mut blocks, mut bytes) = (limits.media_blocks, limits.media_bytes);
         for item in &mut output {
             let Some(media) = media_of(item).filter(|media| media.is_reference()) else { continue };
@@ -341,7 +144,7 @@ impl OutputReader {
     }
 
     /// Carries out a call, and returns the reply as JSON with the reservation for its memory.
-    async fn answer(&self, request: OutputRequest) -> Result<(Vec<u8>, Reservation), ReadError> {
+    pub(crate) async fn answer(&self, request: OutputRequest) -> Result<(Vec<u8>, Reservation), ReadError> {
         let reply = match request {
             OutputRequest::List => self.list().await?,
             OutputRequest::Of(handle, selection) => {
@@ -473,7 +276,7 @@ impl OutputReader {
     }
 
     /// Replaces the references in a tool's arguments. Returns the reservations for the memory of the contents.
-    async fn fill(&self, input: &mut Value, payload_bytes: usize) -> Result<Vec<Reservation>, ReadError> {
+    pub(crate) async fn fill(&self, input: &mut Value, payload_bytes: usize) -> Result<Vec<Reservation>, ReadError> {
         let references = handles(input);
         if references.len() > MAX_REFERENCES {
             let message = format!("the arguments refer to more than {MAX_REFERENCES} stored outputs; pass fewer");

@@ -9,8 +9,7 @@
 //! A run knows how many values its session has from reading them after its own last commit. Other runs of the session may
 //! write in the meantime, so the session can exceed its limits by what they write until their commits.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use contract::frame::{HostCall, ReplyValue};
 use contract::ids::{CallId, RunId};
@@ -19,56 +18,32 @@ use executor::{Journal, Reservation, RunDataBudget, UnwrittenValue};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use serde_json::value::RawValue;
-use store::{CommitError, ExpectedVersion, StoreError, StoredReply, ValueWrite};
+use store::{ExpectedVersion, StoreError, ValueWrite};
 
-use super::Driver;
-use super::calls::{MAX_SMALL_REPLY, TaskDone, TaskResult};
-use crate::bridge::reject_with_code;
-use crate::cell::Event;
+use crate::bridge::{MAX_SMALL_REPLY, reject_with_code};
 use crate::failure::internal_message;
-use crate::mode::RunMode;
 
 /// Bytes of the options of a call: more than a version takes.
 const MAX_OPTIONS_BYTES: usize = 4 << 10;
 
-/// The calls of a run that read and write session values.
-#[derive(Default)]
-pub(super) struct SessionCalls {
-    queue: VecDeque<HostCall>,
-    /// Whether a task works on the first call.
-    busy: bool,
-    sizes: Option<Sizes>,
-}
-
-/// The result of a task that reads or writes the store for a call.
-pub(super) enum SessionDone {
-    /// The session's values were read. The call is decided again.
-    Read(Sizes),
-    Replied {
-        reply: ReplyValue,
-        held: Option<Reservation>,
-    },
-    Stopped(CommitError),
-}
-
 /// The values of a session without their texts, as the run sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(crate) struct Sizes {
     /// Bytes and version by key.
     by_key: BTreeMap<String, (usize, String)>,
     bytes: usize,
     /// The number of the run's commits of values when they were read.
-    as_of: u64,
+    pub(crate) as_of: u64,
 }
 
 impl Sizes {
-    fn set(&mut self, key: &str, bytes: usize, version: &str) {
+    pub(crate) fn set(&mut self, key: &str, bytes: usize, version: &str) {
         self.remove(key);
         self.bytes += bytes;
         self.by_key.insert(key.to_owned(), (bytes, version.to_owned()));
     }
 
-    fn remove(&mut self, key: &str) {
+    pub(crate) fn remove(&mut self, key: &str) {
         self.bytes -= self.by_key.remove(key).map_or(0, |(bytes, _)| bytes);
     }
 
@@ -85,7 +60,7 @@ impl Sizes {
 
 /// A call after its arguments were checked.
 #[derive(Debug, PartialEq, Eq)]
-enum Operation<'a> {
+pub(crate) enum Operation<'a> {
     Store { key: String, value: &'a str, expected: Option<ExpectedVersion> },
     Load { key: String },
     Forget { key: String, expected: Option<ExpectedVersion> },
@@ -94,7 +69,7 @@ enum Operation<'a> {
 
 /// Why a call is refused. The message is for the cell.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum Refusal {
+pub(crate) enum Refusal {
     #[error("cells of Tool Search have no session values; return what the next cell needs")]
     ToolSearch,
     #[error("`{0}` is not a function of session values; use store, load, forget or keys")]
@@ -135,7 +110,7 @@ impl Refusal {
 
 /// What to do for a call.
 #[derive(Debug, PartialEq, Eq)]
-enum Decision {
+pub(crate) enum Decision {
     Refuse(Refusal),
     /// Reply with this JSON; nothing is written.
     Reply(String),
@@ -156,134 +131,13 @@ enum Decision {
 
 /// Whether [`Sizes`] were read from the store for this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Freshness {
+pub(crate) enum Freshness {
     Fresh,
     Earlier,
 }
 
-impl Driver {
-    /// Carries out a call of `store`, `load`, `forget` or `keys`, after those that the cell made before.
-    pub(super) fn use_session_value(&mut self, call: &HostCall) {
-        self.session_calls.queue.push_back(call.clone());
-        self.advance_session_calls(Freshness::Earlier);
-    }
-
-    /// Handles the result of a task for the first call.
-    pub(super) fn on_session_done(&mut self, call: CallId, done: SessionDone) -> Event {
-        self.session_calls.busy = false;
-        match done {
-            SessionDone::Read(sizes) => {
-                self.session_calls.sizes = Some(sizes);
-                self.advance_session_calls(Freshness::Fresh);
-                Event::Woke
-            }
-            SessionDone::Replied { reply, held } => {
-                self.session_calls.queue.pop_front();
-                let event = self.settle_session_call(call, reply, held);
-                self.advance_session_calls(Freshness::Earlier);
-                event
-            }
-            SessionDone::Stopped(error) => self.stopped(error),
-        }
-    }
-
-    /// Answers calls until one needs the store. `freshness` is that of the sizes for the first call.
-    fn advance_session_calls(&mut self, mut freshness: Freshness) {
-        while !self.session_calls.busy
-            && let Some(call) = self.session_calls.queue.front()
-        {
-            let commits = self.run.journal.value_commits();
-            self.session_calls.sizes.take_if(|sizes| freshness == Freshness::Earlier && sizes.as_of != commits);
-            let unwritten = |key: &str| self.run.journal.unwritten_value(key);
-            let sizes = self.session_calls.sizes.as_ref().map(|sizes| (sizes, freshness));
-            let operation = match self.run.mode {
-                RunMode::CodeMode => Operation::read(call),
-                RunMode::ToolSearch(_) => Err(Refusal::ToolSearch),
-            };
-            let decision = operation
-                .map_or_else(Decision::Refuse, |operation| operation.decide(&self.run.id, call.id, unwritten, sizes));
-            let id = call.id;
-            let (reply, held) = match decision {
-                Decision::Refuse(refusal) => (refuse(&refusal, &call.target), None),
-                Decision::Reply(reply) => kept(&self.run.journal, &self.run.data, reply, &call.target),
-                // The value takes memory until the next commit.
-                Decision::Write { write, reply } => {
-                    let held = self.reserved.remove(&id);
-                    (self.write_session_value(id, write, reply), held)
-                }
-                Decision::WriteIf { write, reply } => return self.spawn_write(id, write, reply),
-                Decision::Load(key) => return self.spawn_load(id, key),
-                Decision::Read => return self.spawn_read(id),
-            };
-            self.session_calls.queue.pop_front();
-            let event = self.settle_session_call(id, reply, held);
-            self.answered.push_back(event);
-            freshness = Freshness::Earlier;
-        }
-    }
-
-    /// Settles a call and then drops its payload: as long as the call has no reply, it may have to be made again.
-    fn settle_session_call(&mut self, call: CallId, reply: ReplyValue, held: Option<Reservation>) -> Event {
-        let event = self.settle(call, reply, held);
-        self.run.journal.forget_payload(call);
-        event
-    }
-
-    fn write_session_value(&mut self, call: CallId, write: ValueWrite, reply: String) -> ReplyValue {
-        if let Some(sizes) = &mut self.session_calls.sizes {
-            match &write.value {
-                Some(value) => sizes.set(&write.key, value.len(), &write.version),
-                None => sizes.remove(&write.key),
-            }
-        }
-        self.run.journal.write_value(call, write, StoredReply::Resolved(reply.clone()));
-        ReplyValue::Resolved(reply.into_bytes())
-    }
-
-    fn spawn_write(&mut self, call: CallId, write: ValueWrite, reply: String) {
-        self.spawn_session(call, |journal, _| async move {
-            let conflict = conflict(&write);
-            match journal.write_value_if(write).await {
-                Ok(None) => SessionDone::Replied { reply: ReplyValue::Resolved(reply.into_bytes()), held: None },
-                Ok(Some(_)) => SessionDone::Replied { reply: conflict, held: None },
-                Err(error) => SessionDone::Stopped(error),
-            }
-        });
-    }
-
-    fn spawn_load(&mut self, call: CallId, key: String) {
-        self.spawn_session(call, |journal, data| async move {
-            match journal.store().session_value(journal.session(), &key).await {
-                Ok(found) => {
-                    let found = found.map_or("null".to_owned(), |found| loaded(&found.value, &found.version));
-                    let (reply, held) = kept(&journal, &data, found, "load");
-                    SessionDone::Replied { reply, held }
-                }
-                Err(error) => unavailable(&error, "load"),
-            }
-        });
-    }
-
-    fn spawn_read(&mut self, call: CallId) {
-        let function = self.session_calls.queue.front().map(|call| call.target.clone()).unwrap_or_default();
-        self.spawn_session(call, |journal, _| async move {
-            read_sizes(&journal).await.map_or_else(|error| unavailable(&error, &function), SessionDone::Read)
-        });
-    }
-
-    fn spawn_session<F: Future<Output = SessionDone> + Send>(
-        &mut self,
-        call: CallId,
-        work: impl FnOnce(Arc<Journal>, RunDataBudget) -> F + Send + 'static,
-    ) {
-        self.session_calls.busy = true;
-        let (journal, data) = (Arc::clone(&self.run.journal), self.run.data.clone());
-        self.spawn(async move { TaskDone::instant(call, TaskResult::Session(work(journal, data).await)) });
-    }
-}
-
 /// Reads which values the session has, and adds what the run has written since its last commit.
-async fn read_sizes(journal: &Journal) -> Result<Sizes, StoreError> {
+pub(crate) async fn read_sizes(journal: &Journal) -> Result<Sizes, StoreError> {
     let (mut sizes, unwritten) = loop {
         let (as_of, unwritten) = (journal.value_commits(), journal.unwritten_keys());
         let mut sizes = Sizes { as_of, ..Sizes::default() };
@@ -305,7 +159,12 @@ async fn read_sizes(journal: &Journal) -> Result<Sizes, StoreError> {
 }
 
 /// Returns the reply with a reservation for its memory, or a rejection if journal or memory have no room for it.
-fn kept(journal: &Journal, data: &RunDataBudget, reply: String, function: &str) -> (ReplyValue, Option<Reservation>) {
+pub(crate) fn kept(
+    journal: &Journal,
+    data: &RunDataBudget,
+    reply: String,
+    function: &str,
+) -> (ReplyValue, Option<Reservation>) {
     if reply.len() > MAX_SMALL_REPLY
         && let Err(full) = journal.has_room_for(reply.len())
     {
@@ -318,17 +177,17 @@ fn kept(journal: &Journal, data: &RunDataBudget, reply: String, function: &str) 
 }
 
 /// Rejects a call because the store cannot be read. The cell can make the call again.
-fn unavailable(error: &StoreError, function: &str) -> SessionDone {
+pub(crate) fn unavailable(error: &StoreError, function: &str) -> ReplyValue {
     let message = internal_message("read session values", error, "the store is unavailable; call it again later");
-    SessionDone::Replied { reply: reject_with_code("internal_error", &message, function), held: None }
+    reject_with_code("internal_error", &message, function)
 }
 
-fn refuse(refusal: &Refusal, function: &str) -> ReplyValue {
+pub(crate) fn refuse(refusal: &Refusal, function: &str) -> ReplyValue {
     reject_with_code(refusal.code(), &refusal.to_string(), function)
 }
 
 /// The reply to a conditional write that has no effect.
-fn conflict(write: &ValueWrite) -> ReplyValue {
+pub(crate) fn conflict(write: &ValueWrite) -> ReplyValue {
     let function = if write.value.is_some() { "store" } else { "forget" };
     let message = match &write.expected {
         Some(ExpectedVersion::Absent) => format!("the key {:?} exists; load it and decide again", write.key),
@@ -337,7 +196,7 @@ fn conflict(write: &ValueWrite) -> ReplyValue {
     reject_with_code("version_conflict", &message, function)
 }
 
-fn loaded(value: &str, version: &str) -> String {
+pub(crate) fn loaded(value: &str, version: &str) -> String {
     format!(r#"{{"value":{value},"version":{}}}"#, json!(version))
 }
 
@@ -356,7 +215,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Str
 
 impl<'a> Operation<'a> {
     /// Checks a call, whose payload is an array of arguments. The value stays a text.
-    fn read(call: &'a HostCall) -> Result<Self, Refusal> {
+    pub(crate) fn read(call: &'a HostCall) -> Result<Self, Refusal> {
         let function = call.target.as_str();
         let text = std::str::from_utf8(&call.payload).unwrap_or_default();
         let arguments: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
@@ -379,7 +238,7 @@ impl<'a> Operation<'a> {
     }
 
     /// Decides what to do, given what the run has written and, if they are known, the values that the session has.
-    fn decide(
+    pub(crate) fn decide(
         self,
         run: &RunId,
         call: CallId,
