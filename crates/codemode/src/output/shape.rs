@@ -1,7 +1,5 @@
 //! The shape of a JSON value as a short TypeScript type, read from the text without building its values.
 
-use std::fmt::Write;
-
 use contract::json::well_formed;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -55,8 +53,7 @@ pub(super) fn shape(text: &str) -> Option<String> {
         cut
     });
     if let Some(items) = items {
-        // Writing to a `String` never fails.
-        let _ = write!(written, " /* {items} items */");
+        written.push_str(&format!(" /* {items} items */"));
     }
     Some(written)
 }

@@ -258,7 +258,7 @@ mod tests {
         let preview = json!({"handle": "out_r_c1n0", "of": "text", "bytes": 3, "first": "abc", "last": "abc"});
         assert_eq!(plain.for_guest(), preview);
         let block = json!({"type": "text", "handle": "out_r_c1n0", "bytes": 3, "first": "abc"});
-        assert_eq!(plain.content, [block.clone()]);
+        assert_eq!(plain.content, std::slice::from_ref(&block));
         let mut whole = Returned { details: Some(json!({"content": [{"type": "text", "text": "m:0"}]})), ..plain };
         refer(&mut whole, &[text], &stored);
         assert_eq!(whole.for_guest(), json!({"content": [block]}));
