@@ -30,7 +30,10 @@ OTHER_SERVERS = 40
 
 
 def configured(workspace):
-    return workspace.config({"everything": everything(workspace)})
+    config = workspace.config({"everything": everything(workspace)})
+    # The description changes once the server has listed its tools, and some checks compare it between two processes.
+    workspace.run(workspace.cellmate, "tools", "list", "--config", config)
+    return config
 
 
 def connected(workspace, client):

@@ -52,7 +52,7 @@ def shown(workspace, prefix, run, tool="exec"):
     number = str(random.randrange(100, 1000))
     data = picture.draw(number)
     expect(picture.read(data) == number, "the image does not show its number")
-    server = {"command": sys.executable, "args": ["-S", str(workspace.drives / "picture_server.py"), number]}
+    server = {"command": sys.executable, "args": ["-B", "-S", str(workspace.drives / "picture_server.py"), number]}
     config = workspace.config({"picture": server})
     workspace.run(workspace.cellmate, "tools", "list", "--config", config)
     sizes = []

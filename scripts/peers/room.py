@@ -98,7 +98,7 @@ class Workspace:
 
     def stdio(self, config):
         """The command that starts Cellmate's server on standard streams."""
-        return [self.cellmate, "mcp", "--config", str(config), "--state-dir", str(self.folder / "state")]
+        return [self.cellmate, "mcp", "--config", str(config)]
 
     def listed(self, config, env=None):
         """Returns the tools that `cellmate mcp` lists."""
@@ -118,7 +118,7 @@ class Workspace:
     def serve(self, config, token):
         """Starts Cellmate's server over HTTP with a token, and returns its address."""
         stderr_path = self.folder / "stderr"
-        command = [self.cellmate, "mcp", "--http", "127.0.0.1:0", "--config", config, "--state-dir", self.folder / "state"]
+        command = [self.cellmate, "mcp", "--http", "127.0.0.1:0", "--config", config]
         with open(stderr_path, "w") as stderr:
             process = self.start([str(word) for word in command], env=self.environment(CELLMATE_TOKEN=token), stderr=stderr)
         address = self.wait_for(process, stderr_path, r"serving MCP at (http[^;]*);")
