@@ -194,7 +194,9 @@ async fn the_stored_budget_is_that_of_the_whole_run() {
 async fn an_image_leaves_the_cell_as_data_beside_the_result() {
     let world = open(Parts::default()).await;
     let run = world.run();
-    let result = run.exec("return { content: [{ type: 'image', data: 'AAECAw==', mimeType: 'image/png' }] }").await;
+    // The source is part of the transcript, so it must not have the data.
+    let cell = r"return { content: [{ type: 'image', data: btoa('\x00\x01\x02\x03'), mimeType: 'image/png' }] }";
+    let result = run.exec(cell).await;
     let run_id = last_run(&world).await;
     let handle = format!("out_{run_id}_l0n0");
     let image = json!({"type": "image", "mimeType": "image/png", "bytes": 4, "handle": handle});
