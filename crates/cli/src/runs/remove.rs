@@ -81,7 +81,15 @@ pub(super) async fn remove(
         cancel_all(kept, places, store.clone(), &live).await?;
     }
     let ids: Vec<RunId> = rows.iter().map(|row| row.run_id.clone()).collect();
-    Ok(report(store.delete_runs(&ids).await?, as_json))
+    let deleted = store.delete_runs(&ids).await?;
+    let code = report(deleted, as_json);
+    let left = (ids.len() as u64).saturating_sub(deleted);
+    if left > 0 {
+        let runs = if left == 1 { "1 run has".to_owned() } else { format!("{left} runs have") };
+        render::note(&format!("cellmate: {runs} not ended and could not be cancelled; try again"));
+        return Ok(ExitCode::from(render::FAILED));
+    }
+    Ok(code)
 }
 
 fn deletion(count: u64) -> String {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use contract::ids::CallId;
 use contract::scope::Scope;
 use serde_json::{Value, json};
-use store::{Change, Durability, FencedRun, Keys, Location, NewOutput, NewRun, OutputKind, Store, ValueWrite};
+use store::{
+    Change, Durability, FencedRun, Keys, Location, NewOutput, NewRun, OutputKind, RunState, Store, ValueWrite,
+};
 
 use crate::person::Person;
 
@@ -37,8 +39,8 @@ pub(crate) fn keep(person: &Person, stored: Stored<'_>) {
         version: format!("{}:1", stored.run),
         expected: None,
     };
-    let change =
-        Change { outputs: stored.outputs, values: stored.values.iter().map(value).collect(), ..Change::default() };
+    let values = stored.values.iter().map(value).collect();
+    let change = Change { state: Some(RunState::Completed), outputs: stored.outputs, values, ..Change::default() };
     // The first command creates the folder.
     person.run(&["runs", "list"]);
     let location = Location::File(person.path("home/.local/state/cellmate/runs.db"));

@@ -27,7 +27,7 @@ const NUMBERS: [(&str, &str); 19] = [
     ("maxLiveRuns", "Most live runs in the whole store."),
     ("codeTimeoutMs", "Time limit of a Tool Search cell."),
     ("keepRunsSeconds", "How long ended runs are kept."),
-    ("keepTranscriptsSeconds", "How long transcripts are kept."),
+    ("keepTranscriptsSeconds", "How long transcripts, and values of sessions that are not written again, are kept."),
     ("maxWaitingRuns", "Suspended runs that one principal may have at once."),
     ("maxStoredBytes", "Bytes that one principal may store."),
     ("maxOpenApprovals", "Pending approvals that one principal may have at once."),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::{Registration, Registry, ScopeMaker, ScopeValue, SurfaceOptions};
 use codemode::CodeMode;
@@ -31,6 +32,17 @@ pub(super) struct Lab {
     defaults: Map<String, Value>,
 }
 
+/// How often free memory is returned to the system, as `cellmate mcp` does.
+const RELEASE_EVERY: Duration = Duration::from_secs(5);
+
+async fn release_memory() {
+    loop {
+        tokio::time::sleep(RELEASE_EVERY).await;
+        // The task ends with the runtime; a cancelled release is harmless.
+        drop(tokio::task::spawn_blocking(sandbox::release_free_memory).await);
+    }
+}
+
 /// A session that is ready to run its cell.
 #[derive(Debug)]
 pub(super) struct PreparedSession {
@@ -45,6 +57,7 @@ impl Lab {
         let store = Store::open(&Location::File(database(state)), Keys::ephemeral()?).await?;
         let options = PoolOptions { workers: WORKERS, ..PoolOptions::new(Launch::ThisProgram) };
         let code_mode = CodeMode::new(Pool::start(options).await?, store)?;
+        tokio::spawn(release_memory());
         let server = Server::connect(fixture_server()?).await?;
         let mut namespaces = Registry::default();
         namespaces.register("issues", issues())?;
