@@ -1,4 +1,10 @@
-//! Parts of SQL statements, and the classification of SQL errors.
+//! Parts of SQL statements, the classification of SQL errors, and reads that are repeated.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::StoreError;
 
 /// The most rows per statement, far below SQLite's limit of 32,766 parameters.
 pub(crate) const ROWS_PER_STATEMENT: usize = 64;
@@ -34,6 +40,26 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 /// its `busy_timeout` has already waited for the lock.
 const SQLSTATE_LETTERS: usize = 5;
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+/// How long a read is repeated while the server is unavailable; longer than a server restart takes.
+const READ_TIMEOUT: Duration = Duration::from_secs(4);
+const READ_PAUSE: Duration = Duration::from_millis(50);
+
+/// Reads, and reads again while the server is unavailable, so that cells do not notice a restart.
+pub(crate) async fn read_again<T, F>(read: impl Fn() -> F + Send) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>> + Send,
+{
+    let began = Instant::now();
+    loop {
+        match read().await {
+            Err(StoreError::Sql(error)) if is_transient(&error) && began.elapsed() < READ_TIMEOUT => {
+                tokio::time::sleep(READ_PAUSE).await;
+            }
+            found => return found,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,7 @@ use crate::runs::{FencedRun, LeaseError, lease, read};
 use crate::seal::SealError;
 use crate::session_values::{self, SessionKey, SessionTotals, SessionValue, SessionValueSize};
 use crate::settle::{self, SettleError, Settled};
+use crate::sql::read_again;
 use crate::sweep::{self, SweepReport};
 use crate::transcript::{self, Entry};
 use crate::watch::{self, Watch};
@@ -231,17 +232,17 @@ impl Store {
 impl Store {
     /// Returns a stored output. The caller must check who may see its run.
     pub async fn output(&self, handle: &OutputHandle) -> Result<Option<OutputRow>, StoreError> {
-        outputs::output(&self.backend, handle).await
+        read_again(|| outputs::output(&self.backend, handle)).await
     }
 
     /// Returns the outputs of a run in the order in which they were stored.
     pub async fn outputs_of_run(&self, run: &RunId) -> Result<Vec<OutputRow>, StoreError> {
-        outputs::outputs_of_run(&self.backend, run).await
+        read_again(|| outputs::outputs_of_run(&self.backend, run)).await
     }
 
     /// Returns the newest outputs of a session's runs, newest first.
     pub async fn outputs_of_session(&self, session: &SessionKey, limit: u32) -> Result<Vec<OutputRow>, StoreError> {
-        outputs::outputs_of_session(&self.backend, session, limit).await
+        read_again(|| outputs::outputs_of_session(&self.backend, session, limit)).await
     }
 
     /// Returns the piece of an output that contains the position; `None` if the position is past its end.
@@ -250,7 +251,7 @@ impl Store {
         handle: &OutputHandle,
         position: OutputPosition,
     ) -> Result<Option<OutputPiece>, StoreError> {
-        outputs::piece_at(&self.backend, handle, position).await
+        read_again(|| outputs::piece_at(&self.backend, handle, position)).await
     }
 
     /// Starts to write an output of a run piece by piece. The data of `output` is ignored. A change of this
@@ -261,22 +262,22 @@ impl Store {
 
     /// Returns a value of a session.
     pub async fn session_value(&self, session: &SessionKey, key: &str) -> Result<Option<SessionValue>, StoreError> {
-        session_values::value(&self.backend, session, key).await
+        read_again(|| session_values::value(&self.backend, session, key)).await
     }
 
     /// Returns all values of a session, ordered by their keys.
     pub async fn session_values(&self, session: &SessionKey) -> Result<Vec<SessionValue>, StoreError> {
-        session_values::values(&self.backend, session).await
+        read_again(|| session_values::values(&self.backend, session)).await
     }
 
     /// Returns all values of a session without their texts, in no particular order.
     pub async fn session_value_sizes(&self, session: &SessionKey) -> Result<Vec<SessionValueSize>, StoreError> {
-        session_values::sizes(&self.backend, session).await
+        read_again(|| session_values::sizes(&self.backend, session)).await
     }
 
     /// Counts the values of a session.
     pub async fn session_totals(&self, session: &SessionKey) -> Result<SessionTotals, StoreError> {
-        session_values::totals(&self.backend, session).await
+        read_again(|| session_values::totals(&self.backend, session)).await
     }
 
     /// Returns the sessions that have values, those that were written last first.
