@@ -1,11 +1,12 @@
-//! Makes legs wait for their turn: [`Admission`] decides, and the gate passes its grants to those who wait.
+//! Makes legs wait for their turn: [`Admission`] decides, and the gate passes its grants to the waiting tasks.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use contract::ids::CellId;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::oneshot;
 
 use super::admission::{Admission, Capacity, Grant, Principal, QueueFull, Request, WorkerId};
 
@@ -19,27 +20,11 @@ pub(super) struct Gate<W> {
 struct State<W> {
     admission: Admission,
     workers: HashMap<WorkerId, Weak<W>>,
-    waiting: HashMap<CellId, OnGrant<W>>,
+    waiting: HashMap<CellId, oneshot::Sender<Granted<W>>>,
 }
 
 /// A turn and its worker.
 type Granted<W> = (Turn<W>, Arc<W>);
-
-/// The use of a turn that is granted later. It is called by the task that made the grant possible, so it must not
-/// block. It is dropped without a call if the request fails.
-pub(super) struct OnGrant<W>(Box<dyn FnOnce(Turn<W>, Arc<W>) + Send>);
-
-impl<W> OnGrant<W> {
-    pub(super) fn new(call: impl FnOnce(Turn<W>, Arc<W>) + Send + 'static) -> Self {
-        Self(Box::new(call))
-    }
-}
-
-impl<W> fmt::Debug for OnGrant<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnGrant")
-    }
-}
 
 /// Why there was no turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,44 +69,27 @@ impl<W> Gate<W> {
         });
     }
 
-    /// Requests a turn. It is used as soon as it is granted, which may be before this function returns.
-    pub(super) fn request(
+    /// Waits for a turn. For a new or frozen cell, this fails if slots or memory are still full after `room_wait`.
+    /// Waiting for the legs of other cells to end has no time limit.
+    pub(super) async fn enter(
         self: &Arc<Self>,
         principal: &Principal,
         cell: CellId,
         request: Request,
         source_bytes: usize,
-        on_grant: OnGrant<W>,
-    ) -> Result<(), NoTurn> {
-        let mut state = self.state();
-        if let Request::Resume { worker } | Request::Freeze { worker } = request
-            && !state.workers.contains_key(&worker)
-        {
-            return Err(NoTurn::WorkerEnded);
-        }
-        let grants = state.admission.request(principal, cell, request, source_bytes);
-        let grants = grants.map_err(|QueueFull| NoTurn::QueueFull)?;
-        state.waiting.insert(cell, on_grant);
-        let granted = self.take_granted(&mut state, grants);
-        drop(state);
-        granted.hand_out();
-        Ok(())
-    }
-
-    /// Withdraws a request. A turn that was granted in the meantime must be returned by its [`OnGrant`].
-    pub(super) fn withdraw(&self, cell: CellId) {
-        let mut state = self.state();
-        if state.waiting.remove(&cell).is_some() {
-            state.admission.cancel(cell);
-        }
-    }
-
-    /// Returns whether the request of a new or frozen cell waits for slots or memory of resting cells, and not for legs
-    /// to end.
-    pub(super) fn lacks_room(&self, principal: &Principal, request: Request) -> bool {
-        match request {
-            Request::Start { limit } | Request::Thaw { limit } => self.state().admission.lacks_room(principal, limit),
-            Request::Resume { .. } | Request::Freeze { .. } => false,
+        room_wait: Duration,
+    ) -> Result<Granted<W>, NoTurn> {
+        let mut granted = match self.request(principal, cell, request, source_bytes)? {
+            Requested::Granted(granted) => return Ok(granted),
+            Requested::Waits(granted) => granted,
+        };
+        let _queued = QueuedRequest { gate: self, cell };
+        loop {
+            match tokio::time::timeout(room_wait, &mut granted).await {
+                Ok(granted) => return granted.map_err(|_| NoTurn::WorkerEnded),
+                Err(_) if self.lacks_room(principal, request) => return Err(NoTurn::NoRoom),
+                Err(_) => {}
+            }
         }
     }
 
@@ -130,22 +98,64 @@ impl<W> Gate<W> {
         self.change(|state| state.admission.drop_cell(worker, cell));
     }
 
+    fn request(
+        self: &Arc<Self>,
+        principal: &Principal,
+        cell: CellId,
+        request: Request,
+        source_bytes: usize,
+    ) -> Result<Requested<W>, NoTurn> {
+        let mut state = self.state();
+        if let Request::Resume { worker } | Request::Freeze { worker } = request
+            && !state.workers.contains_key(&worker)
+        {
+            return Err(NoTurn::WorkerEnded);
+        }
+        let grants = state.admission.request(principal, cell, request, source_bytes);
+        let grants = grants.map_err(|QueueFull| NoTurn::QueueFull)?;
+        let (own, others): (Vec<_>, Vec<_>) = grants.into_iter().partition(|grant| grant.cell == cell);
+        let own = own.first().and_then(|grant| self.granted(&state, *grant));
+        let requested = match own {
+            Some(granted) => Requested::Granted(granted),
+            None => {
+                let (sender, granted) = oneshot::channel();
+                state.waiting.insert(cell, sender);
+                Requested::Waits(granted)
+            }
+        };
+        let unwanted = self.hand_out(&mut state, others);
+        drop(state);
+        drop(unwanted);
+        Ok(requested)
+    }
+
+    fn lacks_room(&self, principal: &Principal, request: Request) -> bool {
+        match request {
+            Request::Start { limit } | Request::Thaw { limit } => self.state().admission.lacks_room(principal, limit),
+            Request::Resume { .. } | Request::Freeze { .. } => false,
+        }
+    }
+
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut State<W>) -> Vec<Grant>) {
         let mut state = self.state();
         let grants = change(&mut state);
-        let granted = self.take_granted(&mut state, grants);
+        let unwanted = self.hand_out(&mut state, grants);
         drop(state);
-        granted.hand_out();
+        // Dropping a turn calls this function again, so the state must not be locked.
+        drop(unwanted);
     }
 
-    /// Creates the turns of these grants. They must be handed out when the state is no longer locked: using a turn takes
-    /// a system call, and dropping one locks the state.
-    fn take_granted(self: &Arc<Self>, state: &mut State<W>, grants: Vec<Grant>) -> NewTurns<W> {
-        let turns = grants.into_iter().filter_map(|grant| {
-            let granted = self.granted(state, grant)?;
-            Some((granted, state.waiting.remove(&grant.cell)))
-        });
-        NewTurns(turns.collect())
+    /// Sends grants to the tasks that wait for them, and returns those whose task is gone.
+    fn hand_out(self: &Arc<Self>, state: &mut State<W>, grants: Vec<Grant>) -> Vec<Granted<W>> {
+        let mut unwanted = Vec::new();
+        for grant in grants {
+            let Some(granted) = self.granted(state, grant) else { continue };
+            match state.waiting.remove(&grant.cell) {
+                Some(sender) => unwanted.extend(sender.send(granted).err()),
+                None => unwanted.push(granted),
+            }
+        }
+        unwanted
     }
 
     fn granted(self: &Arc<Self>, state: &State<W>, Grant { cell, worker: id }: Grant) -> Option<Granted<W>> {
@@ -160,15 +170,23 @@ impl<W> Gate<W> {
     }
 }
 
-/// Turns that were just granted, with their use.
-struct NewTurns<W>(Vec<(Granted<W>, Option<OnGrant<W>>)>);
+enum Requested<W> {
+    Granted(Granted<W>),
+    Waits(oneshot::Receiver<Granted<W>>),
+}
 
-impl<W> NewTurns<W> {
-    fn hand_out(self) {
-        for ((turn, worker), on_grant) in self.0 {
-            if let Some(OnGrant(call)) = on_grant {
-                call(turn, worker);
-            }
+/// A request in the queue. Dropping it withdraws the request.
+struct QueuedRequest<'a, W> {
+    gate: &'a Arc<Gate<W>>,
+    cell: CellId,
+}
+
+impl<W> Drop for QueuedRequest<'_, W> {
+    fn drop(&mut self) {
+        let mut state = self.gate.state();
+        // If it was granted in the meantime, the turn is dropped with the receiver.
+        if state.waiting.remove(&self.cell).is_some() {
+            state.admission.cancel(self.cell);
         }
     }
 }
@@ -188,89 +206,5 @@ impl<W> Drop for Turn<W> {
             let (worker, cell) = (self.worker, self.cell);
             self.gate.change(|state| state.admission.turn_unused(worker, cell));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use contract::ids::CellId;
-    use parking_lot::Mutex;
-
-    use super::{Gate, NoTurn, OnGrant, Turn};
-    use crate::pool::admission::{Capacity, Principal, Request, WorkerId};
-
-    const WORKER: WorkerId = WorkerId(1);
-
-    /// A gate with one worker that has one turn, and the turns that were granted.
-    struct Lab {
-        gate: Arc<Gate<()>>,
-        worker: Arc<()>,
-        turns: Arc<Mutex<Vec<Turn<()>>>>,
-    }
-
-    impl Lab {
-        fn new() -> Self {
-            let lab = Self {
-                gate: Gate::new(Capacity { workers: 1, slots: 8, turns: 1, heap_bytes: 320 }),
-                worker: Arc::default(),
-                turns: Arc::default(),
-            };
-            lab.gate.worker_up(WORKER, &lab.worker);
-            lab
-        }
-
-        fn request(&self, cell: u64, request: Request) -> Result<(), NoTurn> {
-            let (principal, turns): (Principal, _) = ("ada".into(), Arc::clone(&self.turns));
-            let on_grant = OnGrant::new(move |turn, _| turns.lock().push(turn));
-            self.gate.request(&principal, CellId(cell), request, 0, on_grant)
-        }
-
-        fn start(&self, cell: u64) -> Result<(), NoTurn> {
-            self.request(cell, Request::Start { limit: 64 })
-        }
-
-        /// Takes the turns that were granted since the last call.
-        fn granted(&self) -> Vec<Turn<()>> {
-            std::mem::take(&mut *self.turns.lock())
-        }
-    }
-
-    fn cells(turns: &[Turn<()>]) -> Vec<u64> {
-        turns.iter().map(|turn| turn.cell.0).collect()
-    }
-
-    #[test]
-    fn a_turn_that_ends_is_used_for_the_next_cell_at_once() {
-        let lab = Lab::new();
-        lab.start(1).unwrap();
-        lab.start(2).unwrap();
-        let turns = lab.granted();
-        assert_eq!(cells(&turns), [1]);
-        turns.into_iter().for_each(|turn| turn.end(None));
-        assert_eq!(cells(&lab.granted()), [2]);
-    }
-
-    #[test]
-    fn a_withdrawn_request_is_not_granted() {
-        let lab = Lab::new();
-        (1..=3).for_each(|cell| lab.start(cell).unwrap());
-        lab.gate.withdraw(CellId(2));
-        drop(lab.granted());
-        assert_eq!(cells(&lab.granted()), [3]);
-    }
-
-    #[test]
-    fn requests_of_cells_in_a_worker_that_ended_fail() {
-        let lab = Lab::new();
-        lab.start(1).unwrap();
-        lab.granted().into_iter().for_each(|turn| turn.end(Some(8)));
-        lab.start(2).unwrap();
-        lab.request(1, Request::Resume { worker: WORKER }).unwrap();
-        assert_eq!(Arc::strong_count(&lab.turns), 2, "the resumed cell waits for the turn of the other");
-        lab.gate.worker_down(WORKER);
-        assert_eq!(Arc::strong_count(&lab.turns), 1);
-        assert_eq!(lab.request(1, Request::Resume { worker: WORKER }), Err(NoTurn::WorkerEnded));
     }
 }

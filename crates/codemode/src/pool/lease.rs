@@ -1,21 +1,23 @@
 //! A cell's place in a worker. Dropping it drops the cell.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::cell::OutputItem;
 use contract::frame::{Budget, Deliver, Failure, FromWorker, HostCall, Leg, LegEnd, Reply, ToWorker};
-use contract::ids::CallId;
+use contract::ids::{CallId, CellId};
 use contract::json;
 use contract::limits::{
     MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES, MAX_OUTSTANDING_BYTES, MAX_OUTSTANDING_CALLS,
     MAX_TARGET_BYTES,
 };
+use contract::tables::CatalogTables;
 use serde_json::value::RawValue;
 
-use super::PoolError;
 use super::admission::{Principal, Request};
-use super::place::Place;
-use super::question::Question;
+use super::gate::{Gate, NoTurn, Turn};
+use super::worker::Worker;
+use super::{PoolError, ROOM_WAIT};
 
 /// How much longer than its budget a leg may take before its worker is terminated. A worker stops a cell at its
 /// deadline; this is for a worker that does not.
@@ -27,8 +29,12 @@ const FREEZE_WAIT: Duration = Duration::from_secs(30);
 /// A cell's place in a worker.
 #[derive(Debug)]
 pub struct Lease {
-    place: Place,
+    worker: Arc<Worker>,
+    cell: CellId,
     principal: Principal,
+    gate: Arc<Gate<Worker>>,
+    /// Whether the worker has, or may have, the cell.
+    occupied: bool,
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -40,42 +46,34 @@ pub enum FreezeError {
 }
 
 impl Lease {
-    pub(super) fn new(place: Place, principal: Principal) -> Self {
-        Self { place, principal }
+    pub(super) fn new(worker: Arc<Worker>, cell: CellId, principal: Principal, gate: Arc<Gate<Worker>>) -> Self {
+        Self { worker, cell, principal, gate, occupied: false }
     }
 
-    /// Returns how long a worker may take for the answer to a leg.
-    pub(super) fn leg_wait(budget: Budget) -> Duration {
-        Duration::from_millis(budget.run_ms) + GRACE
-    }
-
-    /// Checks the answer to a leg.
-    pub(super) fn leg(&mut self, budget: Budget, answer: FromWorker) -> Result<Leg, PoolError> {
-        match answer {
-            FromWorker::Leg(_, leg) => {
-                if let Err(what) = within_bounds(&leg, budget) {
-                    return Err(self.broke_protocol(what));
-                }
-                self.place.occupied = matches!(leg.end, LegEnd::Suspended { .. });
-                Ok(leg)
-            }
-            _ => Err(self.broke_protocol("a leg answered with another frame")),
-        }
+    /// Runs the first leg of a cell that was started or thawed.
+    pub(super) async fn first_leg(
+        &mut self,
+        turn: Turn<Worker>,
+        tables: &CatalogTables,
+        frame: &ToWorker,
+        budget: Budget,
+    ) -> Result<Leg, PoolError> {
+        self.leg(turn, budget, Some(tables), frame).await
     }
 
     /// Runs the cell's next leg.
     pub async fn deliver(&mut self, budget: Budget, replies: Vec<Reply>) -> Result<Leg, PoolError> {
-        let frame = ToWorker::Deliver(self.place.cell, Deliver { budget, replies }).encode();
-        let request = Request::Resume { worker: self.place.worker.id() };
-        let answer = self.ask(request, frame, Self::leg_wait(budget)).await?;
-        self.leg(budget, answer)
+        let frame = ToWorker::Deliver(self.cell, Deliver { budget, replies });
+        let turn = self.turn(Request::Resume { worker: self.worker.id() }).await?;
+        self.leg(turn, budget, None, &frame).await
     }
 
     /// Freezes the resting cell into a snapshot, and frees its place.
     pub async fn freeze(mut self, max_bytes: u64) -> Result<Vec<u8>, FreezeError> {
-        let frame = ToWorker::Freeze { cell: self.place.cell, max_bytes }.encode();
-        let answer = self.ask(Request::Freeze { worker: self.place.worker.id() }, frame, FREEZE_WAIT).await?;
-        self.place.occupied = false;
+        let frame = ToWorker::Freeze { cell: self.cell, max_bytes };
+        let turn = self.turn(Request::Freeze { worker: self.worker.id() }).await?;
+        let answer = self.ask(turn, None, &frame, FREEZE_WAIT).await?;
+        self.occupied = false;
         match answer {
             FromWorker::Frozen { snapshot, .. } if snapshot.len() as u64 <= max_bytes => Ok(snapshot),
             FromWorker::NotFrozen { failure, .. } => Err(FreezeError::Refused(failure)),
@@ -83,33 +81,77 @@ impl Lease {
         }
     }
 
-    /// Asks the worker about its resting cell. The time until the cell may use the worker is not part of `wait`.
-    async fn ask(&mut self, request: Request, frame: Vec<u8>, wait: Duration) -> Result<FromWorker, PoolError> {
+    async fn leg(
+        &mut self,
+        turn: Turn<Worker>,
+        budget: Budget,
+        tables: Option<&CatalogTables>,
+        frame: &ToWorker,
+    ) -> Result<Leg, PoolError> {
+        let wait = Duration::from_millis(budget.run_ms) + GRACE;
+        match self.ask(turn, tables, frame, wait).await? {
+            FromWorker::Leg(_, leg) => {
+                if let Err(what) = within_bounds(&leg, budget) {
+                    return Err(self.broke_protocol(what));
+                }
+                self.occupied = matches!(leg.end, LegEnd::Suspended { .. });
+                Ok(leg)
+            }
+            _ => Err(self.broke_protocol("a leg answered with another frame")),
+        }
+    }
+
+    /// Waits until the cell may use its worker. That time is not part of the cell's budget.
+    async fn turn(&mut self, request: Request) -> Result<Turn<Worker>, PoolError> {
         fault::wait_for_turn().await;
-        let question = Question {
-            gate: &self.place.gate,
-            principal: &self.principal,
-            cell: self.place.cell,
-            request,
-            source_bytes: 0,
-            tables: None,
-            wait,
-        };
-        match question.ask(frame).await {
-            Ok((answer, _)) => Ok(answer),
-            Err(_) => Err(self.died()),
+        match self.gate.enter(&self.principal, self.cell, request, 0, ROOM_WAIT).await {
+            Ok((turn, _)) => Ok(turn),
+            Err(NoTurn::WorkerEnded | NoTurn::QueueFull | NoTurn::NoRoom) => Err(self.died()),
+        }
+    }
+
+    async fn ask(
+        &mut self,
+        turn: Turn<Worker>,
+        tables: Option<&CatalogTables>,
+        frame: &ToWorker,
+        wait: Duration,
+    ) -> Result<FromWorker, PoolError> {
+        let worker = Arc::clone(&self.worker);
+        self.occupied = true;
+        let answer = worker.ask(self.cell, turn, tables, frame).await;
+        match tokio::time::timeout(wait, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(self.died()),
+            Err(_) => {
+                worker.terminate(format!("the worker did not answer within {} ms", wait.as_millis()));
+                Err(self.died())
+            }
         }
     }
 
     fn died(&mut self) -> PoolError {
-        self.place.occupied = false;
-        PoolError::WorkerDied(self.place.worker.why_it_ended())
+        self.occupied = false;
+        PoolError::WorkerDied(self.worker.why_it_ended())
     }
 
     /// Terminates the worker, because it broke the protocol.
     pub(crate) fn broke_protocol(&mut self, what: &str) -> PoolError {
-        self.place.worker.terminate(format!("the worker broke the protocol: {what}"));
+        self.worker.terminate(format!("the worker broke the protocol: {what}"));
         self.died()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let (gate, worker, cell) = (Arc::clone(&self.gate), Arc::clone(&self.worker), self.cell);
+        let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| self.occupied);
+        let Some(runtime) = runtime else { return gate.drop_cell(worker.id(), cell) };
+        runtime.spawn(async move {
+            worker.send(&ToWorker::Drop(cell)).await;
+            // The slot is free once this frame is sent: frames for the next cell come after it.
+            gate.drop_cell(worker.id(), cell);
+        });
     }
 }
 

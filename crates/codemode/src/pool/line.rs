@@ -22,8 +22,8 @@ impl Line {
         Self { socket, sent: SentCatalogs::default() }
     }
 
-    /// Returns the bytes to send so that the worker has these tables when it reads the encoded frame.
-    pub(super) fn with_catalog(&mut self, tables: &CatalogTables, frame: Vec<u8>) -> Vec<u8> {
+    /// Returns the bytes to send so that the worker has these tables when it reads the frame.
+    pub(super) fn with_catalog(&mut self, tables: &CatalogTables, frame: &ToWorker) -> Vec<u8> {
         let mut bytes = Vec::new();
         for forgotten in self.sent.make_room(tables) {
             bytes.extend(ToWorker::Forget { hash: forgotten }.encode());
@@ -32,10 +32,7 @@ impl Line {
             let catalog = ToWorker::Catalog { hash: tables.hash(), tables: tables.bytes().to_vec() };
             bytes.extend(catalog.encode());
         }
-        if bytes.is_empty() {
-            return frame;
-        }
-        bytes.extend(frame);
+        bytes.extend(frame.encode());
         bytes
     }
 

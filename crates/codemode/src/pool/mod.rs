@@ -8,8 +8,6 @@ mod gate;
 mod launch;
 mod lease;
 mod line;
-mod place;
-mod question;
 mod seat;
 mod worker;
 
@@ -30,7 +28,6 @@ use tokio::sync::watch;
 
 use admission::{Capacity, Principal, Request};
 use gate::{Gate, NoTurn};
-use question::{NoAnswer, Question, ROOM_WAIT};
 use seat::Seat;
 use worker::Worker;
 
@@ -108,6 +105,9 @@ impl PoolError {
         Failure { code: Some(code), message, place: None }
     }
 }
+
+/// How long a cell waits for a slot in a worker, or for memory that resting cells hold, before it is refused.
+const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a pool waits for its first worker.
 const START_WAIT: Duration = Duration::from_secs(15);
@@ -208,26 +208,14 @@ impl Pool {
         let cell = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
         let gate = &self.inner.gate;
         fault::wait_for_turn().await;
-        let question = Question {
-            gate,
-            principal: &self.principal,
-            cell,
-            request,
-            source_bytes,
-            tables: Some(tables),
-            wait: Lease::leg_wait(budget),
-        };
-        let frame = frame(cell).encode();
-        match question.ask(frame).await {
-            Ok((answer, Some(place))) => {
-                let mut lease = Lease::new(place, Arc::clone(&self.principal));
-                let leg = lease.leg(budget, answer)?;
-                Ok((lease, leg))
-            }
-            Err(NoAnswer::WorkerDied(worker)) => Err(PoolError::WorkerDied(worker.why_it_ended())),
-            Err(NoAnswer::NoTurn(NoTurn::QueueFull)) => Err(PoolError::QueueFull),
-            Ok((_, None)) | Err(NoAnswer::NoTurn(NoTurn::NoRoom | NoTurn::WorkerEnded)) => Err(self.why_no_room()),
-        }
+        let entered = gate.enter(&self.principal, cell, request, source_bytes, ROOM_WAIT).await;
+        let (turn, worker) = entered.map_err(|refused| match refused {
+            NoTurn::QueueFull => PoolError::QueueFull,
+            NoTurn::NoRoom | NoTurn::WorkerEnded => self.why_no_room(),
+        })?;
+        let mut lease = Lease::new(worker, cell, Arc::clone(&self.principal), Arc::clone(gate));
+        let leg = lease.first_leg(turn, tables, &frame(cell), budget).await?;
+        Ok((lease, leg))
     }
 
     /// Returns the greetings of the workers that are up.

@@ -13,9 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
-use tokio::task::JoinHandle;
 
 use super::admission::WorkerId;
 use super::gate::{Gate, Turn};
@@ -33,15 +31,13 @@ pub(super) struct Worker {
     waiting: Mutex<Option<HashMap<CellId, PendingAnswer>>>,
     /// Why it is terminated; `None` while it may run.
     fate: watch::Sender<Option<String>>,
-    /// The runtime of its socket. Turns can be granted on threads outside of it.
-    runtime: Handle,
 }
 
 /// A leg or a freeze that the worker has not answered yet.
 #[derive(Debug)]
-pub(super) struct PendingAnswer {
-    pub(super) sender: oneshot::Sender<FromWorker>,
-    pub(super) turn: Turn<Worker>,
+struct PendingAnswer {
+    sender: oneshot::Sender<FromWorker>,
+    turn: Turn<Worker>,
 }
 
 /// Why a worker failed, for its supervisor.
@@ -86,7 +82,6 @@ impl Worker {
             line: Arc::new(AsyncMutex::new(Line::new(write))),
             waiting: Mutex::new(Some(HashMap::new())),
             fate: watch::Sender::new(None),
-            runtime: Handle::current(),
         };
         Ok((Arc::new(worker), incoming))
     }
@@ -130,69 +125,53 @@ impl Worker {
         }
     }
 
-    /// Sends an encoded frame for a cell, preceded by the catalog that it needs. The turn ends with the answer, even if
-    /// its receiver was dropped. Returns the task that sends the rest, if the socket did not accept all of it.
-    pub(super) fn ask(
+    /// Sends a frame for a cell, preceded by the catalog that it needs, and returns the receiver of the answer. The
+    /// turn ends with the answer, even if the receiver was dropped.
+    pub(super) async fn ask(
         &self,
-        mut line: OwnedMutexGuard<Line>,
         cell: CellId,
-        pending: PendingAnswer,
+        turn: Turn<Self>,
         tables: Option<&CatalogTables>,
-        frame: Vec<u8>,
-    ) -> Option<JoinHandle<()>> {
+        frame: &ToWorker,
+    ) -> oneshot::Receiver<FromWorker> {
+        let mut line = Arc::clone(&self.line).lock_owned().await;
         let bytes = match tables {
             Some(tables) => line.with_catalog(tables, frame),
-            None => frame,
+            None => frame.encode(),
         };
+        let (sender, answer) = oneshot::channel();
+        // From here on the frame is sent, even if the caller is dropped.
         let refused = match self.waiting().as_mut() {
-            Some(waiting) => waiting.insert(cell, pending),
-            None => Some(pending),
+            Some(waiting) => waiting.insert(cell, PendingAnswer { sender, turn }),
+            None => Some(PendingAnswer { sender, turn }),
         };
         drop(refused);
-        self.send_on(line, bytes)
+        self.send_on(line, bytes).await;
+        answer
     }
 
     pub(super) async fn send(&self, frame: &ToWorker) {
-        let line = self.lock_line().await;
-        let rest = self.send_on(line, frame.encode());
-        if let Some(rest) = rest
-            && rest.await.is_err()
-        {
-            self.terminate("the task that sends to the worker failed".to_owned());
-        }
+        let line = Arc::clone(&self.line).lock_owned().await;
+        self.send_on(line, frame.encode()).await;
     }
 
-    /// Locks the sending half of the socket, if it is not in use.
-    pub(super) fn try_lock_line(&self) -> Option<OwnedMutexGuard<Line>> {
-        Arc::clone(&self.line).try_lock_owned().ok()
-    }
-
-    pub(super) async fn lock_line(&self) -> OwnedMutexGuard<Line> {
-        Arc::clone(&self.line).lock_owned().await
-    }
-
-    /// Spawns a task on the runtime of the socket.
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
-        self.runtime.spawn(task)
-    }
-
-    /// Sends bytes without waiting. The rest, if any, is sent by a separate task: the caller may be dropped, but the
-    /// frame must be sent completely.
-    fn send_on(&self, mut line: OwnedMutexGuard<Line>, bytes: Vec<u8>) -> Option<JoinHandle<()>> {
+    async fn send_on(&self, mut line: OwnedMutexGuard<Line>, mut bytes: Vec<u8>) {
         match line.try_send(&bytes) {
-            Ok(written) if written == bytes.len() => None,
+            Ok(written) if written == bytes.len() => {}
             Ok(written) => {
+                bytes.drain(..written);
                 let fate = self.fate.clone();
-                Some(self.spawn(async move {
-                    if let Err(error) = line.send_rest(bytes.get(written..).unwrap_or_default()).await {
+                // In a separate task: the caller may be dropped, but the frame must be sent completely.
+                let rest = tokio::spawn(async move {
+                    if let Err(error) = line.send_rest(&bytes).await {
                         terminate(&fate, socket_failed(error));
                     }
-                }))
+                });
+                if rest.await.is_err() {
+                    self.terminate("the task that sends to the worker failed".to_owned());
+                }
             }
-            Err(error) => {
-                self.terminate(socket_failed(error));
-                None
-            }
+            Err(error) => self.terminate(socket_failed(error)),
         }
     }
 
