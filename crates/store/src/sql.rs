@@ -41,20 +41,27 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 const SQLSTATE_LETTERS: usize = 5;
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
-/// How long a read is repeated while the server is unavailable; longer than a server restart takes.
-const READ_TIMEOUT: Duration = Duration::from_secs(4);
-const READ_PAUSE: Duration = Duration::from_millis(50);
+/// How long reads and commits are repeated while the server is unavailable; longer than a server restart takes.
+pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(4);
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// Reads, and reads again while the server is unavailable, so that cells do not notice a restart.
 pub(crate) async fn read_again<T, F>(read: impl Fn() -> F + Send) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>> + Send,
 {
-    let began = Instant::now();
+    read_again_since(Instant::now(), read).await
+}
+
+/// Reads, and reads again while the server is unavailable, until the time since `began` is over.
+pub(crate) async fn read_again_since<T, F>(began: Instant, read: impl Fn() -> F + Send) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>> + Send,
+{
     loop {
         match read().await {
-            Err(StoreError::Sql(error)) if is_transient(&error) && began.elapsed() < READ_TIMEOUT => {
-                tokio::time::sleep(READ_PAUSE).await;
+            Err(StoreError::Sql(error)) if is_transient(&error) && began.elapsed() < RETRY_TIMEOUT => {
+                tokio::time::sleep(PAUSE).await;
             }
             found => return found,
         }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use catalog::policy::Provider;
-use contract::config::AgentsConfig;
 use contract::limits::{MAX_PAGE_RESOURCES, MAX_RESOURCE_READ_BYTES};
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
-use mcp::server::{ApprovalPolicy, McpService, OfferedSources, Principal, Settings, ToolPrefix, serve_streams};
+use mcp::server::{McpService, OfferedSources, Principal, serve_streams};
 use serde_json::{Value, json};
 use testkit::runner;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::served::settings;
 
 /// Base64 of the image that the tool returns.
 const PNG: &str = "iVBORw0KGgpub3QgcmVhbGx5IGEgUE5H";
@@ -41,19 +41,7 @@ impl ToolSource for Studio {
 async fn service(tools: Value) -> McpService {
     let code_mode = runner::in_process().await.unwrap();
     let offered = OfferedSources { sources: vec![Arc::new(Studio)], settled: true, ..OfferedSources::default() };
-    let settings = Settings {
-        config: AgentsConfig::resolve(&tools, &Value::Null).unwrap(),
-        approval_policy: ApprovalPolicy::Never,
-        exempt: Vec::new(),
-        tool_prefix: ToolPrefix::default(),
-        surface: None,
-        provider: Provider::Unknown,
-        sandboxed: false,
-        runtime_available: true,
-        seal: [1; 32],
-        project: None,
-    };
-    McpService::new(code_mode, settings, watch::channel(offered).1)
+    McpService::new(code_mode, settings(&tools), watch::channel(offered).1)
 }
 
 struct Client {

@@ -106,6 +106,22 @@ async fn descriptions_fit_with_any_number_of_servers_and_do_not_change() {
     }
 }
 
+/// Settings of a server that asks nobody, with this value of `tools`.
+pub(crate) fn settings(tools: &Value) -> Settings {
+    Settings {
+        config: AgentsConfig::resolve(tools, &Value::Null).unwrap(),
+        approval_policy: ApprovalPolicy::Never,
+        exempt: Vec::new(),
+        tool_prefix: ToolPrefix::default(),
+        surface: None,
+        provider: Provider::Unknown,
+        sandboxed: false,
+        runtime_available: true,
+        seal: [1; 32],
+        project: None,
+    }
+}
+
 async fn serve() -> (Client, watch::Sender<OfferedSources>) {
     serve_through(1 << 16).await
 }
@@ -118,19 +134,7 @@ async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<OfferedSourc
         settled: true,
         ..OfferedSources::default()
     });
-    let settings = Settings {
-        config: AgentsConfig::resolve(&Value::Null, &Value::Null).unwrap(),
-        approval_policy: ApprovalPolicy::Never,
-        exempt: Vec::new(),
-        tool_prefix: ToolPrefix::default(),
-        surface: None,
-        provider: Provider::Unknown,
-        sandboxed: false,
-        runtime_available: true,
-        seal: [1; 32],
-        project: None,
-    };
-    let service = McpService::new(code_mode, settings, offered);
+    let service = McpService::new(code_mode, settings(&Value::Null), offered);
     let (ours, theirs) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
     tokio::spawn(serve_streams(service, Principal::local(), split(ours), stop));

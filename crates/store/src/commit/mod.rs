@@ -15,6 +15,7 @@ use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::FencedRun;
 use crate::seal::SealError;
 use crate::session_values::{self, SessionKey, ValueWrite, VersionConflict};
+use crate::sql::{read_again, read_again_since};
 use crate::transcript::{self, Entry};
 use crate::watch::notify_others;
 use contract::ids::ApprovalId;
@@ -97,7 +98,7 @@ pub(crate) async fn commit(
         None => None,
     };
     fault::point("commit.before_begin")?;
-    let finished = outputs::stored_bytes(backend, &held.run_id, &change.finished_outputs).await?;
+    let finished = read_again(|| outputs::stored_bytes(backend, &held.run_id, &change.finished_outputs)).await?;
     let claim = usage::claim_of(change, sealed.as_ref(), finished)
         .and_then(|claim| backend.deferred_bytes.due(&held.scope.agent_id, claim, &backend.quotas));
     let mut retry = RetryState::begin();
@@ -114,7 +115,10 @@ pub(crate) async fn commit(
     fault::point("commit.after_commit")?;
     let conflicts = match conflicts {
         Some(conflicts) => conflicts,
-        None => retry.read(|| session_values::conflicts(backend, &held.run_id, &change.values)).await?,
+        None => {
+            let recorded = || session_values::conflicts(backend, &held.run_id, &change.values);
+            read_again_since(retry.began(), recorded).await?
+        }
     };
     Ok(Committed { conflicts })
 }

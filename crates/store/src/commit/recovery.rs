@@ -1,7 +1,5 @@
 //! Resolves failed commits: whether the change was written anyway, and whether to retry.
 
-use std::time::Duration;
-
 use sqlx::Row;
 use tokio::time::Instant;
 
@@ -9,12 +7,7 @@ use super::CommitError;
 use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::runs::FencedRun;
-use crate::sql::is_transient;
-
-/// How long to retry while the server is unavailable or a commit's fate is unknown; longer than a server restart takes.
-/// If the lease runs out in this time, the fence still prevents a wrong write.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(4);
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::sql::{PAUSE, RETRY_TIMEOUT, is_transient};
 
 /// How long the search for a lost commit waits for the transaction, which may still be running on the server.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
@@ -52,21 +45,14 @@ impl RetryState {
         Self { began: Instant::now(), unsure: false }
     }
 
-    fn is_over(&self) -> bool {
-        self.began.elapsed() >= RETRY_TIMEOUT
+    /// Returns when the first attempt began.
+    pub(super) fn began(&self) -> Instant {
+        self.began
     }
 
-    /// Reads what a written change recorded, again if the server is unavailable.
-    pub(super) async fn read<T, F>(&self, read: impl Fn() -> F + Send) -> Result<T, CommitError>
-    where
-        F: Future<Output = Result<T, sqlx::Error>> + Send,
-    {
-        loop {
-            match read().await {
-                Err(error) if is_transient(&error) && !self.is_over() => tokio::time::sleep(PAUSE).await,
-                found => return Ok(found?),
-            }
-        }
+    /// Whether to give up. If the lease runs out before, the fence still prevents a wrong write.
+    fn is_over(&self) -> bool {
+        self.began.elapsed() >= RETRY_TIMEOUT
     }
 }
 

@@ -205,7 +205,7 @@ pub(crate) async fn conflicts(
     backend: &Backend,
     run_id: &RunId,
     writes: &[ValueWrite],
-) -> Result<Vec<VersionConflict>, sqlx::Error> {
+) -> Result<Vec<VersionConflict>, StoreError> {
     let conditional: Vec<&ValueWrite> = writes.iter().filter(|write| write.expected.is_some()).collect();
     if conditional.is_empty() {
         return Ok(Vec::new());
