@@ -329,8 +329,9 @@ async fn a_sparse_file_of_a_terabyte_and_a_growing_file_are_read_in_bounded_time
         (&read["text"], &read["totalLines"], &read["truncated"]),
         (&json!("line\n"), &Value::Null, &json!(true))
     );
-    // A file that grows while it is read.
-    world.put("log", "line\n");
+    // A file that grows while it is read. It begins with as many lines as are asked for, because the
+    // writer may append its first ones only after both calls.
+    world.put("log", "line\nline\nline\n");
     let done = Arc::new(AtomicBool::new(false));
     let (path, ended) = (world.path("log"), Arc::clone(&done));
     let writer = std::thread::spawn(move || {
