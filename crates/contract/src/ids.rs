@@ -95,6 +95,11 @@ macro_rules! text_id {
 }
 
 text_id! {
+    /// The id of an agent's turn.
+    TurnId
+}
+
+text_id! {
     /// The id of a run, as `exec` returns it and `wait` takes it.
     RunId
 }

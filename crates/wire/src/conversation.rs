@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::Wire;
 
 /// One step of a conversation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Item {
     /// Instructions inside the conversation.
     System(String),
@@ -17,7 +17,7 @@ pub enum Item {
 }
 
 /// A part of a message's content.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Part {
     Text(String),
     Image(Image),
@@ -26,14 +26,14 @@ pub enum Part {
 }
 
 /// An image in a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Image {
     Url(String),
     Base64 { mime_type: String, data: String },
 }
 
 /// A message of the model.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Assistant {
     pub text: String,
     pub calls: Vec<ModelCall>,
@@ -84,7 +84,7 @@ impl Arguments {
 }
 
 /// The result of a call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CallResult {
     pub call_id: String,
     pub parts: Vec<Part>,

@@ -5,6 +5,7 @@ mod messages;
 mod responses;
 mod writer;
 
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -48,7 +49,7 @@ pub enum Thread {
 }
 
 /// A function that the client itself carries out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClientTool {
     pub name: String,
     pub description: String,

@@ -9,7 +9,7 @@ use crate::conversation::{StopReason, Usage};
 use crate::set;
 
 /// A call that the client is asked to make.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClientCall {
     pub id: String,
     pub name: String,

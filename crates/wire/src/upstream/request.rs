@@ -26,7 +26,7 @@ pub struct ModelRequest<'a> {
 }
 
 /// Whether the model may, must or must not call a tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToolChoice {
     #[default]
     Auto,
