@@ -64,6 +64,14 @@ impl Executor {
         self
     }
 
+    /// Sets the agent run that new runs belong to, and whose runs can be resumed; see [`Scope::agent_run_id`].
+    #[must_use]
+    pub fn with_agent_run(mut self, agent_run_id: &str) -> Self {
+        let scope = Scope { agent_run_id: agent_run_id.to_owned(), ..self.context.scope.as_ref().clone() };
+        self.context.scope = Arc::new(scope);
+        self
+    }
+
     /// Sets the names of the tools that the model sees, which telemetry reports.
     #[must_use]
     pub fn with_visible_tools(mut self, names: impl IntoIterator<Item = String>) -> Self {

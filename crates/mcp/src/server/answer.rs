@@ -42,19 +42,19 @@ const LEFT_OUT: &str = "An output with `shown: false` exceeds what one result sh
 
 /// The response to a control call.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) value: Value,
+pub struct Answer {
+    pub value: Value,
     /// What the run did and cost; without a run, the catalog and the tools that the model sees.
-    pub(crate) telemetry: Value,
-    pub(crate) is_error: bool,
+    pub telemetry: Value,
+    pub is_error: bool,
     /// Images and sounds, which are sent after the JSON.
-    pub(crate) media: Vec<MediaBlock>,
+    pub media: Vec<MediaBlock>,
     /// Stored outputs that the JSON names.
-    pub(crate) links: Vec<OutputLink>,
+    pub links: Vec<OutputLink>,
 }
 
 impl Answer {
-    pub(crate) fn of(result: &CellResult, asked: &[Approval]) -> Self {
+    pub fn of(result: &CellResult, asked: &[Approval]) -> Self {
         Self::with_media(result, asked, MediaBudget::default())
     }
 
@@ -113,7 +113,7 @@ impl Answer {
     }
 
     /// The answer of a Tool Search tool. Its telemetry is only in the response's `_meta`, and its length is bounded.
-    pub(crate) fn of_search(answer: ToolSearchAnswer) -> Self {
+    pub fn of_search(answer: ToolSearchAnswer) -> Self {
         let ToolSearchAnswer { mut value, telemetry } = answer;
         let code = value.get("code").and_then(Value::as_str);
         let not_run = [ErrorCode::InvalidInput, ErrorCode::RuntimeUnavailable].map(ErrorCode::as_str);

@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 
 /// Part of a result that is sent after its JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MediaBlock {
-    pub(crate) kind: MediaKind,
-    pub(crate) mime_type: String,
-    pub(crate) data: Arc<[u8]>,
+pub struct MediaBlock {
+    pub kind: MediaKind,
+    pub mime_type: String,
+    pub data: Arc<[u8]>,
 }
 
 /// A stored output that a result mentions and does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OutputLink {
-    pub(crate) handle: OutputHandle,
+pub struct OutputLink {
+    pub handle: OutputHandle,
     /// `None` if the result does not tell.
-    pub(crate) mime_type: Option<String>,
-    pub(crate) bytes: u64,
+    pub mime_type: Option<String>,
+    pub bytes: u64,
 }
 
 /// How many images and sounds a result may still show, and how many bytes of them.

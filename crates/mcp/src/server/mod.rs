@@ -28,9 +28,11 @@ mod wire;
 
 use std::time::Duration;
 
+pub use answer::Answer as ModelAnswer;
 pub use approvals::{ApprovalHook, ApprovalPolicy, MAY_CHANGE};
 pub use contract::text::plain;
 pub use http::{Access, BadToken, Gate, HttpError, Token, check_address, serve_http};
+pub use media::{MediaBlock, OutputLink};
 pub use prepared::{CallPolicy, OfferedSources, Settings, surface_report};
 pub use principal::{BadPrincipal, Principal};
 pub use service::McpService;

@@ -1,0 +1,490 @@
+//! The gateway independent of HTTP: starts turns, continues them with the results of clients, and stops them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use catalog::policy::Provider as PolicyProvider;
+use codemode::CodeMode;
+use contract::ids::TurnId;
+use contract::scope::Scope;
+use executor::clock::now_ms;
+use mcp::server::{CallPolicy, OfferedSources};
+use parking_lot::Mutex;
+use serde_json::json;
+use store::{
+    CommitError, Durability, Entry, EntryKind, HeldTurn, LeaseError, NewStep, NewTurn, StoreError, TurnChange, TurnRow,
+    TurnState,
+};
+use telemetry::LogIgnored;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use wire::conversation::{CallResult, Item, Part};
+
+use crate::provider::{ModelTarget, Providers};
+use crate::settings::Settings;
+use crate::turn::driver::{Driver, Interventions};
+use crate::turn::log::{LogReader, TurnLog};
+use crate::turn::prepared::{PreparationError, PreparedTurn};
+use crate::turn::record::{Step, TurnRecord, TurnRequest};
+use crate::turn::{Attempt, OnEnd, Owner};
+
+/// How long a process keeps its turns without renewing their leases.
+const LEASE: Duration = Duration::from_millis(6_000);
+
+/// How often leases are renewed within their length.
+const RENEWALS: u32 = 3;
+
+/// How many earlier turns of a conversation are read. Older ones are left out.
+const MAX_ANCESTORS: usize = 1_000;
+
+/// The agent gateway. A handle: clones refer to the same gateway.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    code_mode: CodeMode,
+    settings: Settings,
+    offered: watch::Receiver<OfferedSources>,
+    providers: Providers,
+    /// The turns that this process runs.
+    live: Mutex<HashMap<TurnId, LiveTurn>>,
+    /// Identifies this process in leases.
+    holder: String,
+    shutdown: CancellationToken,
+}
+
+#[derive(Clone, Debug)]
+struct LiveTurn {
+    owner: Owner,
+    log: TurnLog,
+    interventions: Arc<Interventions>,
+}
+
+/// A turn in progress and what a client reads of it.
+#[derive(Debug)]
+pub struct TurnHandle {
+    pub turn_id: TurnId,
+    /// Reads the turn's log from the beginning. While there is a reader, the turn is not abandoned.
+    pub reader: LogReader,
+}
+
+/// What becomes of a turn that no client reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abandonment {
+    /// It is aborted after `abandonedSeconds`.
+    Abort,
+    /// It continues.
+    Continue,
+}
+
+/// A request to start a turn.
+pub struct NewTurnRequest {
+    pub owner: Owner,
+    pub request: TurnRequest,
+    /// Identifies the request, so that a repeated one finds the turn.
+    pub digest: String,
+    pub abandonment: Abandonment,
+    pub on_end: OnEnd,
+}
+
+impl std::fmt::Debug for NewTurnRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewTurnRequest").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+/// Why a turn cannot be started or continued.
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    #[error("the agent `{0}` has no model; set `agents.{0}.model` or `agents.defaults.model` to `PROVIDER/MODEL`")]
+    NoModel(String),
+    #[error("the model `{0}` is not configured; add its provider to `models.providers`")]
+    UnknownModel(String),
+    #[error("{0} turns are in progress, which is the limit of this gateway; try again later")]
+    TooMany(usize),
+    #[error("the gateway is shutting down; try again")]
+    ShuttingDown,
+    #[error(transparent)]
+    Prepare(#[from] PreparationError),
+    #[error("another process is working on this turn")]
+    HeldElsewhere,
+    #[error("there is no such turn")]
+    Unknown,
+    #[error("the store cannot be used: {0}")]
+    Store(#[from] StoreError),
+    #[error("the turn cannot be written: {0}")]
+    Commit(#[from] CommitError),
+    #[error("the turn cannot be read: {0}")]
+    Corrupt(String),
+    #[error("cannot read system randomness: {0}")]
+    Randomness(#[from] getrandom::Error),
+}
+
+impl Gateway {
+    /// Creates a gateway and starts the task that renews its leases. Must be called in a Tokio runtime.
+    pub fn new(
+        code_mode: CodeMode,
+        settings: Settings,
+        offered: watch::Receiver<OfferedSources>,
+        providers: Providers,
+    ) -> Result<Self, getrandom::Error> {
+        let inner = Arc::new(Inner {
+            code_mode,
+            settings,
+            offered,
+            providers,
+            live: Mutex::default(),
+            holder: executor::random_name()?,
+            shutdown: CancellationToken::new(),
+        });
+        tokio::spawn(renew(Arc::downgrade(&inner)));
+        Ok(Self { inner })
+    }
+
+    pub fn code_mode(&self) -> &CodeMode {
+        &self.inner.code_mode
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    pub fn providers(&self) -> &Providers {
+        &self.inner.providers
+    }
+
+    /// Returns the policy for new steps of turns, which may have changed since the start.
+    pub fn policy(&self) -> Arc<CallPolicy> {
+        let offered = self.inner.offered.borrow();
+        offered.policy.clone().unwrap_or_else(|| Arc::new(self.inner.settings.policy.clone()))
+    }
+
+    /// Returns the tool sources that are offered now.
+    pub fn offered(&self) -> OfferedSources {
+        self.inner.offered.borrow().clone()
+    }
+
+    pub fn shutdown(&self) -> &CancellationToken {
+        &self.inner.shutdown
+    }
+
+    /// Returns the number of turns that this process runs.
+    pub fn live_turns(&self) -> usize {
+        self.inner.live.lock().len()
+    }
+
+    /// Starts a turn. It runs until it ends or waits for its client.
+    pub async fn begin(&self, new: NewTurnRequest) -> Result<TurnHandle, TurnError> {
+        self.admit()?;
+        let NewTurnRequest { owner, request, digest, abandonment, on_end } = new;
+        let targets = self.targets(&request.agent)?;
+        let turn_id = TurnId::new(format!("turn_{}", crate::random::id()?));
+        let prepared = self.prepare(&owner, &turn_id, &request, &targets)?;
+        let history = match &request.parent {
+            Some(parent) => self.conversation(parent, &owner.principal).await?,
+            None => Vec::new(),
+        };
+        let row = NewTurn {
+            turn_id: turn_id.clone(),
+            principal: owner.principal.clone(),
+            agent_id: owner.agent.clone(),
+            session_id: owner.session_id.clone(),
+            parent: request.parent.clone(),
+            wire: request.wire.as_str().to_owned(),
+            request_digest: digest,
+            expires_at: now_ms() + self.inner.settings.gateway.client_tool_ttl_ms(),
+        };
+        let step = Step::Request(request.clone());
+        let body = serde_json::to_string(&step).map_err(|error| TurnError::Corrupt(error.to_string()))?;
+        let transcript = vec![user_entry(&turn_id, &owner, &request)];
+        let steps = vec![NewStep { kind: step.kind().to_owned(), body }];
+        let first = TurnChange { steps, transcript, ..TurnChange::default() };
+        let (now, holder) = (now_ms(), &self.inner.holder);
+        let held = self.store().create_turn(&row, &first, holder, lease_until(now), now).await?;
+        let record = TurnRecord::new(request);
+        let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::First };
+        Ok(self.launch(held, driven, abandonment, on_end))
+    }
+
+    /// Continues a turn that waits for results of its client. Results that were given before are ignored.
+    pub async fn answer(
+        &self,
+        row: &TurnRow,
+        results: Vec<CallResult>,
+        abandonment: Abandonment,
+        on_end: OnEnd,
+    ) -> Result<TurnHandle, TurnError> {
+        let (mut held, mut driven) = self.take_over(row).await?;
+        let step = Step::Answered(results);
+        let Step::Answered(results) = &step else { return Err(TurnError::Unknown) };
+        let change = TurnChange {
+            steps: vec![NewStep {
+                kind: step.kind().to_owned(),
+                body: serde_json::to_string(&step).map_err(|error| TurnError::Corrupt(error.to_string()))?,
+            }],
+            state: Some(TurnState::Running),
+            answered: results.iter().map(|result| result.call_id.clone()).collect(),
+            ..TurnChange::default()
+        };
+        self.store().commit_turn(&mut held, &change, Durability::Full, now_ms()).await?;
+        driven.record.push(step);
+        Ok(self.launch(held, driven, abandonment, on_end))
+    }
+
+    /// Continues a turn whose process ended while it was running.
+    pub async fn resume(
+        &self,
+        row: &TurnRow,
+        abandonment: Abandonment,
+        on_end: OnEnd,
+    ) -> Result<TurnHandle, TurnError> {
+        let (held, driven) = self.take_over(row).await?;
+        Ok(self.launch(held, driven, abandonment, on_end))
+    }
+
+    /// Returns a turn that this process runs, if it belongs to the principal.
+    pub fn live(&self, turn_id: &TurnId, principal: &str) -> Option<TurnHandle> {
+        let live = self.inner.live.lock();
+        let turn = live.get(turn_id).filter(|turn| turn.owner.principal == principal)?;
+        Some(TurnHandle { turn_id: turn_id.clone(), reader: turn.log.read() })
+    }
+
+    /// Aborts a turn that this process runs. Returns whether there was one.
+    pub fn abort(&self, turn_id: &TurnId, reason: &str) -> bool {
+        let live = self.inner.live.lock();
+        let Some(turn) = live.get(turn_id) else { return false };
+        turn.interventions.reason.lock().get_or_insert_with(|| reason.to_owned());
+        turn.interventions.abort.cancel();
+        true
+    }
+
+    /// Adds a person's message to a turn that this process runs: the model gets it with its next request.
+    pub fn steer(&self, turn_id: &TurnId, parts: Vec<Part>) -> bool {
+        let live = self.inner.live.lock();
+        let Some(turn) = live.get(turn_id) else { return false };
+        turn.interventions.steered.lock().push(parts);
+        true
+    }
+
+    /// Returns the conversation up to and including a turn, as the model has seen it.
+    pub async fn conversation(&self, turn_id: &TurnId, principal: &str) -> Result<Vec<Item>, TurnError> {
+        let mut turns = Vec::new();
+        let mut next = Some(turn_id.clone());
+        while let Some(turn_id) = next.take().filter(|_| turns.len() < MAX_ANCESTORS) {
+            let record = match self.record(&turn_id, principal).await {
+                Ok(record) => record,
+                // An ancestor may have been deleted, because it is too old.
+                Err(TurnError::Unknown) if !turns.is_empty() => break,
+                Err(error) => return Err(error),
+            };
+            next.clone_from(&record.request().parent);
+            turns.push(record);
+        }
+        let mut items = Vec::new();
+        for record in turns.iter().rev() {
+            items.extend(record.items());
+        }
+        Ok(items)
+    }
+
+    /// Returns the record of a principal's turn.
+    pub async fn record(&self, turn_id: &TurnId, principal: &str) -> Result<TurnRecord, TurnError> {
+        let row = self.store().turn(turn_id).await?.filter(|row| row.principal == principal);
+        row.ok_or(TurnError::Unknown)?;
+        self.read_record(turn_id).await
+    }
+
+    async fn read_record(&self, turn_id: &TurnId) -> Result<TurnRecord, TurnError> {
+        let steps = self.store().turn_steps(turn_id).await?;
+        let read = |step: &store::TurnStep| serde_json::from_str::<Step>(&step.body);
+        let steps: Result<Vec<Step>, _> = steps.iter().map(read).collect();
+        let steps = steps.map_err(|error| TurnError::Corrupt(error.to_string()))?;
+        TurnRecord::from_steps(steps).map_err(|error| TurnError::Corrupt(error.to_string()))
+    }
+
+    fn store(&self) -> &store::Store {
+        self.inner.code_mode.store()
+    }
+
+    fn admit(&self) -> Result<(), TurnError> {
+        if self.inner.shutdown.is_cancelled() {
+            return Err(TurnError::ShuttingDown);
+        }
+        let limit = self.inner.settings.gateway.max_concurrent_turns;
+        if self.live_turns() >= limit {
+            return Err(TurnError::TooMany(limit));
+        }
+        Ok(())
+    }
+
+    /// Returns the models of an agent, the preferred one first.
+    fn targets(&self, agent: &str) -> Result<Vec<ModelTarget>, TurnError> {
+        let policy = self.policy();
+        let choice = policy.config.model(agent).ok_or_else(|| TurnError::NoModel(agent.to_owned()))?;
+        let all = std::iter::once(&choice.primary).chain(&choice.fallbacks);
+        all.map(|name| self.inner.providers.target(name).ok_or_else(|| TurnError::UnknownModel(name.clone()))).collect()
+    }
+
+    fn prepare(
+        &self,
+        owner: &Owner,
+        turn_id: &TurnId,
+        request: &TurnRequest,
+        targets: &[ModelTarget],
+    ) -> Result<PreparedTurn, TurnError> {
+        let scope = Scope {
+            agent_id: owner.agent.clone(),
+            session_id: owner.session_id.clone(),
+            session_key: owner.session_key.clone(),
+            agent_run_id: turn_id.as_str().to_owned(),
+            sender: owner.sender.clone(),
+            channel: owner.channel.clone(),
+            ..Scope::default()
+        };
+        let provider = match targets.first() {
+            Some(target) => PolicyProvider::Known {
+                name: target.provider.id().to_owned(),
+                model: Some(target.model.clone()),
+            },
+            None => PolicyProvider::Unknown,
+        };
+        Ok(PreparedTurn::new(&self.inner.settings, &self.offered(), scope, request, provider)?)
+    }
+
+    /// Takes a turn that no process runs.
+    async fn take_over(&self, row: &TurnRow) -> Result<(HeldTurn, Driven), TurnError> {
+        self.admit()?;
+        let now = now_ms();
+        let taken = self.store().take_turn(&row.turn_id, &self.inner.holder, now, lease_until(now)).await;
+        let held = taken.map_err(|error| match error {
+            LeaseError::Store(error) => TurnError::Store(error),
+            _ => TurnError::HeldElsewhere,
+        })?;
+        let record = self.read_record(&row.turn_id).await?;
+        let owner = Owner {
+            principal: row.principal.clone(),
+            agent: row.agent_id.clone(),
+            session_id: row.session_id.clone(),
+            session_key: None,
+            sender: None,
+            channel: None,
+        };
+        let targets = self.targets(&record.request().agent)?;
+        let prepared = self.prepare(&owner, &row.turn_id, record.request(), &targets)?;
+        let history = match &record.request().parent {
+            Some(parent) => self.conversation(parent, &row.principal).await?,
+            None => Vec::new(),
+        };
+        Ok((held, Driven { owner, record, history, targets, prepared, attempt: Attempt::Repeated }))
+    }
+
+    fn launch(&self, held: HeldTurn, driven: Driven, abandonment: Abandonment, on_end: OnEnd) -> TurnHandle {
+        let Driven { owner, record, history, targets, prepared, attempt } = driven;
+        let (log, interventions) = (TurnLog::default(), Arc::new(Interventions::default()));
+        let turn_id = held.turn_id().clone();
+        let live = LiveTurn { owner: owner.clone(), log: log.clone(), interventions: Arc::clone(&interventions) };
+        self.inner.live.lock().insert(turn_id.clone(), live);
+        let driver = Driver {
+            gateway: self.clone(),
+            owner,
+            held,
+            record,
+            history,
+            targets,
+            prepared,
+            log: log.clone(),
+            interventions: Arc::clone(&interventions),
+            on_end: Some(on_end),
+            attempt,
+        };
+        let (gateway, id) = (self.clone(), turn_id.clone());
+        let reader = log.read();
+        let watched = log.clone();
+        tokio::spawn(async move {
+            let running = driver.run();
+            tokio::pin!(running);
+            let abandoned = async {
+                if abandonment == Abandonment::Continue {
+                    std::future::pending::<()>().await;
+                }
+                let grace = Duration::from_secs(gateway.settings().gateway.abandoned_seconds);
+                loop {
+                    watched.without_readers().await;
+                    tokio::time::sleep(grace).await;
+                    if watched.readers() == 0 {
+                        return;
+                    }
+                }
+            };
+            tokio::select! {
+                () = &mut running => {}
+                () = abandoned => {
+                    gateway.abort(&id, "the client closed its connection and did not come back");
+                    running.await;
+                }
+            }
+            gateway.inner.live.lock().remove(&id);
+        });
+        TurnHandle { turn_id, reader }
+    }
+
+    /// Stops accepting turns and releases those that this process runs, so that another process can continue them.
+    pub async fn shut_down(&self) {
+        self.inner.shutdown.cancel();
+        self.store().release_turns(&self.inner.holder).await.log_ignored("release the turns of this process");
+    }
+}
+
+/// A turn that is ready to be driven.
+struct Driven {
+    owner: Owner,
+    record: TurnRecord,
+    history: Vec<Item>,
+    targets: Vec<ModelTarget>,
+    prepared: PreparedTurn,
+    attempt: Attempt,
+}
+
+fn lease_until(now: store::Millis) -> store::Millis {
+    now + i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Renews the leases of this process's turns. A turn that another process has taken is aborted here.
+async fn renew(inner: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(LEASE / RENEWALS).await;
+        let Some(inner) = inner.upgrade() else { return };
+        let ids: Vec<TurnId> = inner.live.lock().keys().cloned().collect();
+        if ids.is_empty() {
+            continue;
+        }
+        let store = inner.code_mode.store();
+        store.renew_turns(&inner.holder, &ids, lease_until(now_ms())).await.log_ignored("renew the leases of turns");
+        let Ok(lost) = store.lost_turns(&inner.holder, &ids).await else { continue };
+        for turn_id in lost {
+            if let Some(turn) = inner.live.lock().get(&turn_id) {
+                turn.interventions.abort.cancel();
+            }
+        }
+    }
+}
+
+fn user_entry(turn_id: &TurnId, owner: &Owner, request: &TurnRequest) -> Entry {
+    let text = |item: &Item| match item {
+        Item::User(parts) => Some(parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Image(_) | Part::Other(..) => None,
+        }).collect::<Vec<_>>().join("\n")),
+        Item::System(_) | Item::Assistant(_) | Item::Results(_) => None,
+    };
+    let text = request.items.iter().rev().find_map(text).unwrap_or_default();
+    let entry = json!({
+        "turnId": turn_id, "principal": owner.principal, "agent": owner.agent, "wire": request.wire, "text": text,
+        "sender": owner.sender, "channel": owner.channel,
+    });
+    Entry { at: now_ms(), kind: EntryKind::UserMessage, entry }
+}

@@ -1,0 +1,534 @@
+//! Runs a turn: does what its record says must happen next, and writes each step before the next one begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::ids::RunId;
+use contract::tool::ToolId;
+use executor::clock::now_ms;
+use executor::{CallToken, Outcome, Returned};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use store::{
+    Approval, CallState, CommitError, Durability, Entry, EntryKind, HeldTurn, NewDelivery, NewStep, ReleaseLease,
+    StoreError, TurnChange, TurnState,
+};
+use telemetry::LogIgnored;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wire::conversation::{CallResult, Image, Item, ModelCall, Part, StopReason, Usage};
+use wire::downstream::ClientCall;
+use wire::upstream::{ModelEvent, ModelRequest, ToolChoice};
+
+use super::control::{Attempt, ControlCalls, ControlEnd, is_client_tool};
+use super::log::{LogEnd, TurnLog};
+use super::prepared::PreparedTurn;
+use super::record::{DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
+use super::{EndRecord, OnEnd, Owner, TurnSummary};
+use crate::gateway::Gateway;
+use crate::provider::{Backoff, CallError, ModelTarget, verify};
+
+/// How often the store is read while people are awaited.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The most approvals that a message names.
+const MAX_NAMED_APPROVALS: usize = 8;
+
+/// What an abort or a message of a person changes in a running turn.
+#[derive(Debug, Default)]
+pub(crate) struct Interventions {
+    pub(crate) abort: CancellationToken,
+    pub(crate) reason: Mutex<Option<String>>,
+    /// Messages that have not reached the record.
+    pub(crate) steered: Mutex<Vec<Vec<Part>>>,
+}
+
+/// A turn that this process runs.
+pub(crate) struct Driver {
+    pub(crate) gateway: Gateway,
+    pub(crate) owner: Owner,
+    pub(crate) held: HeldTurn,
+    pub(crate) record: TurnRecord,
+    /// The conversation before this turn.
+    pub(crate) history: Vec<Item>,
+    pub(crate) targets: Vec<ModelTarget>,
+    pub(crate) prepared: PreparedTurn,
+    pub(crate) log: TurnLog,
+    pub(crate) interventions: Arc<Interventions>,
+    pub(crate) on_end: Option<OnEnd>,
+    /// Whether calls of the model may have been begun before.
+    pub(crate) attempt: Attempt,
+}
+
+/// Why a driver stops without an end of its turn.
+#[derive(Debug, thiserror::Error)]
+enum Stopped {
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot read system randomness: {0}")]
+    Randomness(#[from] getrandom::Error),
+}
+
+impl Driver {
+    /// Runs the turn until it ends or waits for the client.
+    pub(crate) async fn run(mut self) {
+        let log = self.log.clone();
+        if let Err(stopped) = self.run_steps().await {
+            let turn = self.held.turn_id().as_str().to_owned();
+            tracing::warn!(turn, error = telemetry::chain(&stopped), "a turn stopped, because it cannot be written");
+            let message = "the turn cannot be written to the store now; send the request again to continue it";
+            log.end(LogEnd::Failed { status: 503, message: message.to_owned() });
+        }
+    }
+
+    async fn run_steps(&mut self) -> Result<(), Stopped> {
+        let hold_until = Instant::now() + Duration::from_secs(self.gateway.settings().gateway.hold_seconds);
+        self.settle_answers().await;
+        loop {
+            if self.interventions.abort.is_cancelled() {
+                let reason = self.interventions.reason.lock().clone();
+                let reason = reason.unwrap_or_else(|| "the turn was aborted".to_owned());
+                return self.end(TurnEnd::Aborted { reason }).await;
+            }
+            self.take_steered().await?;
+            match self.record.next() {
+                Next::Model => match self.ask_model().await {
+                    Ok(step) => {
+                        let transcript = vec![model_entry(&self.held, &step)];
+                        let step = Step::Model(step);
+                        self.commit(vec![step], TurnChange { transcript, ..TurnChange::default() }).await?;
+                        self.attempt = Attempt::First;
+                    }
+                    Err(end) => return self.end(end).await,
+                },
+                Next::Calls(calls) => {
+                    if let Some(end) = self.make_calls(&calls, hold_until).await? {
+                        return self.end(end).await;
+                    }
+                }
+                Next::Client(calls) => return self.wait_for_client(&calls).await,
+                Next::Over(end) => return self.end(end).await,
+            }
+        }
+    }
+
+    /// Writes steps, with what else changes in the same transaction.
+    async fn commit(&mut self, steps: Vec<Step>, change: TurnChange) -> Result<(), CommitError> {
+        let new = |step: &Step| {
+            let body = serde_json::to_string(step).unwrap_or_else(|_| "null".to_owned());
+            NewStep { kind: step.kind().to_owned(), body }
+        };
+        let change = TurnChange { steps: steps.iter().map(new).collect(), ..change };
+        let store = self.gateway.code_mode().store();
+        store.commit_turn(&mut self.held, &change, Durability::Full, now_ms()).await?;
+        steps.into_iter().for_each(|step| self.record.push(step));
+        Ok(())
+    }
+
+    /// Adds the messages that a person has sent since the last step.
+    async fn take_steered(&mut self) -> Result<(), CommitError> {
+        let steered = std::mem::take(&mut *self.interventions.steered.lock());
+        for parts in steered {
+            let transcript = vec![entry(EntryKind::UserMessage, json!({"turnId": self.held.turn_id(), "steered": true}))];
+            self.commit(vec![Step::Steered(parts)], TurnChange { transcript, ..TurnChange::default() }).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the client's results to the calls that wait for them. A result that was given before is ignored.
+    async fn settle_answers(&self) {
+        let steps = self.record.steps();
+        let delivered: Vec<&DeliveredCall> = steps.iter().filter_map(|step| match step {
+            Step::Delivered(calls) => Some(calls),
+            _ => None,
+        }).flatten().collect();
+        let answers = steps.iter().filter_map(|step| match step {
+            Step::Answered(results) => Some(results),
+            _ => None,
+        });
+        for result in answers.flatten() {
+            let Some(call) = delivered.iter().find(|call| call.client.id == result.call_id) else { continue };
+            let token = CallToken { run: call.run_id.clone(), call: call.call };
+            self.gateway.code_mode().settle(&token, &outcome(result)).await.log_ignored("settle a client's call");
+        }
+    }
+
+    /// Asks the model, and repeats the request as often as that may help.
+    async fn ask_model(&mut self) -> Result<ModelStep, TurnEnd> {
+        let agent = &self.record.request().agent;
+        let limit = self.gateway.policy().config.max_model_calls(agent);
+        if self.record.model_calls() >= limit {
+            let message = format!(
+                "the turn has asked the model {limit} times, which is its limit; continue in a new message, or raise \
+                 `maxModelCalls` of the agent `{agent}`"
+            );
+            return Err(TurnEnd::Failed { status: 400, message });
+        }
+        let mut items = self.history.clone();
+        items.extend(self.record.items());
+        let mut last_error = None;
+        let separator = if self.log.visible_text().is_empty() { "" } else { "\n\n" };
+        for target in &self.targets {
+            let body = self.request_body(target, &items);
+            if let Err(violation) = verify(&self.prepared.surface, target.provider.wire(), &body) {
+                tracing::error!(%violation, "a request with other tools than the surface allows was not sent");
+                let message = "the request to the model was not sent, because it would show other tools than the policy \
+                               allows; see the log"
+                    .to_owned();
+                return Err(TurnEnd::Failed { status: 500, message });
+            }
+            let mut backoff = Backoff::default();
+            loop {
+                let (log, mut has_said) = (self.log.clone(), false);
+                let on_event = |event: ModelEvent| match event {
+                    ModelEvent::Text(text) => {
+                        if !has_said {
+                            log.text(separator);
+                        }
+                        has_said = true;
+                        log.text(&text);
+                    }
+                    ModelEvent::Reasoning(text) => log.reasoning(&text),
+                };
+                let responded = tokio::select! {
+                    responded = target.provider.respond(body.clone(), on_event) => responded,
+                    () = self.interventions.abort.cancelled() => return Err(self.aborted()),
+                };
+                let error = match responded {
+                    Ok(response) => {
+                        return Ok(ModelStep {
+                            provider: target.provider.id().to_owned(),
+                            model: target.model.clone(),
+                            message: response.message,
+                            stop: response.stop,
+                            usage: response.usage,
+                        });
+                    }
+                    Err(error) => error,
+                };
+                let provider = target.provider.id();
+                tracing::warn!(provider, model = target.model, %error, "a request to a model failed");
+                if has_said {
+                    // What the client has received cannot be taken back.
+                    return Err(failed(&error));
+                }
+                match backoff.next(&error, crate::random::jitter()) {
+                    Some(pause) => {
+                        last_error = Some(error);
+                        tokio::select! {
+                            () = tokio::time::sleep(pause) => {}
+                            () = self.interventions.abort.cancelled() => return Err(self.aborted()),
+                        }
+                    }
+                    None => {
+                        last_error = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+        Err(last_error.map_or_else(
+            || TurnEnd::Failed { status: 500, message: "the agent has no model".to_owned() },
+            |error| failed(&error),
+        ))
+    }
+
+    fn aborted(&self) -> TurnEnd {
+        let reason = self.interventions.reason.lock().clone();
+        TurnEnd::Aborted { reason: reason.unwrap_or_else(|| "the turn was aborted".to_owned()) }
+    }
+
+    fn request_body(&self, target: &ModelTarget, items: &[Item]) -> Vec<u8> {
+        let request = self.record.request();
+        let policy = self.gateway.policy();
+        let own = policy.config.instructions(&request.agent).unwrap_or_default();
+        let instructions = match (own.is_empty(), request.instructions.is_empty()) {
+            (false, false) => format!("{own}\n\n{}", request.instructions),
+            (false, true) => own.to_owned(),
+            (true, _) => request.instructions.clone(),
+        };
+        // A call that the client forces is made once; afterwards the model decides.
+        let tool_choice = match request.tool_choice {
+            ToolChoice::Required if self.record.model_calls() > 0 => ToolChoice::Auto,
+            choice => choice,
+        };
+        let mut extra = target.provider.extra().clone();
+        extra.extend(request.extra.clone());
+        let limits = [request.max_output_tokens, policy.config.max_output_tokens(&request.agent)];
+        let limit = limits.into_iter().flatten().chain(target.max_tokens).min();
+        let request = ModelRequest {
+            model: &target.model,
+            instructions: &instructions,
+            tools: &self.prepared.tools,
+            tool_choice,
+            items,
+            max_output_tokens: limit,
+            stream: target.provider.streams(),
+            cache_key: &self.owner.session_id,
+            extra: &extra,
+            quirks: target.provider.quirks(),
+        };
+        request.encode(target.provider.wire())
+    }
+
+    /// Makes the model's calls. Returns the end of the turn, if only people are awaited for too long.
+    async fn make_calls(&mut self, calls: &[ModelCall], hold_until: Instant) -> Result<Option<TurnEnd>, Stopped> {
+        let ends = {
+            let controls = ControlCalls {
+                code_mode: self.gateway.code_mode(),
+                prepared: &self.prepared,
+                cancelled: &self.interventions.abort,
+            };
+            let attempt = self.attempt;
+            let made = join_all(calls.iter().map(|call| controls.run(call, attempt)));
+            tokio::select! {
+                made = made => made,
+                () = self.interventions.abort.cancelled() => {
+                    self.abort_runs(calls).await;
+                    return Ok(None);
+                }
+            }
+        };
+        self.attempt = Attempt::Repeated;
+        let (mut steps, mut clients, mut people) = (Vec::new(), Vec::new(), Vec::new());
+        for end in ends {
+            match end? {
+                ControlEnd::Done(result) => steps.push(Step::Result(result)),
+                ControlEnd::Client(run_id) => clients.push(run_id),
+                ControlEnd::People { run_id, approvals } => people.push((run_id, approvals)),
+            }
+        }
+        if !steps.is_empty() {
+            self.commit(steps, TurnChange::default()).await?;
+        }
+        if !clients.is_empty() {
+            self.deliver(&clients).await?;
+            return Ok(None);
+        }
+        if people.is_empty() {
+            return Ok(None);
+        }
+        if self.wait_for_people(&people, hold_until).await {
+            return Ok(None);
+        }
+        let message = held_message(&people);
+        let runs = people.into_iter().map(|(run_id, _)| run_id).collect();
+        Ok(Some(TurnEnd::Held { message, runs }))
+    }
+
+    /// Waits until a decision may let one of the runs continue. Returns `false` if the client cannot wait any longer.
+    async fn wait_for_people(&self, people: &[(RunId, Vec<Approval>)], until: Instant) -> bool {
+        loop {
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = self.interventions.abort.cancelled() => return true,
+                () = self.gateway.shutdown().cancelled() => return false,
+            }
+            for (run_id, asked) in people {
+                let store = self.gateway.code_mode().store();
+                let Ok(current) = store.approvals_of_run(run_id).await else { continue };
+                let now = now_ms();
+                let is_open = |one: &Approval| {
+                    current.iter().any(|row| row.approval_id == one.approval_id && row.is_open(now))
+                };
+                if asked.is_empty() || asked.iter().any(|one| !is_open(one)) {
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Aborts the cells that the calls of the model have started.
+    async fn abort_runs(&self, calls: &[ModelCall]) {
+        let (code_mode, executor) = (self.gateway.code_mode(), &self.prepared.executor);
+        for call in calls {
+            if let Ok(Some(run_id)) = code_mode.store().run_of_tool_call(executor.scope(), &call.id).await {
+                code_mode.abort_with(executor, &run_id).await;
+            }
+        }
+    }
+
+    /// Stores the calls that these runs want from the client. They are sent afterwards.
+    async fn deliver(&mut self, runs: &[RunId]) -> Result<(), Stopped> {
+        let store = self.gateway.code_mode().store().clone();
+        let expires_at = now_ms() + self.gateway.settings().gateway.client_tool_ttl_ms();
+        let round = self.record.steps().iter().filter(|step| matches!(step, Step::Delivered(_))).count();
+        let round = u32::try_from(round).unwrap_or(u32::MAX);
+        let mut calls = Vec::new();
+        for run_id in runs {
+            for row in store.open_calls(run_id).await? {
+                let tool_id = row.tool_id.as_deref().unwrap_or(&row.target);
+                if row.state != CallState::Parked || row.outcome.is_some() || !is_client_tool(tool_id) {
+                    continue;
+                }
+                let name = ToolId::parse(tool_id).map(|id| id.name().to_owned()).unwrap_or_default();
+                let arguments = row.input.clone().unwrap_or_else(|| "{}".to_owned());
+                let id = crate::random::call_id(self.record.request().wire)?;
+                let client = ClientCall { id, name, arguments };
+                calls.push(DeliveredCall { run_id: run_id.clone(), call: row.call, client });
+            }
+            store.prolong(run_id, expires_at).await?;
+        }
+        if calls.is_empty() {
+            // The calls were settled in the meantime, so the cells can continue.
+            return Ok(());
+        }
+        let deliveries = calls
+            .iter()
+            .map(|call| NewDelivery {
+                call_id: call.client.id.clone(),
+                run_id: call.run_id.clone(),
+                call: call.call,
+                round,
+            })
+            .collect();
+        let end = LogEnd::Calls {
+            calls: calls.iter().map(|call| call.client.clone()).collect(),
+            usage: self.record.usage(),
+        };
+        let EndRecord { conversations, response } = self.end_record(&end);
+        let change = TurnChange {
+            state: Some(TurnState::Waiting),
+            expires_at: Some(expires_at),
+            release: ReleaseLease::Release,
+            deliveries,
+            conversations,
+            response,
+            ..TurnChange::default()
+        };
+        self.commit(vec![Step::Delivered(calls)], change).await?;
+        Ok(())
+    }
+
+    /// Ends the log with the calls that the client is asked to make. The turn is in the store, where no process holds it.
+    async fn wait_for_client(&mut self, calls: &[DeliveredCall]) -> Result<(), Stopped> {
+        let calls = calls.iter().map(|call| call.client.clone()).collect();
+        self.log.end(LogEnd::Calls { calls, usage: self.record.usage() });
+        Ok(())
+    }
+
+    fn end_record(&mut self, end: &LogEnd) -> EndRecord {
+        let summary = TurnSummary { turn_id: self.held.turn_id(), text: &self.log.visible_text(), end };
+        self.on_end.take().map(|on_end| on_end(&summary)).unwrap_or_default()
+    }
+
+    /// Writes the end of the turn, then ends the log.
+    async fn end(&mut self, end: TurnEnd) -> Result<(), Stopped> {
+        let usage = self.record.usage();
+        let (state, log_end) = match &end {
+            TurnEnd::Completed(stop) => (TurnState::Completed, LogEnd::Done { stop: stop.clone(), usage }),
+            TurnEnd::Held { message, .. } => {
+                let separator = if self.log.visible_text().is_empty() { "" } else { "\n\n" };
+                self.log.text(&format!("{separator}{message}"));
+                (TurnState::Completed, LogEnd::Done { stop: StopReason::EndTurn, usage })
+            }
+            TurnEnd::Failed { status, message } => {
+                (TurnState::Failed, LogEnd::Failed { status: *status, message: message.clone() })
+            }
+            TurnEnd::Aborted { reason } => {
+                (TurnState::Aborted, LogEnd::Failed { status: 499, message: reason.clone() })
+            }
+        };
+        if matches!(end, TurnEnd::Aborted { .. })
+            && let Next::Calls(calls) = self.record.next()
+        {
+            self.abort_runs(&calls).await;
+        }
+        let EndRecord { conversations, response } = self.end_record(&log_end);
+        let transcript = vec![end_entry(&self.held, &end, usage)];
+        let change = TurnChange {
+            state: Some(state),
+            release: ReleaseLease::Release,
+            conversations,
+            response,
+            transcript,
+            ..TurnChange::default()
+        };
+        let written = self.commit(vec![Step::Ended(end)], change).await;
+        if let Err(error) = written {
+            return Err(error.into());
+        }
+        self.log.end(log_end);
+        Ok(())
+    }
+}
+
+/// Returns the outcome that a client's result stands for. A text that is JSON is also given as a value.
+pub(crate) fn outcome(result: &CallResult) -> Outcome {
+    let text: Vec<&str> = result.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text.as_str()),
+        Part::Image(_) | Part::Other(..) => None,
+    }).collect();
+    let text = text.join("\n");
+    if result.is_error {
+        return Outcome::Failed(if text.is_empty() { "the client's tool failed".to_owned() } else { text });
+    }
+    let block = |part: &Part| match part {
+        Part::Text(text) => json!({"type": "text", "text": text}),
+        Part::Image(Image::Base64 { mime_type, data }) => json!({"type": "image", "mimeType": mime_type, "data": data}),
+        Part::Image(Image::Url(url)) => json!({"type": "text", "text": url}),
+        Part::Other(_, raw) => json!({"type": "text", "text": raw.get()}),
+    };
+    let only_text = result.parts.iter().all(|part| matches!(part, Part::Text(_)));
+    let details: Option<Value> = if only_text { contract::json::read(&text).ok() } else { None };
+    Outcome::Returned(Returned { content: result.parts.iter().map(block).collect(), details, ..Returned::default() })
+}
+
+/// Returns how a turn ends after a request to a model failed. The provider's own words are passed on only if the client can
+/// act on them.
+fn failed(error: &CallError) -> TurnEnd {
+    let (status, message) = match error {
+        CallError::Status { status: status @ (400 | 413), message, .. } => (*status, message.clone()),
+        CallError::Status { status: 429, .. } => (429, "the model's provider limits the rate of requests".to_owned()),
+        CallError::Status { status: 529, .. } => (529, "the model's provider is overloaded".to_owned()),
+        CallError::Status { status: 401 | 403, .. } => {
+            (502, "the model's provider rejects the gateway's key; the operator must check it".to_owned())
+        }
+        CallError::Status { status, .. } => (502, format!("the model's provider answered with status {status}")),
+        CallError::Unreachable(_) => (502, "the model's provider cannot be reached".to_owned()),
+        CallError::TimedOut(_) => (504, "the model's provider did not respond in time".to_owned()),
+        CallError::Broken(_) => (502, "the model's provider sent a response that is not complete".to_owned()),
+    };
+    TurnEnd::Failed { status, message }
+}
+
+/// Returns what a client is told if people have not decided in time.
+fn held_message(people: &[(RunId, Vec<Approval>)]) -> String {
+    let open: Vec<&Approval> = people.iter().flat_map(|(_, approvals)| approvals).collect();
+    let mut lines = vec![format!(
+        "I am waiting for a person to decide about {} tool call{}.",
+        open.len(),
+        if open.len() == 1 { "" } else { "s" }
+    )];
+    for approval in open.iter().take(MAX_NAMED_APPROVALS) {
+        let (tool, id) = (approval.tool_id.as_str(), approval.approval_id.as_str());
+        lines.push(format!("- {tool}: `cellmate approvals approve {id}`"));
+    }
+    lines.push("The work continues by itself once it is decided. Send another message to get the result.".to_owned());
+    lines.join("\n")
+}
+
+fn entry(kind: EntryKind, entry: Value) -> Entry {
+    Entry { at: now_ms(), kind, entry }
+}
+
+fn model_entry(held: &HeldTurn, step: &ModelStep) -> Entry {
+    let calls: Vec<Value> = step.message.calls.iter().map(|call| json!({"id": call.id, "name": call.name})).collect();
+    entry(
+        EntryKind::ModelMessage,
+        json!({
+            "turnId": held.turn_id(), "provider": step.provider, "model": step.model, "text": step.message.text,
+            "calls": calls, "stop": step.stop, "usage": step.usage,
+        }),
+    )
+}
+
+fn end_entry(held: &HeldTurn, end: &TurnEnd, usage: Usage) -> Entry {
+    entry(EntryKind::TurnNote, json!({"turnId": held.turn_id(), "end": end, "usage": usage}))
+}
