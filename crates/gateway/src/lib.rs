@@ -6,6 +6,9 @@
 
 pub mod client_tools;
 mod gateway;
+pub mod history;
+pub mod http;
+pub mod intake;
 pub mod provider;
 mod random;
 mod settings;

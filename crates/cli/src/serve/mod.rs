@@ -14,10 +14,8 @@ use client_config::{ConfigError, Places, Problem, display, load};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolError, PoolOptions};
 use executor::clock::now_ms;
-use mcp::server::{
-    ApprovalPolicy, Gate, HttpError, McpService, OfferedSources, Principal, ServeError, Settings, check_address,
-    serve_http, serve_streams,
-};
+use http_server::{BudgetLimits, Gate, HttpError, Principal, check_address};
+use mcp::server::{ApprovalPolicy, McpService, OfferedSources, ServeError, Settings, serve_http, serve_streams};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Store;
 use telemetry::LogIgnored;
@@ -278,7 +276,7 @@ async fn over_http(
     stop: CancellationToken,
 ) -> Result<(), McpError> {
     let (access, place) = tokens::access(arguments, state)?;
-    let gate = Gate { access, hosts: arguments.hosts.clone() };
+    let gate = Gate { access, hosts: arguments.hosts.clone(), budget: BudgetLimits::default() };
     check_address(address, &gate)?;
     let listen = |source| McpError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mcp::server::{Access, Principal, Token};
+use http_server::{Access, Principal, Token};
 use telemetry::Redactor;
 
 use super::arguments::McpArguments;

@@ -19,7 +19,7 @@ use store::{Approval, ApprovalScope, Decision, DecisionError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::principal::Principal;
+use super::principal::{Principal, PrincipalScope};
 
 /// How often the store is polled for decisions made in another process.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

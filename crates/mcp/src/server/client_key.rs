@@ -8,7 +8,7 @@ use std::fmt;
 use contract::scope::Scope;
 use sha2::{Digest, Sha256};
 
-use super::principal::Principal;
+use super::principal::{Principal, PrincipalScope};
 
 /// The bytes of the digest that make up a key. A collision would only list another client's run of the same user.
 const KEY_BYTES: usize = 16;

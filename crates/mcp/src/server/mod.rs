@@ -2,8 +2,8 @@
 //! Search, or the tools themselves.
 //!
 //! `service` is independent of the transport: it knows principals, runs and approvals. `wire` implements the protocol,
-//! in every revision since 2025-06-18; the protocol library's types stop there. `http` authenticates HTTP requests and
-//! enforces limits on them.
+//! in every revision since 2025-06-18; the protocol library's types stop there. `http` serves it behind the front door of
+//! `http_server`, which authenticates HTTP requests and enforces limits on them.
 //!
 //! A control call never stays open for long ([`CALL_AT_MOST`]), and a lost response can be recovered: a run lives in the store,
 //! not in the connection that started it.
@@ -31,7 +31,7 @@ use std::time::Duration;
 pub use answer::Answer as ModelAnswer;
 pub use approvals::{ApprovalHook, ApprovalPolicy, MAY_CHANGE};
 pub use contract::text::plain;
-pub use http::{Access, BadToken, Gate, HttpError, Token, check_address, serve_http};
+pub use http::{http_endpoint, serve_http};
 pub use media::{MediaBlock, OutputLink};
 pub use prepared::{CallPolicy, OfferedSources, Settings, surface_report};
 pub use principal::{BadPrincipal, Principal};

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::approvals::{ApprovalHook, ApprovalPolicy};
-use super::principal::Principal;
+use super::principal::{Principal, PrincipalScope};
 use super::progress::Progress;
 use super::tools::{self, Listing, Tool, ToolPrefix};
 use super::{CALL_AT_MOST, SEARCH_AT_MOST_MS, SUSPEND_TIME, TURN_AT_MOST_MS};

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::answer::{Answer, failed, refused};
 use super::calls::{Call, InFlight, InFlightRun, POLL_INTERVAL};
 use super::plain;
-use super::principal::Principal;
+use super::principal::{Principal, PrincipalScope};
 
 /// How long a finished run can be found without its id. Its result is kept longer.
 const JUST_OVER_MS: Millis = 15 * 60 * 1000;

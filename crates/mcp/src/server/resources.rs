@@ -8,7 +8,7 @@ use contract::limits::{MAX_LISTED_OUTPUTS, MAX_PAGE_RESOURCES, MAX_RESOURCE_READ
 use store::{OutputKind, OutputPosition, OutputRow, SessionKey, Store, StoreError};
 
 use super::client_key::ClientKey;
-use super::principal::Principal;
+use super::principal::{Principal, PrincipalScope};
 
 /// What the URI of every stored output begins with.
 const PREFIX: &str = "cellmate://out/";

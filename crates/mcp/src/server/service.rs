@@ -25,7 +25,7 @@ use super::approvals;
 use super::calls::{Call, InFlight, InFlightRun, OwnWork, POLL_INTERVAL};
 use super::direct::{Claim, DirectCalls, MidCallQuestions, RunningCall};
 use super::prepared::{Cache, OfferedSources, Prepared, Settings, exec_at_most};
-use super::principal::Principal;
+use super::principal::{Principal, PrincipalScope};
 use super::recovery::{self, UndeliveredOutput, WaitTarget};
 use super::tools::Tool;
 

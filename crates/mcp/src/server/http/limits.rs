@@ -1,60 +1,10 @@
-//! Every limit on HTTP connections, requests and sessions. `docs/promises.md` lists them with the tests that hit them.
+//! Every limit on MCP sessions over HTTP; those on connections and requests are in `http_server::limits`.
+//! `docs/promises.md` lists them with the tests that hit them.
 
 use std::time::Duration;
 
-/// Open connections. The server accepts every connection; if it has no slot left, it closes one that has not shown a
-/// valid token, so that a client with a token is always served.
-pub(crate) const MAX_CONNECTIONS: usize = 512;
-
-/// Of those, connections that have not shown a valid token: in total, and from one peer network (an IPv4 address or an
-/// IPv6 /64).
-pub(crate) const MAX_UNAUTHENTICATED: usize = 128;
-pub(crate) const MAX_UNAUTHENTICATED_PER_NETWORK: usize = 32;
-
-/// Connections of one principal. The rest stays free for other principals.
-pub(crate) const MAX_CONNECTIONS_PER_PRINCIPAL: usize = 256;
-
-/// The total lifetime of a connection that shows no valid token.
-pub(crate) const UNAUTHENTICATED_LIFETIME: Duration = Duration::from_secs(10);
-
-/// How long a write may make no progress. A stream with nothing to send is not affected.
-pub(crate) const WRITE_STALL: Duration = Duration::from_secs(10);
-
-/// From the start of a connection, or the end of its last response, to the end of the next request's head.
-pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A request's head: header lines, and bytes of all of them together.
-pub(crate) const MAX_HEADERS: usize = 64;
-pub(crate) const MAX_HEAD_BYTES: usize = 32 << 10;
-
-/// How long and how much the server still reads and discards after its last response on a connection. Without it the
-/// kernel resets the connection, and a client that is still sending may never see the response.
-pub(crate) const LINGER: Duration = Duration::from_millis(500);
-pub(crate) const LINGER_BYTES: usize = MAX_BODY_BYTES;
-
-/// A request's body, and how long it may take to arrive. A cell's source may have 256 KiB, and JSON writes a character
-/// in at most six bytes.
-pub(crate) const MAX_BODY_BYTES: usize = 4 << 20;
-pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// The body of an `initialize` request. A session keeps its content until the session ends.
 pub(crate) const MAX_INITIALIZE_BYTES: usize = 64 << 10;
-
-/// JSON values in one body, counted before it is parsed, and the approximate memory that one parsed value takes.
-pub(crate) const MAX_BODY_VALUES: usize = 10_000;
-pub(crate) const PARSED_VALUE_BYTES: usize = 128;
-
-/// Bodies above this size count towards the budgets below until their request has been handled.
-pub(crate) const FREE_BODY_BYTES: usize = 64 << 10;
-
-/// Request bodies in memory, of one principal and of all. A request waits for free budget for at most
-/// `BODY_ROOM_TIMEOUT`.
-pub(crate) const MAX_PRINCIPAL_BODY_BYTES: usize = 16 << 20;
-pub(crate) const MAX_TOTAL_BODY_BYTES: usize = 64 << 20;
-pub(crate) const BODY_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Requests of one principal in progress, including notification streams.
-pub(crate) const MAX_REQUESTS_PER_PRINCIPAL: usize = 256;
 
 /// Sessions of one principal, and of all. A new session replaces the one that has been idle longest.
 pub(crate) const MAX_SESSIONS_PER_PRINCIPAL: usize = 64;

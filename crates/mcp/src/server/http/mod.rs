@@ -1,21 +1,15 @@
-//! The HTTP server: authentication and limits. `wire` handles the protocol messages.
+//! MCP over HTTP: the endpoint behind the front door, and its health checks. `wire` handles the protocol messages.
 
-mod access;
-mod budget;
-mod connections;
-mod gate;
-mod host;
 pub(super) mod limits;
-mod paced_stream;
-mod slots;
+mod rules;
 
-use std::io;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
-use axum::{Router, middleware};
+use http_server::{FrontDoor, Gate, HttpError, RouteRules};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -23,30 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::service::McpService;
 use super::wire;
-
-pub use access::{Access, BadToken, Token};
-pub(super) use budget::{Budget, Share};
-pub use gate::Gate;
-
-/// Why the HTTP server could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum HttpError {
-    #[error(
-        "{0} can be reached from other machines and therefore requires a token; leave out --no-token, or use 127.0.0.1"
-    )]
-    OpenToOthers(std::net::SocketAddr),
-    #[error("cannot listen: {0}")]
-    Listen(#[from] io::Error),
-}
-
-/// Refuses an address that other machines can reach if no token is required. Callers that announce the address check it
-/// before they listen.
-pub fn check_address(address: std::net::SocketAddr, gate: &Gate) -> Result<(), HttpError> {
-    if !address.ip().is_loopback() && gate.access.is_open() {
-        return Err(HttpError::OpenToOthers(address));
-    }
-    Ok(())
-}
 
 /// Serves until `stop` is cancelled; calls in progress then have a few seconds to finish.
 pub async fn serve_http(
@@ -56,19 +26,25 @@ pub async fn serve_http(
     stop: CancellationToken,
 ) -> Result<(), HttpError> {
     let address = listener.local_addr()?;
-    check_address(address, &gate)?;
-    let gate = Arc::new(gate.at(address));
-    let guarded = wire::endpoint(service.clone(), stop.clone())
-        .layer(middleware::from_fn_with_state(Arc::clone(&gate), gate::admit));
-    let health = Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready))
-        .with_state(Arc::new(Readiness { service, last: Mutex::default() }));
-    let app = guarded.merge(health).layer(middleware::from_fn_with_state(gate, gate::check_host));
+    let door = FrontDoor::new(listener, gate)?;
+    let (endpoint, rules) = http_endpoint(service.clone(), stop.clone());
+    let routes = door.guard(endpoint, rules).merge(health(service));
     tracing::info!(%address, "listening for MCP clients");
-    connections::serve(listener, app, stop).await;
+    door.serve(routes, stop).await;
     tracing::info!(%address, "stopped listening for MCP clients");
     Ok(())
+}
+
+/// Returns the route `/mcp` and the rules with which a front door must guard it.
+pub fn http_endpoint(service: McpService, stop: CancellationToken) -> (Router, RouteRules) {
+    (wire::endpoint(service, stop), rules::rules())
+}
+
+fn health(service: McpService) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .with_state(Arc::new(Readiness { service, last: Mutex::default() }))
 }
 
 /// The cached result of the last readiness check. `/readyz` needs no token, so the store is not queried on each

@@ -10,6 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use http_server::{Budget, Share};
 use parking_lot::Mutex;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use super::MAX_MESSAGE_BYTES;
 use super::handler::Handler;
 use super::sessions::{self, HTTP_REQUEST, HttpRequest, Refusal, Sessions};
-use crate::server::http::Budget;
 use crate::server::{McpService, Principal};
 
 /// How often a comment is sent on a silent stream, so that proxies do not close it.
@@ -119,9 +119,7 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, mut request: Request) -> 
 
 /// The share of the principal's request budget that an HTTP request holds. The share for its body is a separate one.
 #[derive(Clone)]
-struct RequestShare(
-    #[expect(dead_code, reason = "held until it is dropped, which releases the share")] crate::server::http::Share,
-);
+struct RequestShare(#[expect(dead_code, reason = "held until it is dropped, which releases the share")] Share);
 
 fn refused(principal: &Principal, refusal: Refusal) -> Response {
     tracing::info!(principal = principal.name(), reason = %refusal, "refused an HTTP request");

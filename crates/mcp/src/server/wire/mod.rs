@@ -48,7 +48,7 @@ fn instructions(surface: &Surface) -> Option<&'static str> {
 }
 
 /// The maximum size of one message from a client.
-const MAX_MESSAGE_BYTES: usize = super::http::limits::MAX_BODY_BYTES;
+const MAX_MESSAGE_BYTES: usize = http_server::limits::MAX_BODY_BYTES;
 
 /// Why serving a client over streams failed.
 #[derive(Debug, thiserror::Error)]

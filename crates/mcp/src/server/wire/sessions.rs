@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::{Stream, StreamExt};
+use http_server::limits::MAX_REQUESTS_PER_PRINCIPAL;
+use http_server::{Budget, Share};
 use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, GetExtensions, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::WorkerTransport;
@@ -21,10 +23,9 @@ use tokio::time::Instant;
 
 use super::kept_responses::KeptResponses;
 use crate::server::http::limits::{
-    MAX_INITIALIZE_BYTES, MAX_REQUESTS_PER_PRINCIPAL, MAX_RESUMABLE_EVENTS, MAX_SESSIONS, MAX_SESSIONS_PER_PRINCIPAL,
-    MAX_STREAMS_PER_SESSION, RESUMABLE_FOR, SESSION_IDLE,
+    MAX_INITIALIZE_BYTES, MAX_RESUMABLE_EVENTS, MAX_SESSIONS, MAX_SESSIONS_PER_PRINCIPAL, MAX_STREAMS_PER_SESSION,
+    RESUMABLE_FOR, SESSION_IDLE,
 };
-use crate::server::http::{Budget, Share};
 use crate::server::principal::Principal;
 
 tokio::task_local! {

@@ -9,9 +9,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use super::limits::{LINGER, LINGER_BYTES, WRITE_STALL};
+use crate::limits::{LINGER, LINGER_BYTES, WRITE_STALL};
 
-pub(super) struct PacedStream {
+pub(crate) struct PacedStream {
     stream: TcpStream,
     /// The timeout of a write that waits for the peer to read.
     stall: Option<Pin<Box<Sleep>>>,
@@ -25,7 +25,7 @@ struct Linger {
 }
 
 impl PacedStream {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream, stall: None, linger: None }
     }
 

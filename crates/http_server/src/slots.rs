@@ -9,33 +9,25 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::limits::{
+use crate::limits::{
     MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK,
     UNAUTHENTICATED_LIFETIME,
 };
-use crate::server::principal::Principal;
+use crate::principal::Principal;
+use crate::refusal::Full;
 
 /// The network that one peer is assumed to control: an IPv4 address, or an IPv6 /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct PeerNetwork(u128);
+pub(crate) struct PeerNetwork(u128);
 
 impl PeerNetwork {
-    pub(super) fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         let bits = |address: Ipv6Addr| u128::from_be_bytes(address.octets());
         match address.to_canonical() {
             IpAddr::V4(address) => Self(bits(address.to_ipv6_mapped())),
             IpAddr::V6(address) => Self(bits(address) >> 64 << 64),
         }
     }
-}
-
-/// Why a connection with a valid token is not served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
-    Principal,
-    Total,
-    /// The connection has already been closed.
-    Closed,
 }
 
 /// The open connections, without any I/O. Ids increase, so the first entry is the oldest.
@@ -111,10 +103,10 @@ impl Table {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slots(Arc<Mutex<Table>>);
+pub(crate) struct Slots(Arc<Mutex<Table>>);
 
 impl Slots {
-    pub(super) fn open(&self, address: IpAddr) -> Slot {
+    pub(crate) fn open(&self, address: IpAddr) -> Slot {
         let (id, closed) = self.table().open(PeerNetwork::of(address));
         let connection = Connection { slots: self.clone(), id };
         Slot { connection, closed, deadline: Instant::now() + UNAUTHENTICATED_LIFETIME }
@@ -127,20 +119,20 @@ impl Slots {
 
 /// The slot of one open connection, released when it is dropped.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     connection: Connection,
     closed: CancellationToken,
     deadline: Instant,
 }
 
 impl Slot {
-    pub(super) fn connection(&self) -> Connection {
+    pub(crate) fn connection(&self) -> Connection {
         self.connection.clone()
     }
 
     /// Completes when the connection must be closed: another connection took its slot, or it showed no valid token in
     /// time.
-    pub(super) async fn must_close(&self) {
+    pub(crate) async fn must_close(&self) {
         tokio::select! {
             () = self.closed.cancelled() => {}
             () = tokio::time::sleep_until(self.deadline) => {
@@ -160,14 +152,14 @@ impl Drop for Slot {
 
 /// A connection as its requests see it.
 #[derive(Clone, Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     slots: Slots,
     id: u64,
 }
 
 impl Connection {
     /// Records that the connection showed a valid token of this principal.
-    pub(super) fn authenticate(&self, principal: &Principal) -> Result<(), Full> {
+    pub(crate) fn authenticate(&self, principal: &Principal) -> Result<(), Full> {
         self.slots.table().authenticate(self.id, principal)
     }
 
@@ -180,11 +172,11 @@ impl Connection {
 mod tests {
     use std::net::IpAddr;
 
-    use super::super::limits::{
+    use super::{Full, PeerNetwork, Table};
+    use crate::Principal;
+    use crate::limits::{
         MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK,
     };
-    use super::{Full, PeerNetwork, Table};
-    use crate::server::Principal;
 
     fn network(address: &str) -> PeerNetwork {
         PeerNetwork::of(address.parse::<IpAddr>().unwrap())

@@ -5,7 +5,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::server::principal::Principal;
+use crate::principal::Principal;
 
 /// Shorter tokens could be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
@@ -83,7 +83,7 @@ fn hash(secret: &str) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::{Access, BadToken, Token};
-    use crate::server::Principal;
+    use crate::Principal;
 
     #[test]
     fn only_a_valid_bearer_token_authenticates_its_principal() {

@@ -19,9 +19,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
-use super::paced_stream::PacedStream;
-use super::slots::{Connection, Slots};
+use crate::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
+use crate::paced_stream::PacedStream;
+use crate::slots::{Connection, Slots};
 
 /// Sockets beyond `MAX_CONNECTIONS`, for connections that have lost their slot and are being closed.
 const CLOSING_CONNECTIONS: usize = 64;
@@ -51,7 +51,7 @@ impl Service<hyper::Request<Incoming>> for OnConnection {
 }
 
 /// Accepts and serves connections until `stop` is cancelled.
-pub(super) async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) {
     let sockets = Arc::new(Semaphore::new(MAX_CONNECTIONS + CLOSING_CONNECTIONS));
     let slots = Slots::default();
     let graceful = GracefulShutdown::new();

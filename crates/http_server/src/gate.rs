@@ -1,0 +1,236 @@
+//! The checks on every request: its host, its token, its size, and the time that it takes to arrive.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use contract::json;
+use futures_util::StreamExt;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Access;
+use crate::budget::{Budget, BudgetLimits, Budgets, Share};
+use crate::connections;
+use crate::host::Hosts;
+use crate::limits::{BODY_TIMEOUT, MAX_BODY_BYTES, MAX_BODY_VALUES, PARSED_VALUE_BYTES};
+use crate::principal::Principal;
+use crate::refusal::Refusal;
+use crate::slots::Connection;
+
+/// How clients are authenticated, which host names are accepted, and how much memory requests may take.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    pub access: Access,
+    /// Accepted host names besides the server's own address.
+    pub hosts: Vec<String>,
+    pub budget: BudgetLimits,
+}
+
+/// Why the HTTP server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    #[error(
+        "{0} can be reached from other machines and therefore requires a token; leave out --no-token, or use 127.0.0.1"
+    )]
+    OpenToOthers(SocketAddr),
+    #[error("cannot listen: {0}")]
+    Listen(#[from] io::Error),
+}
+
+/// Refuses an address that other machines can reach if no token is required. Callers that announce the address check it
+/// before they listen.
+pub fn check_address(address: SocketAddr, gate: &Gate) -> Result<(), HttpError> {
+    if !address.ip().is_loopback() && gate.access.is_open() {
+        return Err(HttpError::OpenToOthers(address));
+    }
+    Ok(())
+}
+
+/// What a group of routes admits, and how it words refusals.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteRules {
+    /// Returns the size limit of a request's body, from the request's head.
+    pub body_limit: fn(&Parts) -> usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// The JSON values that a body may have.
+    pub max_values: usize,
+    /// Checks a body that has arrived.
+    pub check_body: fn(&Parts, &[u8]) -> Result<(), Refusal>,
+    /// Writes the response to a refused request. The front door adds the refusal's headers.
+    pub respond: fn(&Parts, &Refusal) -> Response,
+}
+
+impl Default for RouteRules {
+    fn default() -> Self {
+        Self {
+            body_limit: |_| MAX_BODY_BYTES,
+            body_timeout: BODY_TIMEOUT,
+            max_values: MAX_BODY_VALUES,
+            check_body: |_, _| Ok(()),
+            respond: |_, refusal| refusal.plain(),
+        }
+    }
+}
+
+/// The front door of one server.
+#[derive(Debug)]
+pub struct FrontDoor {
+    listener: TcpListener,
+    checks: Arc<Checks>,
+}
+
+#[derive(Debug)]
+struct Checks {
+    access: Access,
+    hosts: Hosts,
+    budgets: Budgets,
+}
+
+/// The checks of one group of routes.
+#[derive(Clone, Debug)]
+struct Guard {
+    checks: Arc<Checks>,
+    rules: RouteRules,
+}
+
+impl FrontDoor {
+    pub fn new(listener: TcpListener, gate: Gate) -> Result<Self, HttpError> {
+        let address = listener.local_addr()?;
+        check_address(address, &gate)?;
+        let hosts = Hosts::new(address, &gate.hosts);
+        let checks = Checks { access: gate.access, hosts, budgets: Budgets::new(gate.budget) };
+        Ok(Self { listener, checks: Arc::new(checks) })
+    }
+
+    /// Admits only requests with a valid token to these routes. A handler finds the [`Principal`] and the
+    /// `Arc<Budget>` of the request in its extensions.
+    pub fn guard(&self, routes: Router, rules: RouteRules) -> Router {
+        let guard = Guard { checks: Arc::clone(&self.checks), rules };
+        routes.layer(middleware::from_fn_with_state(guard, admit))
+    }
+
+    /// Serves until `stop` is cancelled; requests in progress then have a few seconds to finish. Routes that are not
+    /// guarded are open to clients without a token.
+    pub async fn serve(self, routes: Router, stop: CancellationToken) {
+        let app = routes.layer(middleware::from_fn_with_state(self.checks, check_host));
+        connections::serve(self.listener, app, stop).await;
+    }
+}
+
+/// Marks the response to a request with a valid token.
+#[derive(Clone, Copy, Debug)]
+struct Admitted;
+
+/// Checks the host. After a request without a valid token the connection is closed, so that an unauthenticated client
+/// gets one response per connection, also from `/healthz`.
+async fn check_host(State(checks): State<Arc<Checks>>, request: Request, next: Next) -> Response {
+    let mut response = if checks.hosts.admit(request.headers(), request.uri()) {
+        next.run(request).await
+    } else {
+        tracing::info!(reason = "host or origin not allowed", "refused an HTTP request");
+        Refusal::Host.plain()
+    };
+    if response.extensions().get::<Admitted>().is_none() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Checks a request's token, reads its body, and passes it on with its principal and its share of the budgets.
+async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let Some(principal) = guard.checks.access.principal(authorization) else {
+        tracing::info!(reason = "missing or invalid token", "refused an HTTP request");
+        return guard.refuse(&parts, Refusal::Token);
+    };
+    if let Some(Err(full)) = parts.extensions.get::<Connection>().map(|one| one.authenticate(&principal)) {
+        return guard.refuse_principal(&parts, &principal, Refusal::Connections(full));
+    }
+    let budget = guard.checks.budgets.of(&principal);
+    // No later code needs the secret.
+    parts.headers.remove(header::AUTHORIZATION);
+    parts.extensions.insert(principal.clone());
+    parts.extensions.insert(Arc::clone(&budget));
+    let mut response = match guard.read_body(&parts, body, &budget).await {
+        Ok((bytes, share)) => {
+            if let Some(share) = share {
+                parts.extensions.insert(share);
+            }
+            next.run(Request::from_parts(parts, Body::from(bytes))).await
+        }
+        Err(reason) => guard.refuse_principal(&parts, &principal, reason),
+    };
+    response.extensions_mut().insert(Admitted);
+    response
+}
+
+impl Guard {
+    fn refuse(&self, head: &Parts, refusal: Refusal) -> Response {
+        let mut response = (self.rules.respond)(head, &refusal);
+        refusal.add_headers(&mut response);
+        response
+    }
+
+    fn refuse_principal(&self, head: &Parts, principal: &Principal, reason: Refusal) -> Response {
+        tracing::info!(principal = principal.name(), ?reason, "refused an HTTP request");
+        self.refuse(head, reason)
+    }
+
+    async fn read_body(&self, head: &Parts, body: Body, budget: &Budget) -> Result<(Bytes, Option<Share>), Refusal> {
+        let limit = (self.rules.body_limit)(head);
+        let length = head.headers.get(header::CONTENT_LENGTH);
+        let declared = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        if declared.is_some_and(|length| length > limit) {
+            return Err(Refusal::TooLarge(limit));
+        }
+        let read = collect(body, limit, declared.unwrap_or(limit), budget);
+        let read = tokio::time::timeout(self.rules.body_timeout, read);
+        let (bytes, mut share) = read.await.map_err(|_| Refusal::TooSlow)??;
+        (self.rules.check_body)(head, &bytes)?;
+        let values = json::measure(&bytes).values;
+        if values > self.rules.max_values {
+            return Err(Refusal::TooManyValues(self.rules.max_values));
+        }
+        if share.is_none() {
+            let parsed = bytes.len() + values * PARSED_VALUE_BYTES;
+            share = budget.body(parsed).await.map_err(|_| budget.no_room())?;
+        }
+        Ok((bytes, share))
+    }
+}
+
+/// Reads a body. Once it is larger than `FREE_BODY_BYTES`, it reserves the expected size in the budget.
+async fn collect(
+    body: Body,
+    limit: usize,
+    expected: usize,
+    budget: &Budget,
+) -> Result<(Bytes, Option<Share>), Refusal> {
+    let mut stream = body.into_data_stream();
+    let mut collected: Vec<u8> = Vec::new();
+    let mut share = None;
+    while let Some(chunk) = stream.next().await {
+        // The client has disconnected, or its framing is broken; hyper closes the connection.
+        let chunk = chunk.map_err(|_| Refusal::TooSlow)?;
+        let length = collected.len() + chunk.len();
+        if length > limit {
+            return Err(Refusal::TooLarge(limit));
+        }
+        if share.is_none() && budget.is_counted(length) {
+            share = budget.body(expected.max(length)).await.map_err(|_| budget.no_room())?;
+        }
+        collected.extend_from_slice(&chunk);
+    }
+    Ok((Bytes::from(collected), share))
+}

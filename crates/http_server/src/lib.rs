@@ -1,0 +1,21 @@
+//! The HTTP front door that all servers of the program share: connections, host names, tokens, limits and budgets.
+//!
+//! A server hands its routes to [`FrontDoor::guard`], with the rules of each group of routes, and the guarded routes to
+//! [`FrontDoor::serve`]. A handler finds the authenticated [`Principal`] in the request's extensions.
+
+mod access;
+mod budget;
+mod connections;
+mod gate;
+mod host;
+pub mod limits;
+mod paced_stream;
+mod principal;
+mod refusal;
+mod slots;
+
+pub use access::{Access, BadToken, Token};
+pub use budget::{Budget, BudgetLimits, NoRoom, Share};
+pub use gate::{FrontDoor, Gate, HttpError, RouteRules, check_address};
+pub use principal::{BadPrincipal, Principal};
+pub use refusal::{Full, Refusal};

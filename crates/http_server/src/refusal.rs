@@ -1,0 +1,80 @@
+//! Why the front door refuses a request.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::limits::MAX_CONNECTIONS_PER_PRINCIPAL;
+
+/// When a client that was refused for lack of capacity may retry.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Why a connection with a valid token is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    Principal,
+    Total,
+    /// The connection has already been closed.
+    Closed,
+}
+
+/// Why a request is refused. Its `Display` text is the message for the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("this Host or Origin is not allowed; use the server's own address, or start it with --allow-host")]
+    Host,
+    #[error("missing or invalid token; send `Authorization: Bearer …`; `cellmate mcp --http` says where it is")]
+    Token,
+    #[error("{}", connections(*.0))]
+    Connections(Full),
+    #[error("this request may have at most {0} bytes")]
+    TooLarge(usize),
+    #[error("a request may have at most {0} JSON values")]
+    TooManyValues(usize),
+    #[error("the request did not arrive in time")]
+    TooSlow,
+    #[error("large requests of this principal already use {0} bytes; try again later")]
+    NoRoom(usize),
+}
+
+fn connections(full: Full) -> String {
+    match full {
+        Full::Principal => {
+            format!("this principal has {MAX_CONNECTIONS_PER_PRINCIPAL} connections already; close some of them")
+        }
+        Full::Total | Full::Closed => "the server has no free connections; try again later".to_owned(),
+    }
+}
+
+impl Refusal {
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Host => StatusCode::FORBIDDEN,
+            Self::Token => StatusCode::UNAUTHORIZED,
+            Self::Connections(_) | Self::NoRoom(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooLarge(_) | Self::TooManyValues(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+
+    /// Returns the response in plain text.
+    pub fn plain(&self) -> Response {
+        (self.status(), format!("{self}\n")).into_response()
+    }
+
+    /// Adds the headers that belong to this refusal, whatever the response's body is.
+    pub(crate) fn add_headers(&self, response: &mut Response) {
+        let headers = response.headers_mut();
+        match self.status() {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+    }
+}
