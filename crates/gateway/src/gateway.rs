@@ -230,7 +230,7 @@ impl Gateway {
             answered: results.iter().map(|result| result.call_id.clone()).collect(),
             ..TurnChange::default()
         };
-        self.store().commit_turn(&mut held, &change, Durability::Full, now_ms()).await?;
+        self.store().commit_turn(&mut held, &change, Durability::Synced, now_ms()).await?;
         driven.record.push(step);
         Ok(self.launch(held, driven, abandonment, on_end))
     }

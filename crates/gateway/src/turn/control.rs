@@ -35,7 +35,7 @@ pub(super) enum ControlEnd {
 
 /// Whether a call may have been begun before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(crate) enum Attempt {
     First,
     /// The call's run is looked up before a new one is started.
     Repeated,

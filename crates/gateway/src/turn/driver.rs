@@ -123,7 +123,7 @@ impl Driver {
         };
         let change = TurnChange { steps: steps.iter().map(new).collect(), ..change };
         let store = self.gateway.code_mode().store();
-        store.commit_turn(&mut self.held, &change, Durability::Full, now_ms()).await?;
+        store.commit_turn(&mut self.held, &change, Durability::Synced, now_ms()).await?;
         steps.into_iter().for_each(|step| self.record.push(step));
         Ok(())
     }
