@@ -164,6 +164,23 @@ pub const MAX_PAGE_RESOURCES: usize = 50;
 /// Links to stored outputs in one MCP result. The text names all of them.
 pub const MAX_RESULT_LINKS: usize = 8;
 
+/// Steps and bytes of one stored turn of the gateway: its steps, deliveries, responses and transcript entries. Past either
+/// a change is refused. A change that ends the turn may exceed them by the numbers below, so that a full turn can end.
+pub const MAX_TURN_STEPS: usize = 4_096;
+pub const MAX_TURN_BYTES: usize = 64 << 20;
+pub const TURN_END_STEPS: usize = 8;
+pub const TURN_END_BYTES: usize = 256 << 10;
+
+/// Calls that one turn delivers to its client, from its start to its end.
+pub const MAX_TURN_DELIVERIES: usize = 2_048;
+
+/// Turns of one principal that wait for clients or people at once. Commits at the same moment may exceed it by their
+/// number.
+pub const MAX_OPEN_TURNS: usize = 10_000;
+
+/// Bytes of one response that is stored for retrieval and replay.
+pub const MAX_STORED_RESPONSE_BYTES: usize = 32 << 20;
+
 /// Bytes of output that reached no client and that one process keeps for the next answers of its runs.
 pub const MAX_UNDELIVERED_BYTES: usize = 32 << 20;
 

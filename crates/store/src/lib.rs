@@ -1,4 +1,4 @@
-//! The durable store: runs, their journals, approvals and transcripts.
+//! The durable store: runs, their journals, approvals, transcripts, and turns of the gateway.
 //!
 //! SQLite and Postgres share the same SQL. A run's row has a sequence number, a fence and a lease. Every change of a
 //! run is one transaction that first increments the sequence, so a process that has lost the run cannot change it.
@@ -30,6 +30,7 @@ mod store;
 mod sweep;
 mod tls;
 mod transcript;
+mod turns;
 mod watch;
 
 pub use approvals::{
@@ -38,7 +39,7 @@ pub use approvals::{
 };
 pub use backend::Durability;
 pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
-pub use commit::{Change, CommitError, Committed};
+pub use commit::{Change, CommitError, Committed, TurnLimit};
 pub use error::StoreError;
 pub use key_file::{Key, KeyFile, KeyFileError};
 pub use keys::Keys;
@@ -61,6 +62,10 @@ pub use store::Store;
 pub use sweep::SweepReport;
 pub use tls::WeakTls;
 pub use transcript::{Entry, EntryKind};
+pub use turns::{
+    DeliveryRow, HeldTurn, NewDelivery, NewResponse, NewStep, NewTurn, ReleaseLease, ResponseRow, SessionFilter,
+    SessionSummary, TurnChange, TurnRow, TurnState, TurnStep,
+};
 pub use watch::{RunChange, Watch};
 
 /// Milliseconds since 1970, by the caller's clock. The store itself never reads a clock.

@@ -58,3 +58,11 @@ pub(crate) async fn begin_with_locks(
         }
     }
 }
+
+/// Returns the SQL that skips rows locked by another process, so that concurrent sweeps do not wait for each other.
+pub(crate) fn skip_locked(backend: &Backend) -> &'static str {
+    match backend.dialect {
+        Dialect::Sqlite => "",
+        Dialect::Postgres => " FOR UPDATE SKIP LOCKED",
+    }
+}

@@ -6,7 +6,7 @@ use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::locking::begin_with_locks;
 
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 10] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -206,6 +206,89 @@ CREATE TABLE value_writes (
     found    TEXT,
     PRIMARY KEY (run_id, version, key)
 );
+",
+    r"
+CREATE TABLE turns (
+    turn_id         TEXT PRIMARY KEY,
+    principal       TEXT NOT NULL,
+    agent_id        TEXT NOT NULL,
+    session_id      TEXT NOT NULL,
+    parent          TEXT,
+    wire            TEXT NOT NULL,
+    request_digest  TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    steps           BIGINT NOT NULL,
+    sequence        BIGINT NOT NULL,
+    fence           BIGINT NOT NULL,
+    holder          TEXT NOT NULL,
+    lease_until     BIGINT NOT NULL,
+    created_at      BIGINT NOT NULL,
+    updated_at      BIGINT NOT NULL,
+    expires_at      BIGINT NOT NULL,
+    bytes           BIGINT NOT NULL
+);
+CREATE INDEX turns_by_request ON turns (principal, request_digest);
+CREATE INDEX turns_by_principal ON turns (principal, state);
+CREATE INDEX turns_by_lease ON turns (state, lease_until);
+CREATE INDEX turns_by_holder ON turns (holder, lease_until);
+CREATE INDEX turns_by_session ON turns (session_id);
+CREATE INDEX turns_by_expiry ON turns (expires_at);
+CREATE INDEX turns_by_end ON turns (updated_at);
+CREATE INDEX turns_by_parent ON turns (parent);
+
+CREATE TABLE turn_steps (
+    turn_id  TEXT NOT NULL,
+    step     BIGINT NOT NULL,
+    at       BIGINT NOT NULL,
+    kind     TEXT NOT NULL,
+    body     TEXT NOT NULL,
+    PRIMARY KEY (turn_id, step)
+);
+
+CREATE TABLE deliveries (
+    principal    TEXT NOT NULL,
+    call_id      TEXT NOT NULL,
+    turn_id      TEXT NOT NULL,
+    run_id       TEXT NOT NULL,
+    call         BIGINT NOT NULL,
+    round        BIGINT NOT NULL,
+    sent_at      BIGINT NOT NULL,
+    answered_at  BIGINT,
+    PRIMARY KEY (principal, call_id)
+);
+CREATE INDEX deliveries_by_turn ON deliveries (turn_id);
+CREATE INDEX deliveries_by_run ON deliveries (run_id);
+
+CREATE TABLE conversations (
+    principal  TEXT NOT NULL,
+    agent_id   TEXT NOT NULL,
+    digest     TEXT NOT NULL,
+    turn_id    TEXT NOT NULL,
+    at         BIGINT NOT NULL,
+    PRIMARY KEY (principal, agent_id, digest)
+);
+CREATE INDEX conversations_by_turn ON conversations (turn_id);
+
+CREATE TABLE responses (
+    response_id  TEXT PRIMARY KEY,
+    principal    TEXT NOT NULL,
+    turn_id      TEXT NOT NULL,
+    at           BIGINT NOT NULL,
+    expires_at   BIGINT NOT NULL,
+    body         TEXT NOT NULL
+);
+CREATE INDEX responses_by_turn ON responses (turn_id);
+CREATE INDEX responses_by_expiry ON responses (expires_at);
+
+CREATE TABLE items (
+    principal    TEXT NOT NULL,
+    item_id      TEXT NOT NULL,
+    response_id  TEXT NOT NULL,
+    PRIMARY KEY (principal, item_id)
+);
+CREATE INDEX items_by_response ON items (response_id);
+
+CREATE INDEX runs_by_tool_call ON runs (session_id, tool_call_id);
 ",
 ];
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     WaitingRuns,
-    /// The sum of suspended cells, the journals and outputs of all stored runs, and session values.
+    /// The sum of suspended cells, the journals and outputs of all stored runs, session values, and stored turns.
     StoredBytes,
     OpenApprovals,
 }
@@ -35,7 +35,7 @@ impl fmt::Display for Exceeded {
             Quota::WaitingRuns => write!(f, "too many waiting cells: one principal may have {limit}")?,
             Quota::StoredBytes => write!(
                 f,
-                "suspended cells, recorded calls, stored outputs and session values need too much storage: one principal may store {limit} bytes \
+                "suspended cells, recorded calls, stored outputs, session values and turns need too much storage: one principal may store {limit} bytes \
                  (`store.perPrincipal.maxStoredBytes`); ended runs are kept for `store.keepRunsSeconds`"
             )?,
             Quota::OpenApprovals => {
@@ -60,7 +60,7 @@ impl fmt::Display for Exceeded {
 pub(crate) struct Claim {
     pub(crate) runs: i64,
     pub(crate) snapshot_bytes: i64,
-    /// Bytes of the journal, of outputs and of session values.
+    /// Bytes of the journal, of outputs, of session values and of turns.
     pub(crate) kept_bytes: i64,
     pub(crate) approvals: i64,
 }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 
 use contract::config::{Quotas, Retention};
-use contract::ids::{ApprovalId, CallId, OutputHandle, RunId};
+use contract::ids::{ApprovalId, CallId, OutputHandle, RunId, TurnId};
 use contract::scope::Scope;
 
 use crate::approvals::{
@@ -24,6 +24,9 @@ use crate::settle::{self, SettleError, Settled};
 use crate::sql::read_again;
 use crate::sweep::{self, SweepReport};
 use crate::transcript::{self, Entry};
+use crate::turns::{
+    self, DeliveryRow, HeldTurn, NewTurn, ResponseRow, SessionFilter, SessionSummary, TurnChange, TurnRow, TurnStep,
+};
 use crate::watch::{self, Watch};
 use crate::{Millis, key_check, migrations};
 
@@ -97,6 +100,11 @@ impl Store {
     /// Returns the ids of a session's live runs.
     pub async fn runs_of_session(&self, session_id: &str) -> Result<Vec<RunId>, StoreError> {
         read::runs_of_session(&self.backend, session_id).await
+    }
+
+    /// Returns the newest run of a scope that a control call with this id started.
+    pub async fn run_of_tool_call(&self, scope: &Scope, tool_call_id: &str) -> Result<Option<RunId>, StoreError> {
+        read_again(|| read::run_of_tool_call(&self.backend, scope, tool_call_id)).await
     }
 
     /// Counts the runs that are running or waiting.
@@ -380,6 +388,160 @@ impl Store {
     }
 }
 
+/// Turns of the gateway and their leases.
+impl Store {
+    /// Stores a turn with its first steps, held by `holder`.
+    pub async fn create_turn(
+        &self,
+        turn: &NewTurn,
+        first: &TurnChange,
+        holder: &str,
+        lease_until: Millis,
+        now: Millis,
+    ) -> Result<HeldTurn, CommitError> {
+        turns::commit::create(&self.backend, turn, first, (holder, lease_until), now).await
+    }
+
+    /// Commits a change of a turn, all of it or nothing. Fails with [`CommitError::Fenced`] if another process has taken
+    /// over the turn, or it has ended. Lost answers are handled as in [`Self::commit`].
+    pub async fn commit_turn(
+        &self,
+        held: &mut HeldTurn,
+        change: &TurnChange,
+        durability: Durability,
+        now: Millis,
+    ) -> Result<(), CommitError> {
+        turns::commit::commit(&self.backend, held, change, durability, now).await
+    }
+
+    /// Takes over a turn that has not ended and whose lease has expired, was released or belongs to `holder`. The
+    /// previous holder can no longer change the turn. Its state stays as it is.
+    pub async fn take_turn(
+        &self,
+        turn_id: &TurnId,
+        holder: &str,
+        now: Millis,
+        lease_until: Millis,
+    ) -> Result<HeldTurn, LeaseError> {
+        turns::lease::take(&self.backend, turn_id, holder, now, lease_until).await
+    }
+
+    /// Takes over a turn even if another process has a valid lease; used to abort a turn at once.
+    pub async fn take_turn_forcibly(
+        &self,
+        turn_id: &TurnId,
+        holder: &str,
+        lease_until: Millis,
+    ) -> Result<HeldTurn, LeaseError> {
+        turns::lease::take_forcibly(&self.backend, turn_id, holder, lease_until).await
+    }
+
+    /// Renews the leases of a holder's turns and returns how many were renewed. Turns that it has released or lost are
+    /// not renewed.
+    pub async fn renew_turns(&self, holder: &str, turns: &[TurnId], lease_until: Millis) -> Result<u64, StoreError> {
+        turns::lease::renew(&self.backend, holder, turns, lease_until).await
+    }
+
+    /// Returns which of these turns another process has taken over, or have ended.
+    pub async fn lost_turns(&self, holder: &str, turns: &[TurnId]) -> Result<Vec<TurnId>, StoreError> {
+        turns::lease::lost(&self.backend, holder, turns).await
+    }
+
+    /// Releases all turns of a holder, so that other processes can take them over before the leases expire.
+    pub async fn release_turns(&self, holder: &str) -> Result<u64, StoreError> {
+        turns::lease::release(&self.backend, holder).await
+    }
+
+    /// Returns turns in state `running` whose lease is over, those that were left first first.
+    pub async fn orphaned_turns(&self, now: Millis, limit: u32) -> Result<Vec<TurnRow>, StoreError> {
+        read_again(|| turns::read::orphaned(&self.backend, now, limit)).await
+    }
+
+    /// Fails every turn that has not ended, is past its `expires_at` and is held by no process. Returns how many.
+    pub async fn expire_turns(&self, now: Millis) -> Result<u64, StoreError> {
+        sweep::expire_turns(&self.backend, now).await
+    }
+}
+
+/// What is stored of turns. What a client names is looked up with its principal.
+impl Store {
+    /// Returns a turn. The caller must check who may see it.
+    pub async fn turn(&self, turn_id: &TurnId) -> Result<Option<TurnRow>, StoreError> {
+        read_again(|| turns::read::turn(&self.backend, turn_id)).await
+    }
+
+    /// Returns the steps of a turn in order. The caller must check who may see them.
+    pub async fn turn_steps(&self, turn_id: &TurnId) -> Result<Vec<TurnStep>, StoreError> {
+        read_again(|| turns::read::steps(&self.backend, turn_id)).await
+    }
+
+    /// Returns the newest turn of a principal that began with this request and is in state `running`, or changed at
+    /// `since` or later.
+    pub async fn turn_by_request(
+        &self,
+        principal: &str,
+        request_digest: &str,
+        since: Millis,
+    ) -> Result<Option<TurnRow>, StoreError> {
+        read_again(|| turns::read::by_request(&self.backend, principal, request_digest, since)).await
+    }
+
+    /// Returns the newest turn of a principal and an agent with which the visible conversation of this digest ended.
+    pub async fn turn_by_conversation(
+        &self,
+        principal: &str,
+        agent_id: &str,
+        digest: &str,
+    ) -> Result<Option<TurnId>, StoreError> {
+        read_again(|| turns::read::by_conversation(&self.backend, principal, agent_id, digest)).await
+    }
+
+    /// Returns those of these calls that a client of the principal was asked to make, in no particular order.
+    pub async fn deliveries(&self, principal: &str, call_ids: &[String]) -> Result<Vec<DeliveryRow>, StoreError> {
+        read_again(|| turns::read::deliveries(&self.backend, principal, call_ids)).await
+    }
+
+    /// Returns the calls that a turn's client was asked to make, by round.
+    pub async fn deliveries_of_turn(&self, turn_id: &TurnId) -> Result<Vec<DeliveryRow>, StoreError> {
+        read_again(|| turns::read::deliveries_of_turn(&self.backend, turn_id)).await
+    }
+
+    /// Returns the turns whose clients were asked to make calls of a run.
+    pub async fn turns_of_run(&self, run_id: &RunId) -> Result<Vec<TurnId>, StoreError> {
+        read_again(|| turns::read::turns_of_run(&self.backend, run_id)).await
+    }
+
+    /// Returns a response of a principal, also if it has expired since the last sweep.
+    pub async fn response(&self, principal: &str, response_id: &str) -> Result<Option<ResponseRow>, StoreError> {
+        read_again(|| turns::read::response(&self.backend, principal, response_id)).await
+    }
+
+    /// Returns the response of a principal that contains an item, the newest if there are several.
+    pub async fn response_of_item(&self, principal: &str, item_id: &str) -> Result<Option<ResponseRow>, StoreError> {
+        read_again(|| turns::read::response_of_item(&self.backend, principal, item_id)).await
+    }
+
+    /// Deletes a response. Returns `false` if the principal has none with this id.
+    pub async fn delete_response(&self, principal: &str, response_id: &str) -> Result<bool, StoreError> {
+        turns::retention::delete_response(&self.backend, principal, response_id).await
+    }
+
+    /// Returns the sessions that the filter admits and that last changed before `before`, those that changed last first.
+    pub async fn sessions(
+        &self,
+        filter: &SessionFilter,
+        limit: u32,
+        before: Option<Millis>,
+    ) -> Result<Vec<SessionSummary>, StoreError> {
+        read_again(|| turns::read::sessions(&self.backend, filter, limit, before)).await
+    }
+
+    /// Returns the turns of a session, oldest first. The caller must check who may see them.
+    pub async fn turns_of_session(&self, session_id: &str) -> Result<Vec<TurnRow>, StoreError> {
+        read_again(|| turns::read::turns_of_session(&self.backend, session_id)).await
+    }
+}
+
 /// Maintenance.
 impl Store {
     /// Returns a watch that connects on first use.
@@ -387,8 +549,9 @@ impl Store {
         watch::watch(&self.backend)
     }
 
-    /// Runs one sweep: expires runs, and deletes old runs with their outputs, unfinished outputs, unused catalogs, and
-    /// transcript entries and session values that are older than `keepTranscriptsSeconds`.
+    /// Runs one sweep: expires runs and turns, and deletes old runs with their outputs, unfinished outputs, unused
+    /// catalogs, expired responses, and transcript entries, session values and turns that are older than
+    /// `keepTranscriptsSeconds`.
     pub async fn sweep(&self, now: Millis) -> Result<SweepReport, StoreError> {
         sweep::sweep(&self.backend, now).await
     }

@@ -1,5 +1,5 @@
-//! The sweep: expires runs and deletes old runs with their outputs, unused catalogs, and old transcript entries and
-//! session values.
+//! The sweep: expires runs and turns, and deletes old runs with their outputs, unused catalogs, and old transcript
+//! entries, session values, turns and responses.
 //!
 //! A sweep works in batches, each in its own short transaction, so that a writer waits for one batch at most. Several
 //! processes may sweep at the same time, and a sweep that was interrupted needs no repair.
@@ -13,8 +13,9 @@ use sqlx::{Any, Executor, Row, Transaction};
 use crate::Millis;
 use crate::backend::{Backend, Dialect, Durability};
 use crate::error::StoreError;
-use crate::locking::begin_write;
+use crate::locking::{begin_write, skip_locked};
 use crate::sql::placeholders;
+use crate::turns::retention;
 
 /// The maximum number of runs per batch; their legs, calls and approvals are deleted with them.
 const RUNS_PER_BATCH: usize = 100;
@@ -50,6 +51,12 @@ pub struct SweepReport {
     /// Outputs that were deleted without their runs, because no change completed them or their runs do not exist.
     pub outputs: u64,
     pub values: u64,
+    /// Turns that expired.
+    pub expired_turns: u64,
+    /// Turns that were deleted.
+    pub turns: u64,
+    /// Responses that were deleted without their turns, because they expired.
+    pub responses: u64,
 }
 
 /// Runs one sweep.
@@ -67,7 +74,13 @@ pub(crate) async fn sweep(backend: &Backend, now: Millis) -> Result<SweepReport,
     swept.entries =
         in_batches(BATCHES_PER_SWEEP, ENTRIES_PER_BATCH as u64, || delete_old_entries(backend, old)).await?;
     swept.values = in_batches(BATCHES_PER_SWEEP, VALUES_PER_BATCH as u64, || delete_old_values(backend, old)).await?;
+    swept.expired_turns = expire_turns(backend, now).await?;
+    // A batch may be smaller than the limit because its turns are large.
+    swept.turns = in_batches(BATCHES_PER_SWEEP, 1, || retention::delete_some(backend, old)).await?;
+    let responses = || retention::delete_expired_responses(backend, now);
+    swept.responses = in_batches(BATCHES_PER_SWEEP, retention::RESPONSES_PER_BATCH as u64, responses).await?;
     let deleted = swept.runs + swept.catalogs + swept.entries + swept.outputs + swept.values;
+    let deleted = deleted + swept.turns + swept.responses;
     if deleted > 0 || free_pages(backend).await? > i64::from(PAGES_PER_SWEEP) {
         release_free_pages(backend).await?;
     }
@@ -81,6 +94,11 @@ pub(crate) async fn expire(backend: &Backend, now: Millis) -> Result<u64, StoreE
     fault::point("sweep.after_expire")?;
     void_approvals(backend, now).await?;
     Ok(expired)
+}
+
+/// Ends all turns that have expired and that no process holds.
+pub(crate) async fn expire_turns(backend: &Backend, now: Millis) -> Result<u64, StoreError> {
+    in_batches(usize::MAX, retention::TURNS_PER_BATCH as u64, || retention::expire_some(backend, now)).await
 }
 
 /// Expires one batch of runs. It also increments the fence: a former holder whose commit got no answer searches for it
@@ -351,14 +369,6 @@ where
         tokio::time::sleep(PAUSE).await;
     }
     Ok(total)
-}
-
-/// Returns the SQL that skips rows locked by another process, so that concurrent sweeps do not wait for each other.
-fn skip_locked(backend: &Backend) -> &'static str {
-    match backend.dialect {
-        Dialect::Sqlite => "",
-        Dialect::Postgres => " FOR UPDATE SKIP LOCKED",
-    }
 }
 
 /// The SQL condition of a run that is past its expiry and that no process holds. A running run without a holder is not

@@ -1,4 +1,5 @@
-//! Transcripts: for each session, the model's control calls and the tool calls that they caused, in order.
+//! Transcripts: for each session, the messages of users and models, the model's control calls and the tool calls that
+//! they caused, in order.
 
 use contract::ids::RunId;
 use serde::Serialize;
@@ -25,10 +26,25 @@ pub enum EntryKind {
     ToolResult,
     /// An approval that was requested or decided, an abort, or a late result.
     Note,
+    /// A message of the user in a turn of the gateway.
+    UserMessage,
+    /// A response of the model in a turn of the gateway, with its usage.
+    ModelMessage,
+    /// An event of a turn of the gateway: for example a failure, or an abort and its reason.
+    TurnNote,
 }
 
 impl EntryKind {
-    pub const ALL: [Self; 5] = [Self::ControlCall, Self::ControlResult, Self::ToolCall, Self::ToolResult, Self::Note];
+    pub const ALL: [Self; 8] = [
+        Self::ControlCall,
+        Self::ControlResult,
+        Self::ToolCall,
+        Self::ToolResult,
+        Self::Note,
+        Self::UserMessage,
+        Self::ModelMessage,
+        Self::TurnNote,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,6 +53,9 @@ impl EntryKind {
             Self::ToolCall => "tool_call",
             Self::ToolResult => "tool_result",
             Self::Note => "note",
+            Self::UserMessage => "user_message",
+            Self::ModelMessage => "model_message",
+            Self::TurnNote => "turn_note",
         }
     }
 
@@ -61,11 +80,12 @@ pub struct Entry {
 
 /// Appends entries to a session's transcript, within the caller's transaction. Each gets the next position; on
 /// Postgres, a lock per session prevents two writers from assigning the same one. SQLite has only one writer at a time.
+/// `origin` is the id of the run or turn that writes them.
 pub(crate) async fn write(
     connection: &mut AnyConnection,
     dialect: Dialect,
     session_id: &str,
-    run_id: &RunId,
+    origin: &str,
     entries: &[Entry],
 ) -> Result<(), sqlx::Error> {
     if entries.is_empty() {
@@ -94,7 +114,7 @@ pub(crate) async fn write(
                 .bind(session_id.to_owned())
                 .bind(position)
                 .bind(entry.at)
-                .bind(run_id.to_string())
+                .bind(origin.to_owned())
                 .bind(entry.kind.as_str())
                 .bind(entry.entry.to_string());
         }

@@ -17,7 +17,7 @@ use format::{Column, Encoder, Kind, Value};
 pub use restore::{Checked, Restoring, check};
 
 /// The tables in a backup: all except `usage`, which is counted again, and `schema_version`, which is the program's.
-pub const TABLES: [&str; 12] = [
+pub const TABLES: [&str; 18] = [
     "catalogs",
     "runs",
     "legs",
@@ -29,6 +29,12 @@ pub const TABLES: [&str; 12] = [
     "session_values",
     "value_writes",
     "transcript",
+    "turns",
+    "turn_steps",
+    "deliveries",
+    "conversations",
+    "responses",
+    "items",
     "sealing_keys",
 ];
 

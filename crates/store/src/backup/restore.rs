@@ -16,6 +16,7 @@ use crate::outputs::OutputKind;
 use crate::rows::RunState;
 use crate::seal::key_of;
 use crate::sql::row_placeholders;
+use crate::turns::TurnState;
 use crate::{Millis, migrations};
 
 /// The most keys that a backup's cells may be sealed with; more than a key file may hold.
@@ -95,6 +96,15 @@ impl Checked {
                     self.sealed_with.insert(key_of(snapshot).ok_or(BackupError::Damaged("a cell is not sealed"))?);
                 }
             }
+            "turns" => {
+                let known = |state: &String| TurnState::ALL.iter().any(|one| one.as_str() == state);
+                let sizes = ["steps", "bytes"].map(|size| field(size).is_some_and(is_natural));
+                match (field("state"), field("fence")) {
+                    (Some(Value::Text(state)), Some(Value::Integer(fence)))
+                        if known(state) && (0..MAX_FENCE).contains(fence) && sizes == [true; 2] => {}
+                    _ => return Err(BackupError::Damaged("a turn has an invalid state, fence or size")),
+                }
+            }
             "sealing_keys" => {
                 if let (Some(Value::Integer(id)), Some(Value::Text(mark))) = (field("key_id"), field("mark")) {
                     let id = u32::try_from(*id).map_err(|_| BackupError::Damaged("a key number is invalid"))?;
@@ -158,7 +168,7 @@ fn fits(columns: &[Column], values: &[Value]) -> Result<(), BackupError> {
 pub struct Restoring {
     /// Replace the contents of a store that is not empty.
     pub replace: bool,
-    /// Abort the runs that were live at the time of the backup, so that no call they made after it is made again.
+    /// Abort the runs and turns that were live at the time of the backup, so that no call they made after it is made again.
     pub end_runs: bool,
 }
 
@@ -183,16 +193,24 @@ pub(crate) async fn restore(
     if !how.replace && !is_empty(&mut transaction).await? {
         return Err(BackupError::NotEmpty);
     }
-    transaction.execute("CREATE TEMPORARY TABLE fences_before AS SELECT run_id, fence FROM runs").await?;
+    transaction
+        .execute(
+            "CREATE TEMPORARY TABLE fences_before AS SELECT run_id AS id, fence FROM runs \
+             UNION ALL SELECT turn_id AS id, fence FROM turns",
+        )
+        .await?;
     for table in TABLES.iter().chain(&["usage"]) {
         transaction.execute(format!("DELETE FROM {table}").as_str()).await?;
     }
     put(backend, &mut transaction, from, checked).await?;
-    let moved = format!(
-        "UPDATE runs SET holder = CASE WHEN holder = '' THEN '' ELSE 'restored' END, lease_until = 0, fence = fence + {FENCE_INCREMENT} + \
-         COALESCE((SELECT old.fence FROM fences_before AS old WHERE old.run_id = runs.run_id), 0)"
-    );
-    transaction.execute(moved.as_str()).await?;
+    for (table, id) in [("runs", "run_id"), ("turns", "turn_id")] {
+        let moved = format!(
+            "UPDATE {table} SET holder = CASE WHEN holder = '' THEN '' ELSE 'restored' END, lease_until = 0, \
+             fence = fence + {FENCE_INCREMENT} + \
+             COALESCE((SELECT MAX(old.fence) FROM fences_before AS old WHERE old.id = {table}.{id}), 0)"
+        );
+        transaction.execute(moved.as_str()).await?;
+    }
     transaction.execute("DROP TABLE fences_before").await?;
     if how.end_runs {
         end_runs(&mut transaction, now).await?;
@@ -298,7 +316,7 @@ fn size(values: &[Value]) -> usize {
     values.iter().map(size).sum()
 }
 
-/// Whether the store has no runs, outputs, session values, approvals, rules or transcripts. Key fingerprints do not count, because opening a
+/// Whether the store has no runs, turns, outputs, session values, approvals, rules or transcripts. Key fingerprints do not count, because opening a
 /// store writes them; catalogs do not count either.
 async fn is_empty(connection: &mut AnyConnection) -> Result<bool, BackupError> {
     for table in TABLES.iter().filter(|table| **table != "sealing_keys" && **table != "catalogs") {
@@ -317,6 +335,10 @@ async fn end_runs(connection: &mut AnyConnection, now: Millis) -> Result<(), Bac
     .bind(now)
     .execute(&mut *connection)
     .await?;
+    sqlx::query("UPDATE turns SET state = 'aborted', updated_at = $1 WHERE state IN ('running', 'waiting')")
+        .bind(now)
+        .execute(&mut *connection)
+        .await?;
     connection.execute("UPDATE approvals SET state = 'void' WHERE state IN ('pending', 'approved')").await?;
     Ok(())
 }

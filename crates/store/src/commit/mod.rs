@@ -1,8 +1,8 @@
 //! Commits one change of one run atomically, and only for the process that holds the run.
 
-mod recovery;
+pub(crate) mod recovery;
 mod rows;
-mod usage;
+pub(crate) mod usage;
 
 use crate::Millis;
 use crate::approvals::{ApprovalRequest, requests};
@@ -19,7 +19,10 @@ use crate::sql::{read_again, read_again_since};
 use crate::transcript::{self, Entry};
 use crate::watch::notify_others;
 use contract::ids::ApprovalId;
-use recovery::{AttemptError, CommitStatus, RetryState, resolve_attempt};
+use contract::limits::{
+    MAX_OPEN_TURNS, MAX_STORED_RESPONSE_BYTES, MAX_TURN_BYTES, MAX_TURN_DELIVERIES, MAX_TURN_STEPS,
+};
+use recovery::{AttemptError, AttemptedRow, CommitStatus, RetryState, resolve_attempt};
 use rows::{write_calls, write_legs, write_run};
 use usage::Claimant;
 
@@ -64,6 +67,23 @@ impl Change {
     }
 }
 
+/// A limit of the turns of the gateway that a change would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TurnLimit {
+    #[error("the turn has too many steps: it may have {MAX_TURN_STEPS}; continue the conversation with a new turn")]
+    Steps,
+    #[error("the turn needs too much storage: it may have {MAX_TURN_BYTES} bytes; continue with less in a new turn")]
+    Bytes,
+    #[error("the turn asks its client for too many calls: it may ask for {MAX_TURN_DELIVERIES}; start a new turn")]
+    Deliveries,
+    #[error(
+        "too many turns wait for the client or for people: one principal may have {MAX_OPEN_TURNS}; answer or abort some of them, then try again"
+    )]
+    OpenTurns,
+    #[error("the response is too large to be stored: it may have {MAX_STORED_RESPONSE_BYTES} bytes; ask for less")]
+    ResponseBytes,
+}
+
 /// Why a change was not committed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
@@ -74,6 +94,9 @@ pub enum CommitError {
     /// The change exceeds a quota. Nothing was written, and the run is unchanged.
     #[error(transparent)]
     Quota(Box<Exceeded>),
+    /// The change exceeds a limit of a turn. Nothing was written, and the turn is unchanged.
+    #[error(transparent)]
+    TurnLimit(#[from] TurnLimit),
     #[error(transparent)]
     Seal(#[from] SealError),
     #[error(transparent)]
@@ -101,11 +124,13 @@ pub(crate) async fn commit(
     let finished = read_again(|| outputs::stored_bytes(backend, &held.run_id, &change.finished_outputs)).await?;
     let claim = usage::claim_of(change, sealed.as_ref(), finished)
         .and_then(|claim| backend.deferred_bytes.due(&held.scope.agent_id, claim, &backend.quotas));
+    let attempted =
+        AttemptedRow { table: "runs", key: "run_id", id: &held.run_id, sequence: held.sequence, fence: held.fence };
     let mut retry = RetryState::begin();
     let conflicts = loop {
         match write(backend, held, change, sealed.as_ref(), claim, durability, now).await {
             Ok(conflicts) => break Some(conflicts),
-            Err(error) => match resolve_attempt(backend, held, error, &mut retry).await? {
+            Err(error) => match resolve_attempt(backend, &attempted, error, &mut retry).await? {
                 CommitStatus::Written => break None,
                 CommitStatus::NotWritten => {}
             },

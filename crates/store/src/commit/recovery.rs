@@ -6,7 +6,6 @@ use tokio::time::Instant;
 use super::CommitError;
 use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
-use crate::runs::FencedRun;
 use crate::sql::{PAUSE, RETRY_TIMEOUT, is_transient};
 
 /// How long the search for a lost commit waits for the transaction, which may still be running on the server.
@@ -14,7 +13,7 @@ const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
 
 /// The error of one attempt to commit.
 #[derive(Debug)]
-pub(super) enum AttemptError {
+pub(crate) enum AttemptError {
     /// The attempt failed before COMMIT, so nothing was written.
     BeforeCommit(CommitError),
     /// COMMIT failed, so the change may have been written.
@@ -28,25 +27,25 @@ impl<E: Into<CommitError>> From<E> for AttemptError {
 }
 
 /// Whether the change of a failed attempt is in the store.
-pub(super) enum CommitStatus {
+pub(crate) enum CommitStatus {
     Written,
     /// The change is not in the store, and the attempt can no longer write it, so it can be retried.
     NotWritten,
 }
 
 /// When the first attempt began, and whether any attempt may have been written.
-pub(super) struct RetryState {
+pub(crate) struct RetryState {
     began: Instant,
     unsure: bool,
 }
 
 impl RetryState {
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self { began: Instant::now(), unsure: false }
     }
 
     /// Returns when the first attempt began.
-    pub(super) fn began(&self) -> Instant {
+    pub(crate) fn began(&self) -> Instant {
         self.began
     }
 
@@ -56,11 +55,21 @@ impl RetryState {
     }
 }
 
-/// Finds out by run, sequence and fence whether a failed attempt was written. Fails if it was not and retrying
+/// The row that an attempt writes first, as it was before the attempt. Each commit increments its sequence.
+pub(crate) struct AttemptedRow<'a> {
+    pub(crate) table: &'static str,
+    /// The column of the row's id.
+    pub(crate) key: &'static str,
+    pub(crate) id: &'a str,
+    pub(crate) sequence: i64,
+    pub(crate) fence: i64,
+}
+
+/// Finds out by id, sequence and fence whether a failed attempt was written. Fails if it was not and retrying
 /// cannot help.
 pub(crate) async fn resolve_attempt(
     backend: &Backend,
-    held: &FencedRun,
+    row: &AttemptedRow<'_>,
     attempt: AttemptError,
     retry: &mut RetryState,
 ) -> Result<CommitStatus, CommitError> {
@@ -77,9 +86,9 @@ pub(crate) async fn resolve_attempt(
         return Err(error);
     }
     loop {
-        match sequence_and_fence(backend, held).await {
-            Ok(found) if found == Some((held.sequence + 1, held.fence)) => return Ok(CommitStatus::Written),
-            Ok(Some(found)) if found != (held.sequence, held.fence) => return Err(CommitError::Fenced),
+        match sequence_and_fence(backend, row).await {
+            Ok(found) if found == Some((row.sequence + 1, row.fence)) => return Ok(CommitStatus::Written),
+            Ok(Some(found)) if found != (row.sequence, row.fence) => return Err(CommitError::Fenced),
             Ok(_) if again => {
                 tokio::time::sleep(PAUSE).await;
                 return Ok(CommitStatus::NotWritten);
@@ -90,9 +99,9 @@ pub(crate) async fn resolve_attempt(
     }
 }
 
-/// Reads a run's sequence and fence. On Postgres this waits for a transaction that is writing the run, so that the
+/// Reads a row's sequence and fence. On Postgres this waits for a transaction that is writing the row, so that the
 /// result is final.
-async fn sequence_and_fence(backend: &Backend, held: &FencedRun) -> Result<Option<(i64, i64)>, sqlx::Error> {
+async fn sequence_and_fence(backend: &Backend, row: &AttemptedRow<'_>) -> Result<Option<(i64, i64)>, sqlx::Error> {
     let mut transaction = backend.reader().begin().await?;
     let lock = match backend.dialect {
         Dialect::Sqlite => "",
@@ -101,9 +110,7 @@ async fn sequence_and_fence(backend: &Backend, held: &FencedRun) -> Result<Optio
             " FOR UPDATE"
         }
     };
-    let row = sqlx::query(&format!("SELECT sequence, fence FROM runs WHERE run_id = $1{lock}"))
-        .bind(held.run_id.to_string())
-        .fetch_optional(&mut *transaction)
-        .await?;
+    let sql = format!("SELECT sequence, fence FROM {} WHERE {} = $1{lock}", row.table, row.key);
+    let row = sqlx::query(&sql).bind(row.id.to_owned()).fetch_optional(&mut *transaction).await?;
     row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
 }

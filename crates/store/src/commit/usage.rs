@@ -41,9 +41,9 @@ pub(super) fn claim_of(change: &Change, sealed: Option<&(i64, Vec<u8>)>, finishe
 
 /// The principal that a claim is for, and the run that makes it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claimant<'a> {
-    pub(super) agent_id: &'a str,
-    pub(super) run_id: Option<&'a RunId>,
+pub(crate) struct Claimant<'a> {
+    pub(crate) agent_id: &'a str,
+    pub(crate) run_id: Option<&'a RunId>,
 }
 
 impl<'a> From<&'a FencedRun> for Claimant<'a> {
@@ -54,7 +54,7 @@ impl<'a> From<&'a FencedRun> for Claimant<'a> {
 
 /// Adds the claim to the principal's usage, or fails if a quota would be exceeded. Must be called after the change's
 /// rows are written, because a full count includes them.
-pub(super) async fn take(
+pub(crate) async fn take(
     connection: &mut AnyConnection,
     claimant: Claimant<'_>,
     claim: Claim,
@@ -124,7 +124,11 @@ async fn count(connection: &mut AnyConnection, agent_id: &str, now: Millis) -> R
     .await?;
     let (runs, bytes): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     let values = session_values::totals_of_agent(connection, agent_id).await?;
-    let bytes = bytes.saturating_add(values.stored_bytes());
+    let turns = sqlx::query("SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM turns WHERE principal = $1")
+        .bind(agent_id.to_owned())
+        .fetch_one(&mut *connection)
+        .await?;
+    let bytes = bytes.saturating_add(values.stored_bytes()).saturating_add(turns.try_get(0)?);
     let row =
         sqlx::query("SELECT COUNT(*) FROM approvals WHERE agent_id = $1 AND state = 'pending' AND expires_at > $2")
             .bind(agent_id.to_owned())

@@ -11,12 +11,12 @@ use crate::error::StoreError;
 use crate::rows::RunState;
 use crate::sql::placeholders;
 
-/// Why a run cannot be taken over.
+/// Why a run or a turn cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    #[error("no such run")]
+    #[error("no such run or turn, or it has ended")]
     Unknown,
-    #[error("another process is working on the run")]
+    #[error("another process is working on the run or turn")]
     HeldElsewhere { until: Millis },
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -165,6 +165,24 @@ pub(crate) async fn recent_runs(
         .collect()
 }
 
+pub(crate) async fn run_of_tool_call(
+    backend: &Backend,
+    scope: &Scope,
+    tool_call_id: &str,
+) -> Result<Option<RunId>, StoreError> {
+    let row = sqlx::query(
+        "SELECT run_id FROM runs WHERE session_id = $1 AND tool_call_id = $2 AND agent_id = $3 AND agent_run_id = $4 \
+         ORDER BY created_at DESC, run_id DESC LIMIT 1",
+    )
+    .bind(scope.session_id.clone())
+    .bind(tool_call_id.to_owned())
+    .bind(scope.agent_id.clone())
+    .bind(scope.agent_run_id.clone())
+    .fetch_optional(backend.reader())
+    .await?;
+    Ok(row.map(|row| row.try_get::<String, _>(0)).transpose()?.map(RunId::from))
+}
+
 /// The most runs that [`waiting_runs`] returns.
 const MAX_WAITING_FOUND: i64 = 16;
 

@@ -1,0 +1,120 @@
+//! Commits the changes of turns atomically, and only for the process that holds the turn.
+
+use super::limits::{TurnTotals, is_short_end};
+use super::{HeldTurn, NewTurn, TurnChange, TurnState, rows};
+use crate::Millis;
+use crate::backend::{Backend, Durability};
+use crate::commit::CommitError;
+use crate::commit::recovery::{AttemptError, AttemptedRow, CommitStatus, RetryState, resolve_attempt};
+use crate::commit::usage::{self, Claimant};
+use crate::quota::Claim;
+use crate::transcript;
+
+/// Whether a change creates its turn, with the lease of its holder.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    New(&'a NewTurn, Millis),
+    Existing,
+}
+
+pub(crate) async fn create(
+    backend: &Backend,
+    turn: &NewTurn,
+    change: &TurnChange,
+    (holder, lease_until): (&str, Millis),
+    now: Millis,
+) -> Result<HeldTurn, CommitError> {
+    let mut held = HeldTurn {
+        turn_id: turn.turn_id.clone(),
+        principal: turn.principal.clone(),
+        agent_id: turn.agent_id.clone(),
+        session_id: turn.session_id.clone(),
+        holder: holder.to_owned(),
+        sequence: 0,
+        fence: 1,
+        totals: TurnTotals::default(),
+    };
+    // A later durable commit makes this one durable too, before anything that it causes.
+    write_until_known(backend, &mut held, Target::New(turn, lease_until), change, Durability::Relaxed, now).await?;
+    Ok(held)
+}
+
+pub(crate) async fn commit(
+    backend: &Backend,
+    held: &mut HeldTurn,
+    change: &TurnChange,
+    durability: Durability,
+    now: Millis,
+) -> Result<(), CommitError> {
+    write_until_known(backend, held, Target::Existing, change, durability, now).await
+}
+
+/// Writes a change. If the server is unavailable for a moment, tries again; if the answer to a commit is lost, only
+/// after the store shows that the change was not written.
+async fn write_until_known(
+    backend: &Backend,
+    held: &mut HeldTurn,
+    target: Target<'_>,
+    change: &TurnChange,
+    durability: Durability,
+    now: Millis,
+) -> Result<(), CommitError> {
+    let after = held.totals.after(change)?;
+    let claim = claim_of(change).and_then(|claim| backend.deferred_bytes.due(&held.principal, claim, &backend.quotas));
+    let attempted =
+        AttemptedRow { table: "turns", key: "turn_id", id: &held.turn_id, sequence: held.sequence, fence: held.fence };
+    let mut retry = RetryState::begin();
+    while let Err(error) = write(backend, held, target, change, claim, durability, now).await {
+        match resolve_attempt(backend, &attempted, error, &mut retry).await? {
+            CommitStatus::Written => break,
+            CommitStatus::NotWritten => {}
+        }
+    }
+    held.totals = after;
+    held.sequence += 1;
+    Ok(())
+}
+
+/// Returns what the change uses of the principal's quota; `None` if nothing.
+fn claim_of(change: &TurnChange) -> Option<Claim> {
+    let added = TurnTotals::of(change);
+    if added.bytes == 0 || is_short_end(change, added) {
+        return None;
+    }
+    let kept_bytes = i64::try_from(added.bytes).unwrap_or(i64::MAX);
+    Some(Claim { runs: 0, snapshot_bytes: 0, kept_bytes, approvals: 0 })
+}
+
+async fn write(
+    backend: &Backend,
+    held: &HeldTurn,
+    target: Target<'_>,
+    change: &TurnChange,
+    claim: Option<Claim>,
+    durability: Durability,
+    now: Millis,
+) -> Result<(), AttemptError> {
+    let mut transaction = backend.writer(durability).begin().await?;
+    match target {
+        Target::New(turn, until) => {
+            rows::insert_turn(&mut transaction, (turn, &held.holder, until), change, now).await?;
+        }
+        Target::Existing => rows::update_turn(&mut transaction, held, change, now).await?,
+    }
+    rows::write_steps(&mut transaction, held, &change.steps, now).await?;
+    rows::write_deliveries(&mut transaction, held, change, now).await?;
+    rows::write_conversations(&mut transaction, held, &change.conversations, now).await?;
+    if let Some(response) = &change.response {
+        rows::write_response(&mut transaction, held, response, now).await?;
+    }
+    if change.state == Some(TurnState::Waiting) {
+        rows::check_open_turns(&mut transaction, &held.principal).await?;
+    }
+    if let Some(claim) = claim {
+        let claimant = Claimant { agent_id: &held.principal, run_id: None };
+        usage::take(&mut transaction, claimant, claim, &backend.quotas, now).await?;
+    }
+    let entries = rows::of_turn(held, &change.transcript);
+    transcript::write(&mut transaction, backend.dialect, &held.session_id, &held.turn_id, &entries).await?;
+    fault::commit_answer(transaction.commit().await).map_err(AttemptError::AtCommit)
+}

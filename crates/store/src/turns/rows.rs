@@ -1,0 +1,258 @@
+//! Writes the rows of a change of a turn.
+
+use contract::limits::MAX_OPEN_TURNS;
+use serde_json::Value;
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, Row};
+
+use super::limits::TurnTotals;
+use super::{HeldTurn, NewResponse, NewStep, NewTurn, TurnChange, TurnState};
+use crate::Millis;
+use crate::commit::{CommitError, TurnLimit};
+use crate::error::StoreError;
+use crate::sql::{ROWS_PER_STATEMENT, placeholders, row_placeholders};
+use crate::transcript::Entry;
+
+/// The most bytes of steps per statement. A statement has at least one step.
+const BYTES_PER_STATEMENT: usize = 2 << 20;
+
+fn number(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) async fn insert_turn(
+    connection: &mut AnyConnection,
+    (turn, holder, lease_until): (&NewTurn, &str, Millis),
+    change: &TurnChange,
+    now: Millis,
+) -> Result<(), CommitError> {
+    let added = TurnTotals::of(change);
+    sqlx::query(
+        "INSERT INTO turns (turn_id, principal, agent_id, session_id, parent, wire, request_digest, state, steps, \
+         sequence, fence, holder, lease_until, created_at, updated_at, expires_at, bytes) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, 1, $10, $11, $12, $12, $13, $14)",
+    )
+    .bind(turn.turn_id.to_string())
+    .bind(turn.principal.clone())
+    .bind(turn.agent_id.clone())
+    .bind(turn.session_id.clone())
+    .bind(turn.parent.as_ref().map(ToString::to_string))
+    .bind(turn.wire.clone())
+    .bind(turn.request_digest.clone())
+    .bind(change.state.unwrap_or(TurnState::Running).as_str())
+    .bind(number(added.steps))
+    .bind(holder.to_owned())
+    .bind(if change.releases() { 0 } else { lease_until })
+    .bind(now)
+    .bind(change.expires_at.unwrap_or(turn.expires_at))
+    .bind(number(added.bytes))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Updates the turn's row if the holder still has the turn.
+pub(super) async fn update_turn(
+    connection: &mut AnyConnection,
+    held: &HeldTurn,
+    change: &TurnChange,
+    now: Millis,
+) -> Result<(), CommitError> {
+    let added = TurnTotals::of(change);
+    let updated = sqlx::query(
+        "UPDATE turns SET sequence = sequence + 1, updated_at = $1, state = COALESCE($2, state), \
+         expires_at = COALESCE($3, expires_at), lease_until = CASE WHEN $4 = 1 THEN 0 ELSE lease_until END, \
+         steps = steps + $5, bytes = bytes + $6 \
+         WHERE turn_id = $7 AND sequence = $8 AND fence = $9 AND state IN ('running', 'waiting')",
+    )
+    .bind(now)
+    .bind(change.state.map(TurnState::as_str))
+    .bind(change.expires_at)
+    .bind(i64::from(change.releases()))
+    .bind(number(added.steps))
+    .bind(number(added.bytes))
+    .bind(held.turn_id.to_string())
+    .bind(held.sequence)
+    .bind(held.fence)
+    .execute(connection)
+    .await?;
+    if updated.rows_affected() == 1 { Ok(()) } else { Err(CommitError::Fenced) }
+}
+
+/// Fails if the principal has too many waiting turns, this one included.
+pub(super) async fn check_open_turns(connection: &mut AnyConnection, principal: &str) -> Result<(), CommitError> {
+    let most = number(MAX_OPEN_TURNS);
+    let row = sqlx::query(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM turns WHERE principal = $1 AND state = 'waiting' LIMIT $2) AS waiting",
+    )
+    .bind(principal.to_owned())
+    .bind(most + 1)
+    .fetch_one(connection)
+    .await?;
+    if row.try_get::<i64, _>(0)? > most { Err(TurnLimit::OpenTurns.into()) } else { Ok(()) }
+}
+
+pub(super) async fn write_steps(
+    connection: &mut AnyConnection,
+    held: &HeldTurn,
+    steps: &[NewStep],
+    now: Millis,
+) -> Result<(), CommitError> {
+    let mut next = number(held.totals.steps);
+    let mut rest = steps;
+    while !rest.is_empty() {
+        let (batch, later) = rest.split_at(batch_of(rest));
+        rest = later;
+        let sql = format!(
+            "INSERT INTO turn_steps (turn_id, step, at, kind, body) VALUES {}",
+            row_placeholders(batch.len(), 5)
+        );
+        let mut query = sqlx::query(&sql);
+        for step in batch {
+            query = query
+                .bind(held.turn_id.to_string())
+                .bind(next)
+                .bind(now)
+                .bind(step.kind.clone())
+                .bind(step.body.clone());
+            next += 1;
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Returns how many of these steps go into one statement, at least one.
+fn batch_of(steps: &[NewStep]) -> usize {
+    let mut bytes = 0;
+    let fits = |step: &&NewStep| {
+        bytes += step.body.len();
+        bytes <= BYTES_PER_STATEMENT
+    };
+    steps.iter().take(ROWS_PER_STATEMENT).take_while(fits).count().max(1)
+}
+
+pub(super) async fn write_deliveries(
+    connection: &mut AnyConnection,
+    held: &HeldTurn,
+    change: &TurnChange,
+    now: Millis,
+) -> Result<(), CommitError> {
+    for batch in change.deliveries.chunks(ROWS_PER_STATEMENT) {
+        let sql = format!(
+            "INSERT INTO deliveries (principal, call_id, turn_id, run_id, call, round, sent_at) VALUES {}",
+            row_placeholders(batch.len(), 7)
+        );
+        let mut query = sqlx::query(&sql);
+        for delivery in batch {
+            query = query
+                .bind(held.principal.clone())
+                .bind(delivery.call_id.clone())
+                .bind(held.turn_id.to_string())
+                .bind(delivery.run_id.to_string())
+                .bind(i64::from(delivery.call.0))
+                .bind(i64::from(delivery.round))
+                .bind(now);
+        }
+        query.execute(&mut *connection).await?;
+    }
+    for batch in change.answered.chunks(ROWS_PER_STATEMENT) {
+        let sql = format!(
+            "UPDATE deliveries SET answered_at = $1 WHERE principal = $2 AND turn_id = $3 AND answered_at IS NULL \
+             AND call_id IN ({})",
+            placeholders(4, batch.len())
+        );
+        let query = sqlx::query(&sql).bind(now).bind(held.principal.clone()).bind(held.turn_id.to_string());
+        bind_all(query, batch).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn write_conversations(
+    connection: &mut AnyConnection,
+    held: &HeldTurn,
+    digests: &[String],
+    now: Millis,
+) -> Result<(), CommitError> {
+    // In a fixed order, so that turns that write the same digests at the same time do not deadlock.
+    for digest in in_order(digests) {
+        sqlx::query(
+            "INSERT INTO conversations (principal, agent_id, digest, turn_id, at) VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT (principal, agent_id, digest) DO UPDATE SET turn_id = excluded.turn_id, at = excluded.at",
+        )
+        .bind(held.principal.clone())
+        .bind(held.agent_id.clone())
+        .bind(digest.to_owned())
+        .bind(held.turn_id.to_string())
+        .bind(now)
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn write_response(
+    connection: &mut AnyConnection,
+    held: &HeldTurn,
+    response: &NewResponse,
+    now: Millis,
+) -> Result<(), CommitError> {
+    let written = sqlx::query(
+        "INSERT INTO responses (response_id, principal, turn_id, at, expires_at, body) VALUES ($1, $2, $3, $4, $5, $6) \
+         ON CONFLICT (response_id) DO UPDATE SET at = excluded.at, expires_at = excluded.expires_at, \
+         body = excluded.body WHERE responses.turn_id = excluded.turn_id",
+    )
+    .bind(response.response_id.clone())
+    .bind(held.principal.clone())
+    .bind(held.turn_id.to_string())
+    .bind(now)
+    .bind(response.expires_at)
+    .bind(response.body.clone())
+    .execute(&mut *connection)
+    .await?;
+    if written.rows_affected() != 1 {
+        return Err(StoreError::Corrupt("a response of another turn has the same id".to_owned()).into());
+    }
+    let items = in_order(&response.item_ids);
+    for batch in items.chunks(ROWS_PER_STATEMENT) {
+        let sql = format!(
+            "INSERT INTO items (principal, item_id, response_id) VALUES {} \
+             ON CONFLICT (principal, item_id) DO UPDATE SET response_id = excluded.response_id",
+            row_placeholders(batch.len(), 3)
+        );
+        let mut query = sqlx::query(&sql);
+        for item in batch {
+            query = query.bind(held.principal.clone()).bind((*item).to_owned()).bind(response.response_id.clone());
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Returns the texts without repetitions, in order: one statement must not write a row twice.
+fn in_order(texts: &[String]) -> Vec<&str> {
+    let mut texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    texts
+}
+
+/// Returns the entries with the turn's id.
+pub(super) fn of_turn(held: &HeldTurn, entries: &[Entry]) -> Vec<Entry> {
+    let mut entries = entries.to_vec();
+    for entry in &mut entries {
+        if let Value::Object(fields) = &mut entry.entry {
+            fields.insert("turnId".to_owned(), Value::String(held.turn_id.to_string()));
+        }
+    }
+    entries
+}
+
+/// Binds texts one after another.
+pub(super) fn bind_all<'q>(
+    query: Query<'q, Any, AnyArguments<'q>>,
+    texts: &[String],
+) -> Query<'q, Any, AnyArguments<'q>> {
+    texts.iter().fold(query, |query, text| query.bind(text.clone()))
+}
