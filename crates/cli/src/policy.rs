@@ -4,7 +4,9 @@ use catalog::policy::{Provider, provider_keys};
 use client_config::display;
 use contract::config::openclaw::UnusedKind;
 use contract::config::pattern::Pattern;
-use contract::config::{AgentsConfig, ConfigError, Path, PluginsConfig, StoreConfig, openclaw, reader};
+use contract::config::{
+    AgentsConfig, ConfigError, GatewayConfig, ModelsConfig, Path, PluginsConfig, StoreConfig, openclaw, reader,
+};
 use mcp::server::ApprovalPolicy;
 use serde_json::Value;
 
@@ -84,7 +86,10 @@ pub(crate) fn errors(settings: &Value) -> Vec<ConfigError> {
     if let Err(wrong) = StoreConfig::resolve(section(settings, "store")) {
         errors.extend(wrong);
     }
-    if let Err(wrong) = PluginsConfig::resolve(section(settings, "plugins")) {
+    if let Err(wrong) = ModelsConfig::resolve(section(settings, "models")) {
+        errors.extend(wrong);
+    }
+    if let Err(wrong) = GatewayConfig::resolve(section(settings, "gateway")) {
         errors.extend(wrong);
     }
     errors
@@ -186,6 +191,13 @@ mod tests {
         ] {
             assert!(read(&bad).is_err() && !errors(&bad).is_empty(), "{bad}");
         }
+        for bad in [
+            json!({"models": {"providers": {"p": {"api": "chat"}}}}),
+            json!({"gateway": {"holdSeconds": "long"}}),
+            json!({"agents": {"a": {"model": 7}}}),
+        ] {
+            assert!(!errors(&bad).is_empty(), "{bad}");
+        }
         assert!(read(&json!({"approvals": {"exec": {"enabled": true}, "ask": "never"}})).is_ok());
     }
 
@@ -194,11 +206,11 @@ mod tests {
         let notice = |settings: Value| unused_notice(&settings, "check");
         assert_eq!(notice(json!({"tools": {"deny": ["x"]}})), None);
         assert_eq!(
-            notice(json!({"gateway": {}})).unwrap(),
+            notice(json!({"desktop": {}})).unwrap(),
             "1 setting of the configuration is not used; run `check` for the reasons"
         );
         assert_eq!(
-            notice(json!({"gateway": {"tools": {"deny": []}}, "tools": {"elevated": {}}})).unwrap(),
+            notice(json!({"desktop": {"tools": {"deny": []}}, "tools": {"elevated": {}}})).unwrap(),
             "3 settings of the configuration are not used, among them 2 restrictions that are not enforced; run `check` \
              for the reasons"
         );

@@ -93,6 +93,12 @@ impl Places {
         self.variables().expand(text, Dialect::Dollar, SecretUse::Refused)
     }
 
+    /// Expands references in a setting that stays in this process, such as a provider's key. `${secret:NAME}` is possible
+    /// there. Every value that a reference stands for is registered with the log's redactor.
+    pub fn expand_secret(&self, text: &str) -> Result<String, Unset> {
+        self.variables().expand(text, Dialect::Dollar, SecretUse::Allowed)
+    }
+
     pub(crate) fn variables(&self) -> Variables {
         Variables {
             environment: self.environment.clone(),

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn only_servers_inputs_and_deny_lists_are_applied_and_every_other_key_is_named() {
-        let cases: [(&str, &[&str], &[&str]); 11] = [
+        let cases: [(&str, &[&str], &[&str]); 12] = [
             ("{mcpServers: {a: {command: 'x'}}, inputs: [], tools: {deny: ['b', 'mcp:c:*']}}", &["b", "mcp:c:*"], &[]),
             ("{a: {command: 'x'}, approvals: {url: 'x'}}", &[], &[]),
             ("{approvals: {ask: 'never'}, store: {url: 'x'}}", &[], &["approvals", "store"]),
@@ -161,6 +161,7 @@ mod tests {
             ),
             ("{agents: {main: {tools: {allow: ['*']}}}, secrets: 1}", &[], &["agents", "secrets"]),
             ("{tools: true}", &[], &["tools"]),
+            ("{models: {providers: {}}, gateway: {holdSeconds: 1}}", &[], &["models", "gateway"]),
             ("{'\u{9b}key': 1}", &[], &["\\u{9b}key"]),
         ];
         for (text, deny, refused) in cases {

@@ -47,6 +47,37 @@ pub const MAX_WAITING_RUNS: Bound = Bound::new("maxWaitingRuns", 2_000, 1..=1_00
 pub const MAX_STORED_BYTES: Bound = Bound::new("maxStoredBytes", 1 << 30, (1 << 20)..=(1 << 40));
 pub const MAX_OPEN_APPROVALS: Bound = Bound::new("maxOpenApprovals", 500, 1..=100_000);
 
+/// How long a model provider may send nothing. A key of `models.providers.<id>`.
+pub const PROVIDER_TIMEOUT_SECONDS: Bound = Bound::new("timeoutSeconds", 300, 1..=3_600);
+
+/// Requests to models in one turn of an agent. A key of an agent, also as `maxTurns`.
+pub const MAX_MODEL_CALLS: Bound = Bound::new("maxModelCalls", 32, 1..=256);
+pub const MAX_TURNS: Bound = Bound::new("maxTurns", MAX_MODEL_CALLS.default, 1..=256);
+
+/// How long a request is held open while its turn waits. This and the next five are keys of `gateway`.
+pub const HOLD_SECONDS: Bound = Bound::new("holdSeconds", 240, 1..=3_600);
+pub const CLIENT_TOOL_TTL_SECONDS: Bound = Bound::new("clientToolTtlSeconds", 86_400, 60..=604_800);
+pub const CLIENT_TOOL_WAIT_MS: Bound = Bound::new("clientToolWaitMs", 250, 0..=60_000);
+pub const KEEP_ALIVE_SECONDS: Bound = Bound::new("keepAliveSeconds", 10, 1..=300);
+pub const ABANDONED_SECONDS: Bound = Bound::new("abandonedSeconds", 30, 0..=3_600);
+pub const MAX_CONCURRENT_TURNS: Bound = Bound::new("maxConcurrentTurns", 256, 1..=65_536);
+
+/// All keys of `gateway`.
+pub const GATEWAY_NUMBERS: [&Bound; 6] = [
+    &HOLD_SECONDS,
+    &CLIENT_TOOL_TTL_SECONDS,
+    &CLIENT_TOOL_WAIT_MS,
+    &KEEP_ALIVE_SECONDS,
+    &ABANDONED_SECONDS,
+    &MAX_CONCURRENT_TURNS,
+];
+
+/// Bytes of an agent's instructions.
+pub const MAX_INSTRUCTION_BYTES: usize = 256 << 10;
+
+/// Models that an agent may fall back to.
+pub const MAX_FALLBACK_MODELS: usize = 8;
+
 /// Standing approvals of one agent that are in force at once. At the limit a call can still be approved once.
 pub const MAX_STANDING_RULES: usize = 500;
 

@@ -1,10 +1,12 @@
 //! The agent gateway: a client that speaks OpenAI Chat Completions, OpenAI Responses or Anthropic Messages gets an agent
 //! with code mode, policy, approvals and durable sessions.
 //!
-//! [`provider`] calls models. [`turn`] runs an agent's turn: it calls the model, makes the calls that the model asks for,
-//! and repeats this until the model is done. [`Gateway`] starts, continues and stops turns; it knows nothing of HTTP.
+//! [`provider`] calls models; [`debug`] describes these calls in the log. [`turn`] runs an agent's turn: it calls the
+//! model, makes the calls that the model asks for, and repeats this until the model is done. [`Gateway`] starts, continues
+//! and stops turns; it knows nothing of HTTP. [`intake`] decides what a client's request means, and [`http`] serves it.
 
 pub mod client_tools;
+pub mod debug;
 mod gateway;
 pub mod history;
 pub mod http;

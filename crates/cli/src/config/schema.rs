@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use client_config::{Client, KeyPath};
 use contract::config::openclaw;
-use contract::config::schema::{agents, closed, described, patterns, plugins, store, tools, unused};
+use contract::config::schema::{agents, closed, described, gateway, models, patterns, plugins, store, tools, unused};
 use serde_json::{Map, Value, json};
 
 use crate::render;
@@ -95,6 +95,8 @@ fn own_properties() -> Vec<(String, Value)> {
         ("tools", tools()),
         ("agents", agents()),
         ("plugins", plugins()),
+        ("models", models()),
+        ("gateway", gateway()),
         ("approvals", approvals()),
         ("store", store()),
     ];

@@ -17,7 +17,7 @@ use super::policy::Scope;
 use super::profiles::Profiles;
 use super::reader::{self, Reader};
 use super::{CoreTools, FileRoot, PartialConfig, RootAccess, ToolsConfig};
-use crate::limits::MAX_LIVE_RUNS;
+use crate::limits::{MAX_FALLBACK_MODELS, MAX_INSTRUCTION_BYTES, MAX_LIVE_RUNS, MAX_MODEL_CALLS, MAX_TURNS};
 
 /// The id of an agent that has none: a client on this machine, or the command line.
 ///
@@ -44,6 +44,24 @@ struct AgentConfig {
     workspace: Option<String>,
     workspace_only: bool,
     sandbox_mode: SandboxMode,
+    turns: TurnConfig,
+}
+
+/// What the gateway needs for the turns of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct TurnConfig {
+    model: Option<ModelChoice>,
+    instructions: Option<String>,
+    max_model_calls: Option<u64>,
+    max_output_tokens: Option<u64>,
+}
+
+/// `model` of an agent: the models that its turns use, each as `provider/model`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelChoice {
+    pub primary: String,
+    /// Used in this order if the primary model fails.
+    pub fallbacks: Vec<String>,
 }
 
 /// `sandbox.mode`: which sessions of an agent OpenClaw runs in a container.
@@ -140,6 +158,36 @@ impl AgentsConfig {
     /// Cellmate does not know which session is OpenClaw's main one, so with the mode `non-main` it applies to all.
     pub fn is_sandboxed(&self, agent: &str) -> bool {
         self.sandbox_mode(agent) != SandboxMode::Off
+    }
+
+    /// Returns the models of an agent's turns; `None` if none is configured.
+    pub fn model(&self, agent: &str) -> Option<&ModelChoice> {
+        self.agent(agent).turns.model.as_ref()
+    }
+
+    /// Returns the instructions that an agent's turns begin with; empty if there are none.
+    pub fn instructions(&self, agent: &str) -> &str {
+        self.agent(agent).turns.instructions.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the most requests to models in one turn of an agent.
+    pub fn max_model_calls(&self, agent: &str) -> u64 {
+        self.agent(agent).turns.max_model_calls.unwrap_or(MAX_MODEL_CALLS.default)
+    }
+
+    /// Returns the most tokens of one response to an agent, if there is a limit.
+    pub fn max_output_tokens(&self, agent: &str) -> Option<u64> {
+        self.agent(agent).turns.max_output_tokens
+    }
+
+    /// Returns the ids of the configured agents, in lower case and in alphabetical order.
+    pub fn agent_ids(&self) -> impl Iterator<Item = &str> {
+        self.agents.keys().map(String::as_str)
+    }
+
+    /// Whether an agent of this id is configured.
+    pub fn has_agent(&self, agent: &str) -> bool {
+        self.agents.contains_key(&folded(agent))
     }
 
     /// Returns the largest memory limit of any agent's cells.
@@ -257,6 +305,7 @@ struct Agent {
     sandbox_mode: Option<SandboxMode>,
     /// With the path at which it is given.
     workspace_access: Option<(WorkspaceAccess, Path)>,
+    turns: TurnConfig,
 }
 
 impl Agent {
@@ -294,6 +343,7 @@ impl Agent {
             workspace_only: workspace_only.unwrap_or(false),
             sandbox_mode,
             workspace_access,
+            turns: TurnConfig::read(reader),
         }
     }
 
@@ -304,6 +354,7 @@ impl Agent {
             workspace_only: self.workspace_only || defaults.workspace_only,
             sandbox_mode: self.sandbox_mode.or(defaults.sandbox_mode),
             workspace_access: self.workspace_access.or_else(|| defaults.workspace_access.clone()),
+            turns: self.turns.over(&defaults.turns),
             ..self
         }
     }
@@ -321,7 +372,69 @@ impl Agent {
         if sandbox_mode != SandboxMode::Off {
             tools.policy.scopes.extend(self.workspace_access.and_then(|(access, path)| restricted(access, &path)));
         }
-        AgentConfig { tools, workspace: self.workspace, workspace_only: self.workspace_only, sandbox_mode }
+        AgentConfig {
+            tools,
+            workspace: self.workspace,
+            workspace_only: self.workspace_only,
+            sandbox_mode,
+            turns: self.turns,
+        }
+    }
+}
+
+impl TurnConfig {
+    fn read(reader: &mut Reader<'_, '_>) -> Self {
+        let model = reader.field("model").and_then(|(value, path, errors)| ModelChoice::read(value, &path, errors));
+        let instructions = reader.field("instructions").and_then(|(value, path, errors)| {
+            let text = value.as_str().filter(|text| text.len() <= MAX_INSTRUCTION_BYTES);
+            if text.is_none() {
+                let expected = format!("a text of at most {MAX_INSTRUCTION_BYTES} bytes");
+                errors.push(ConfigError::value(&path, value, &expected));
+            }
+            text.map(str::to_owned)
+        });
+        let (calls, turns) = (reader.number(&MAX_MODEL_CALLS), reader.number(&MAX_TURNS));
+        let max_output_tokens = reader.whole("maxOutputTokens", 1);
+        Self { model, instructions, max_model_calls: calls.or(turns), max_output_tokens }
+    }
+
+    fn over(self, defaults: &Self) -> Self {
+        Self {
+            model: self.model.or_else(|| defaults.model.clone()),
+            instructions: self.instructions.or_else(|| defaults.instructions.clone()),
+            max_model_calls: self.max_model_calls.or(defaults.max_model_calls),
+            max_output_tokens: self.max_output_tokens.or(defaults.max_output_tokens),
+        }
+    }
+}
+
+impl ModelChoice {
+    /// Reads `"provider/model"` or `{ primary, fallbacks }`.
+    fn read(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<Self> {
+        let name = |value: &Value, path: &Path| {
+            let name = value.as_str().map(str::trim).filter(|name| !name.is_empty());
+            name.map(str::to_owned).ok_or_else(|| ConfigError::value(path, value, "a model, as `provider/model`"))
+        };
+        if !value.is_object() {
+            let primary = name(value, path).map_err(|error| errors.push(error)).ok()?;
+            return Some(Self { primary, fallbacks: Vec::new() });
+        }
+        reader::object(value, path, errors, |reader| {
+            reader.accept_unknown();
+            let primary = reader
+                .field("primary")
+                .and_then(|(value, path, errors)| name(value, &path).map_err(|error| errors.push(error)).ok());
+            let fallbacks = reader.list("fallbacks", name).unwrap_or_default();
+            if fallbacks.len() > MAX_FALLBACK_MODELS {
+                let expected = format!("at most {MAX_FALLBACK_MODELS} models");
+                let error =
+                    ConfigError::value(&reader.path().key("fallbacks"), &Value::from(fallbacks.len()), &expected);
+                reader.report(error);
+            }
+            // OpenClaw allows fallbacks alone, for a primary model that is given elsewhere.
+            primary.map(|primary| Self { primary, fallbacks })
+        })
+        .flatten()
     }
 }
 

@@ -16,16 +16,20 @@ pub mod schema;
 mod agents;
 mod code_mode;
 mod core_tools;
+mod gateway;
+mod models;
 mod numbers;
 mod store;
 mod tool_search;
 
 use serde_json::Value;
 
-pub use agents::{AgentsConfig, LOCAL_AGENT, SandboxMode};
+pub use agents::{AgentsConfig, LOCAL_AGENT, ModelChoice, SandboxMode};
 pub use code_mode::{CodeMode, Languages};
 pub use core_tools::{CoreTools, FileRoot, FileTools, RootAccess, ShellTool, WebFetch};
 pub use error::{ConfigError, Path};
+pub use gateway::GatewayConfig;
+pub use models::{ModelApi, ModelConfig, ModelsConfig, ProviderConfig, ProviderQuirks};
 pub use numbers::SearchLimits;
 pub use plugins::{PluginEntry, PluginsConfig};
 pub use policy::PolicyConfig;

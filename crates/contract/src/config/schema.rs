@@ -6,12 +6,15 @@
 use serde_json::{Map, Value, json};
 
 use super::openclaw::keys::{self, ForeignKey};
-use super::{RootAccess, code_mode, groups, profiles, store, tool_search};
+use super::{RootAccess, code_mode, groups, models, profiles, store, tool_search};
 use crate::cell::Language;
-use crate::limits::{Bound, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_PATTERN_BYTES, MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE};
+use crate::limits::{
+    Bound, GATEWAY_NUMBERS, MAX_FALLBACK_MODELS, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_MODEL_CALLS, MAX_PATTERN_BYTES,
+    MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE, MAX_TURNS, PROVIDER_TIMEOUT_SECONDS,
+};
 
 /// What each number means. The key alone does not tell where it applies, but no two meanings differ.
-const NUMBERS: [(&str, &str); 19] = [
+const NUMBERS: [(&str, &str); 28] = [
     ("timeoutMs", "Time limit of a cell until its first result, and of its code in each later wait."),
     ("maxWaitMs", "Longest time that one wait for pending tool calls takes."),
     ("memoryLimitBytes", "Heap size limit of a cell."),
@@ -31,6 +34,15 @@ const NUMBERS: [(&str, &str); 19] = [
     ("maxWaitingRuns", "Suspended runs that one principal may have at once."),
     ("maxStoredBytes", "Bytes that one principal may store."),
     ("maxOpenApprovals", "Pending approvals that one principal may have at once."),
+    ("maxModelCalls", "Requests to models in one turn."),
+    ("maxTurns", "Another name of `maxModelCalls`."),
+    ("timeoutSeconds", "How long the provider may send nothing, in seconds."),
+    ("holdSeconds", "How long a request is held open while its turn waits, in seconds."),
+    ("clientToolTtlSeconds", "How long a call of a client's tool may stay without a result, in seconds."),
+    ("clientToolWaitMs", "How long calls of client tools are collected before they are sent together."),
+    ("keepAliveSeconds", "How often a waiting stream sends a sign of life, in seconds."),
+    ("abandonedSeconds", "How long a turn continues after its client has disconnected, in seconds."),
+    ("maxConcurrentTurns", "Most turns that run at once."),
 ];
 
 /// Returns the schema of `tools`.
@@ -155,11 +167,11 @@ pub fn agents() -> Value {
 
 /// Returns the schema of one agent. It may have other keys: OpenClaw adds some with every version.
 fn agent(more: &[(&str, Value)]) -> Value {
-    let mut numbers = code_mode_numbers();
+    let mut code_mode_numbers = code_mode_numbers();
     // It counts the runs of all agents.
-    numbers.insert(MAX_LIVE_RUNS.key.to_owned(), Value::Bool(false));
+    code_mode_numbers.insert(MAX_LIVE_RUNS.key.to_owned(), Value::Bool(false));
     let [fs, exec, web] = agent_core_tools();
-    let tools = scope(&[("fs", fs), ("exec", exec), ("web", web)], numbers);
+    let tools = scope(&[("fs", fs), ("exec", exec), ("web", web)], code_mode_numbers);
     let workspace = json!({"type": "string", "minLength": 1});
     let own = [
         ("tools", tools),
@@ -168,10 +180,26 @@ fn agent(more: &[(&str, Value)]) -> Value {
             described(workspace, "Folder that file tools and shell may use if `tools.fs.roots` is not given."),
         ),
         ("sandbox", sandbox()),
+        ("model", model_choice()),
+        ("instructions", described(json!({"type": "string"}), "Text that the agent's turns begin with.")),
+        ("maxOutputTokens", from(1, "Most tokens of one response of the model.")),
     ];
-    let own = own.iter().chain(more).map(|(key, schema)| ((*key).to_owned(), schema.clone()));
+    let limits: Vec<(String, Value)> = numbers(&[&MAX_MODEL_CALLS, &MAX_TURNS]).into_iter().collect();
+    let limits: Vec<(&str, Value)> = limits.iter().map(|(key, schema)| (key.as_str(), schema.clone())).collect();
+    let own = own.iter().chain(&limits).chain(more).map(|(key, schema)| ((*key).to_owned(), schema.clone()));
     let properties: Map<String, Value> = own.chain(foreign(keys::AGENT)).collect();
     json!({"type": "object", "description": "An agent.", "properties": properties})
+}
+
+/// Returns the schema of an agent's `model`.
+fn model_choice() -> Value {
+    let name = json!({"type": "string", "minLength": 1});
+    let fallbacks = json!({"type": "array", "maxItems": MAX_FALLBACK_MODELS, "items": name});
+    let choice = json!({"type": "object", "properties": {
+        "primary": described(name.clone(), "The model, as `provider/model`."),
+        "fallbacks": described(fallbacks, "Models that are used in this order if it fails."),
+    }});
+    described(json!({"anyOf": [name, choice]}), "The model of the agent's turns, as `provider/model`.")
 }
 
 /// Returns the schema of an agent's `sandbox`.
@@ -184,6 +212,53 @@ fn sandbox() -> Value {
     let own = [("mode".to_owned(), mode), ("workspaceAccess".to_owned(), access)];
     let properties: Map<String, Value> = own.into_iter().chain(foreign(keys::SANDBOX)).collect();
     described(json!({"type": "object", "properties": properties}), "OpenClaw's sandbox.")
+}
+
+/// Returns the schema of `models`.
+pub fn models() -> Value {
+    let text = |text: &str| described(json!({"type": "string", "minLength": 1}), text);
+    let secret = json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "object"}]});
+    let apis: Vec<&str> = models::ModelApi::WORDS.iter().map(|(word, _)| *word).chain(keys::FOREIGN_APIS).collect();
+    let model = [
+        ("id", text("The model's id at the provider.")),
+        ("name", text("A name to show.")),
+        ("contextWindow", from(1, "Most tokens of a request and its response.")),
+        ("maxTokens", from(1, "Most tokens of a response.")),
+    ];
+    let model = required(open(&model, keys::MODEL), "id");
+    let quirks: Vec<(&str, Value)> = models::QUIRKS.iter().map(|(key, about)| (*key, flag(about))).collect();
+    let headers = json!({"type": "object", "additionalProperties": secret});
+    let timeout = numbers(&[&PROVIDER_TIMEOUT_SECONDS]).remove(PROVIDER_TIMEOUT_SECONDS.key).unwrap_or_default();
+    let provider = [
+        ("baseUrl", text("Address of the API.")),
+        ("apiKey", described(secret, "Key of the API; write it as `${secret:NAME}` or `${VARIABLE}`.")),
+        ("api", described(json!({"enum": apis}), "The API that the provider speaks.")),
+        ("headers", described(headers, "Further headers of requests; write secrets as `${secret:NAME}`.")),
+        ("models", described(json!({"type": "array", "items": model}), "What is known about single models.")),
+        ("timeoutSeconds", timeout),
+        ("stream", described(json!({"type": "boolean", "default": true}), "Whether responses are streamed.")),
+        ("quirks", described(object(&quirks), "How the provider differs from the vendor of its API.")),
+        ("extra", described(json!({"type": "object"}), "Further fields of every request, such as `temperature`.")),
+        ("allowPrivate", flag("Whether a public name may resolve to an address of a private network.")),
+    ];
+    let provider = required(open(&provider, keys::MODEL_PROVIDER), "baseUrl");
+    let providers = json!({"type": "object", "additionalProperties": provider});
+    let models = open(&[("providers", described(providers, "Providers of models by id."))], keys::MODELS);
+    described(models, "Providers of models, which turns of the gateway use.")
+}
+
+/// Returns the schema of `gateway`.
+pub fn gateway() -> Value {
+    let numbers: Vec<(String, Value)> = numbers(&GATEWAY_NUMBERS).into_iter().collect();
+    let numbers: Vec<(&str, Value)> = numbers.iter().map(|(key, schema)| (key.as_str(), schema.clone())).collect();
+    described(open(&numbers, keys::GATEWAY), "How the gateway serves turns of agents.")
+}
+
+/// Returns an object that may have other keys too: OpenClaw adds some with every version.
+fn open(properties: &[(&str, Value)], table: &'static [ForeignKey]) -> Value {
+    let own = properties.iter().map(|(key, schema)| ((*key).to_owned(), schema.clone()));
+    let properties: Map<String, Value> = own.chain(foreign(table)).collect();
+    json!({"type": "object", "properties": properties})
 }
 
 /// Returns the schema of `plugins`.
@@ -380,9 +455,9 @@ fn numbers(bounds: &[&Bound]) -> Map<String, Value> {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{UNUSED, agents, plugins, store, tools};
+    use super::{UNUSED, agents, gateway, models, plugins, store, tools};
     use crate::config::error::Problem;
-    use crate::config::{AgentsConfig, ConfigError, PluginsConfig, StoreConfig};
+    use crate::config::{AgentsConfig, ConfigError, GatewayConfig, ModelsConfig, PluginsConfig, StoreConfig};
 
     /// Returns the errors that an otherwise empty configuration has with this value in this section.
     fn errors(section: &str, value: &Value) -> Vec<ConfigError> {
@@ -390,6 +465,8 @@ mod tests {
             "tools" => AgentsConfig::resolve(value, &Value::Null).err().unwrap_or_default(),
             "agents" => AgentsConfig::resolve(&Value::Null, value).err().unwrap_or_default(),
             "plugins" => PluginsConfig::resolve(value).err().unwrap_or_default(),
+            "models" => ModelsConfig::resolve(value).err().unwrap_or_default(),
+            "gateway" => GatewayConfig::resolve(value).err().unwrap_or_default(),
             _ => StoreConfig::resolve(value).err().unwrap_or_default(),
         }
     }
@@ -419,8 +496,15 @@ mod tests {
     #[test]
     fn the_schema_has_exactly_the_keys_that_are_read() {
         let mut closed = 0;
-        for (section, schema) in [("tools", tools()), ("agents", agents()), ("plugins", plugins()), ("store", store())]
-        {
+        let sections = [
+            ("tools", tools()),
+            ("agents", agents()),
+            ("plugins", plugins()),
+            ("models", models()),
+            ("gateway", gateway()),
+            ("store", store()),
+        ];
+        for (section, schema) in sections {
             objects(&schema, &mut Vec::new(), &mut |path, object| {
                 if object["additionalProperties"] != json!(false) {
                     return;
@@ -455,14 +539,14 @@ mod tests {
         let of_scope = 7 + 5;
         assert_eq!(
             closed,
-            5 * of_scope + 1 + 2 + 2,
-            "objects of `tools`, of four kinds of agents, of a root, of `plugins` and of `store`"
+            5 * of_scope + 1 + 2 + 1 + 2,
+            "objects of `tools`, of four kinds of agents, of a root, of `plugins`, of `quirks` and of `store`"
         );
     }
 
     #[test]
     fn every_setting_is_described() {
-        for schema in [tools(), agents(), plugins(), store()] {
+        for schema in [tools(), agents(), plugins(), models(), gateway(), store()] {
             objects(&schema, &mut Vec::new(), &mut |path, object| {
                 for (key, below) in object["properties"].as_object().into_iter().flatten() {
                     let about = below["description"].as_str().unwrap_or_default();

@@ -1,35 +1,23 @@
 //! Models behind HTTP: one request to a provider, from its bytes to a complete response or a failure.
+//!
+//! [`Providers`] knows the configured providers and finds the one of a model. [`Provider::respond`] sends one request and
+//! never repeats it; [`Backoff`] decides whether its caller may. [`verify`] checks the tools in the final bytes of a
+//! request.
 
-use std::time::Duration;
+mod address;
+mod client;
+mod error;
+mod limits;
+mod registry;
+mod retry;
+mod verify;
 
-use wire::Wire;
-use wire::upstream::{Broken, ModelEvent, ModelResponse};
+pub use address::{Lookup, LookupFuture, SystemLookup};
+pub use client::Provider;
+pub use error::CallError;
+pub use registry::{ModelTarget, ProviderSetupError, Providers};
+pub use retry::{Backoff, ClientProgress};
+pub use verify::{PayloadViolation, verify};
 
-/// Why a request to a provider failed.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum CallError {
-    /// The provider answered with an error status.
-    #[error("the provider answered with status {status}: {message}")]
-    Status { status: u16, kind: String, message: String, retry_after: Option<Duration> },
-    /// The provider could not be reached, or the connection was lost.
-    #[error("the provider cannot be reached: {0}")]
-    Unreachable(String),
-    /// The response is not complete, so nothing in it may be executed.
-    #[error(transparent)]
-    Broken(#[from] Broken),
-    /// The provider did not respond in time.
-    #[error("the provider sent nothing for {0:?}")]
-    TimedOut(Duration),
-}
-
-/// A provider that requests can be sent to.
-pub trait Model: std::fmt::Debug + Send + Sync {
-    fn wire(&self) -> Wire;
-
-    /// Sends the request once and returns the complete response. `on_event` is called with what the model says.
-    fn respond<'a>(
-        &'a self,
-        body: Vec<u8>,
-        on_event: &'a mut (dyn FnMut(ModelEvent) + Send),
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<ModelResponse, CallError>> + Send + 'a>>;
-}
+#[cfg(test)]
+mod tests;

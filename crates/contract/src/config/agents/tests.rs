@@ -175,3 +175,56 @@ fn mistakes_are_reported_with_their_places() {
     );
     assert_eq!(errors(&json!({"list": {}})), ["`agents.list`: expected a list of agents, found an object"]);
 }
+
+#[test]
+fn models_and_instructions_of_agents_are_filled_in_from_the_defaults() {
+    let config = AgentsConfig::resolve(
+        &Value::Null,
+        &json!({
+            "defaults": {"model": "openai/gpt-5", "instructions": "Be brief.", "maxTurns": 5},
+            "ada": {"model": {"primary": "a/b", "fallbacks": ["c/d"], "timeoutMs": 1}, "instructions": "", "maxOutputTokens": 9},
+            "list": [{"id": "Bob", "maxModelCalls": 1000, "maxTurns": 2}],
+        }),
+    )
+    .unwrap();
+    let ada = config.model("ADA").unwrap();
+    assert_eq!((ada.primary.as_str(), ada.fallbacks.as_slice()), ("a/b", ["c/d".to_owned()].as_slice()));
+    assert_eq!((config.instructions("ada"), config.max_output_tokens("ada")), ("", Some(9)));
+    for other in ["bob", "unknown"] {
+        assert_eq!(config.model(other).unwrap().primary, "openai/gpt-5");
+        assert_eq!((config.instructions(other), config.max_output_tokens(other)), ("Be brief.", None));
+    }
+    assert_eq!(["ada", "bob", "unknown"].map(|agent| config.max_model_calls(agent)), [5, 256, 5]);
+    assert_eq!(config.agent_ids().collect::<Vec<_>>(), ["ada", "bob"]);
+    assert!(config.has_agent("BOB") && !config.has_agent("unknown"));
+    let empty = AgentsConfig::resolve(&Value::Null, &Value::Null).unwrap();
+    assert_eq!((empty.model("a"), empty.instructions("a"), empty.max_model_calls("a")), (None, "", 32));
+}
+
+#[test]
+fn wrong_models_of_agents_are_errors() {
+    let many: Vec<String> = (0..9).map(|at| format!("p/{at}")).collect();
+    let errors = AgentsConfig::resolve(
+        &Value::Null,
+        &json!({
+            "a": {"model": 7},
+            "b": {"model": {"primary": "", "fallback": []}},
+            "c": {"model": {"primary": "x/y", "fallbacks": many}},
+            "d": {"instructions": "x".repeat((256 << 10) + 1)},
+            "e": {"maxOutputTokens": 0},
+        }),
+    )
+    .unwrap_err();
+    let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "agents.a.model",
+            "agents.b.model.primary",
+            "agents.b.model.fallback",
+            "agents.c.model.fallbacks",
+            "agents.d.instructions",
+            "agents.e.maxOutputTokens"
+        ]
+    );
+}

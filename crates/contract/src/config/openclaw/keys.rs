@@ -29,9 +29,11 @@ const fn judged(name: &'static str, reason: &'static str, judge: fn(&Value) -> O
     ForeignKey { name, reason, judge }
 }
 
-const NO_GATEWAY: &str = "cellmate has no gateway";
+const NO_GATEWAY: &str = "this is a part of OpenClaw's gateway that cellmate does not have";
 const NO_CHANNELS: &str = "cellmate has no channels";
-const NO_MODELS: &str = "cellmate calls no models";
+const NO_MODELS: &str = "only turns of cellmate's gateway call models";
+const OWN_SERVER: &str = "the command line of `cellmate gateway` decides this";
+const PROVIDER_SETTING: &str = "cellmate's client of model providers has no such setting";
 const NO_SESSIONS: &str = "cellmate has no chat sessions";
 const NO_SUCH_TOOL: &str = "cellmate has no such tool";
 const OWN_LOG: &str = "cellmate has its own log";
@@ -45,10 +47,10 @@ const EARLY: &str = "early versions of OpenClaw wrote this; `openclaw doctor --f
 /// Sections of a configuration.
 pub(crate) static SECTIONS: &[ForeignKey] = &[
     inapplicable("accessGroups", NO_CHANNELS),
-    inapplicable("acp", NO_MODELS),
+    inapplicable("acp", "cellmate does not speak ACP"),
     inapplicable("agent", EARLY),
     inapplicable("audio", NO_CHANNELS),
-    inapplicable("auth", NO_MODELS),
+    inapplicable("auth", "cellmate has no auth profiles; write `apiKey` under `models.providers`"),
     inapplicable("bindings", NO_CHANNELS),
     inapplicable("broadcast", NO_CHANNELS),
     inapplicable("browser", "cellmate has no browser tool"),
@@ -68,7 +70,6 @@ pub(crate) static SECTIONS: &[ForeignKey] = &[
         "env",
         "cellmate sets no variables; set them where cellmate is started, or use `cellmate secrets` and `env` of a server",
     ),
-    inapplicable("gateway", NO_GATEWAY),
     inapplicable("heartbeat", EARLY),
     inapplicable("hooks", "cellmate receives no webhooks"),
     inapplicable("identity", EARLY),
@@ -78,7 +79,6 @@ pub(crate) static SECTIONS: &[ForeignKey] = &[
     inapplicable("memory", "cellmate has no memory tools"),
     inapplicable("messages", NO_CHANNELS),
     inapplicable("meta", OWN_RECORD),
-    inapplicable("models", NO_MODELS),
     inapplicable("nodeHost", NO_GATEWAY),
     inapplicable("proxy", NO_GATEWAY),
     inapplicable("routing", EARLY),
@@ -224,7 +224,6 @@ pub(crate) static AGENT: &[ForeignKey] = &[
     inapplicable("mediaMaxMb", AGENT_RUNTIME),
     inapplicable("memory", AGENT_RUNTIME),
     inapplicable("memorySearch", AGENT_RUNTIME),
-    inapplicable("model", AGENT_RUNTIME),
     inapplicable("modelPolicy", AGENT_RUNTIME),
     inapplicable("models", AGENT_RUNTIME),
     inapplicable("name", AGENT_RUNTIME),
@@ -298,6 +297,75 @@ pub(crate) static MCP: &[ForeignKey] = &[
     inapplicable("sessionIdleTtlMs", "`cellmate mcp --idle-stop` decides when idle servers are stopped"),
 ];
 
+/// `models`, beside `providers`.
+pub(crate) static MODELS: &[ForeignKey] = &[
+    inapplicable("bedrockDiscovery", PROVIDER_SETTING),
+    inapplicable("copilotDiscovery", PROVIDER_SETTING),
+    inapplicable("huggingfaceDiscovery", PROVIDER_SETTING),
+    inapplicable("mode", PROVIDER_SETTING),
+    inapplicable("ollamaDiscovery", PROVIDER_SETTING),
+    inapplicable("pricing", PROVIDER_SETTING),
+];
+
+/// `models.providers.<id>`.
+pub(crate) static MODEL_PROVIDER: &[ForeignKey] = &[
+    inapplicable("agentRuntime", PROVIDER_SETTING),
+    inapplicable("auth", PROVIDER_SETTING),
+    inapplicable("authHeader", PROVIDER_SETTING),
+    inapplicable("contextTokens", PROVIDER_SETTING),
+    inapplicable("contextWindow", PROVIDER_SETTING),
+    inapplicable("injectNumCtxForOpenAICompat", PROVIDER_SETTING),
+    inapplicable("localService", PROVIDER_SETTING),
+    inapplicable("maxTokens", PROVIDER_SETTING),
+    inapplicable("params", PROVIDER_SETTING),
+    inapplicable("region", PROVIDER_SETTING),
+    inapplicable("request", PROVIDER_SETTING),
+];
+
+/// An item of `models.providers.<id>.models`.
+pub(crate) static MODEL: &[ForeignKey] = &[
+    inapplicable("agentRuntime", PROVIDER_SETTING),
+    inapplicable("api", PROVIDER_SETTING),
+    inapplicable("baseUrl", PROVIDER_SETTING),
+    inapplicable("compat", PROVIDER_SETTING),
+    inapplicable("contextTokens", PROVIDER_SETTING),
+    inapplicable("cost", PROVIDER_SETTING),
+    inapplicable("headers", PROVIDER_SETTING),
+    inapplicable("input", PROVIDER_SETTING),
+    inapplicable("mediaInput", PROVIDER_SETTING),
+    inapplicable("metadataSource", PROVIDER_SETTING),
+    inapplicable("params", PROVIDER_SETTING),
+    inapplicable("reasoning", PROVIDER_SETTING),
+    inapplicable("thinkingLevelMap", PROVIDER_SETTING),
+];
+
+/// `gateway`, beside the settings of turns.
+pub(crate) static GATEWAY: &[ForeignKey] = &[
+    inapplicable("allowRealIpFallback", OWN_SERVER),
+    inapplicable("auth", "cellmate has its own tokens; see `cellmate tokens`"),
+    inapplicable("bind", OWN_SERVER),
+    inapplicable("channelHealthCheckMinutes", NO_CHANNELS),
+    inapplicable("channelMaxRestartsPerHour", NO_CHANNELS),
+    inapplicable("channelStaleEventThresholdMinutes", NO_CHANNELS),
+    inapplicable("controlUi", NO_GATEWAY),
+    inapplicable("customBindHost", OWN_SERVER),
+    inapplicable("handshakeTimeoutMs", NO_GATEWAY),
+    inapplicable("http", OWN_SERVER),
+    inapplicable("mode", OWN_SERVER),
+    inapplicable("nodes", NO_GATEWAY),
+    inapplicable("port", OWN_SERVER),
+    inapplicable("push", NO_GATEWAY),
+    inapplicable("reload", OWN_SERVER),
+    inapplicable("remote", NO_GATEWAY),
+    inapplicable("securityAuditSuppressions", NO_GATEWAY),
+    inapplicable("tailscale", NO_GATEWAY),
+    inapplicable("terminal", NO_GATEWAY),
+    inapplicable("tls", OWN_SERVER),
+    restriction("tools", "`tools` and `approvals` decide which tools can be called"),
+    inapplicable("trustedProxies", OWN_SERVER),
+    inapplicable("webchat", NO_GATEWAY),
+];
+
 /// Reports a restriction unless the value is one of these words, which restrict nothing.
 fn unless(value: &Value, harmless: &[&str]) -> Option<UnusedKind> {
     let is_harmless = value.as_str().is_some_and(|word| harmless.contains(&word));
@@ -307,4 +375,22 @@ fn unless(value: &Value, harmless: &[&str]) -> Option<UnusedKind> {
 /// Like [`unless`], but `deny` is not reported: the shell is then off.
 fn unless_denied(value: &Value, harmless: &[&str]) -> Option<UnusedKind> {
     if value.as_str() == Some("deny") { None } else { unless(value, harmless) }
+}
+
+/// OpenClaw's names of APIs that the gateway does not speak.
+pub(crate) const FOREIGN_APIS: [&str; 9] = [
+    "azure-openai-responses",
+    "bedrock-converse-stream",
+    "github-copilot",
+    "google-generative-ai",
+    "google-vertex",
+    "ollama",
+    "openai-chatgpt-responses",
+    "openai-codex-responses",
+    "pi-messages",
+];
+
+/// Whether a provider has an API that the gateway does not speak.
+pub(crate) fn has_foreign_api(provider: &Value) -> bool {
+    provider.get("api").and_then(Value::as_str).is_some_and(|api| FOREIGN_APIS.contains(&api))
 }

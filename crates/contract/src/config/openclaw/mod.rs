@@ -11,6 +11,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::error::{ConfigError, Path};
+use crate::limits::GATEWAY_NUMBERS;
 use keys::ForeignKey;
 
 /// A setting that is accepted but has no effect.
@@ -64,6 +65,11 @@ pub fn unused(settings: &Value) -> Vec<UnusedSetting> {
             "approvals" => report.foreign(value, &path, keys::APPROVALS),
             "plugins" => report.plugins(value, &path),
             "mcp" => report.open(value, &path, &["servers"], keys::MCP),
+            "models" => report.models(value, &path),
+            "gateway" => {
+                let used = GATEWAY_NUMBERS.map(|bound| bound.key);
+                report.open(value, &path, &used, keys::GATEWAY);
+            }
             _ => report.section(key, value, &path),
         }
     }
@@ -104,7 +110,7 @@ pub static APPROVALS: ForeignKeys = ForeignKeys(keys::APPROVALS);
 pub struct ForeignKeys(pub(crate) &'static [ForeignKey]);
 
 const INCLUDE: &str = "$include";
-const READ_SECTIONS: [&str; 6] = ["tools", "agents", "approvals", "plugins", "mcp", "store"];
+const READ_SECTIONS: [&str; 8] = ["tools", "agents", "approvals", "plugins", "mcp", "store", "models", "gateway"];
 
 /// What a newer OpenClaw accepts for `tools.codeMode` and the contract does not: the value `auto`, which switches code
 /// mode on for some models, and the choice of an executor. Both are left out.
@@ -140,6 +146,15 @@ enum Place {
     Agent,
 }
 
+/// The keys of an agent that are read in all shapes of `agents`.
+const AGENT_KEYS: [&str; 8] =
+    ["tools", "sandbox", "workspace", "model", "instructions", "maxModelCalls", "maxTurns", "maxOutputTokens"];
+/// The keys of a model provider that are read, and those of one of its models.
+const PROVIDER_KEYS: [&str; 10] =
+    ["baseUrl", "apiKey", "api", "headers", "models", "timeoutSeconds", "stream", "quirks", "extra", "allowPrivate"];
+const MODEL_KEYS: [&str; 4] = ["id", "name", "contextWindow", "maxTokens"];
+
+const FOREIGN_API: &str = "cellmate does not speak this provider's API";
 const UNKNOWN: &str = "cellmate does not know this key";
 const CONTAINER: &str = "tools do not run in a container; `tools.sandbox.tools` and `workspaceAccess` are applied";
 const NEWER: &str = "the contract of code mode does not have it";
@@ -263,7 +278,7 @@ impl Report {
     }
 
     fn agent(&mut self, agent: &Value, path: &Path, more: &[&str]) {
-        let used: Vec<&str> = ["tools", "sandbox", "workspace"].iter().chain(more).copied().collect();
+        let used: Vec<&str> = AGENT_KEYS.iter().chain(more).copied().collect();
         self.open(agent, path, &used, keys::AGENT);
         let sandbox = at(agent, &["sandbox"]);
         self.open(sandbox, &path.key("sandbox"), &["mode", "workspaceAccess"], keys::SANDBOX);
@@ -271,6 +286,22 @@ impl Report {
             self.add(&path.key("sandbox").key("mode"), UnusedKind::NotEnforced, CONTAINER);
         }
         self.tools(at(agent, &["tools"]), &path.key("tools"), Place::Agent);
+        self.open(at(agent, &["model"]), &path.key("model"), &["primary", "fallbacks"], &[]);
+    }
+
+    fn models(&mut self, models: &Value, path: &Path) {
+        self.open(models, path, &["providers"], keys::MODELS);
+        for (id, provider) in fields(at(models, &["providers"])) {
+            let path = path.key("providers").key(id);
+            if keys::has_foreign_api(provider) {
+                self.add(&path, UnusedKind::NotApplicable, FOREIGN_API);
+                continue;
+            }
+            self.open(provider, &path, &PROVIDER_KEYS, keys::MODEL_PROVIDER);
+            for (position, model) in at(provider, &["models"]).as_array().into_iter().flatten().enumerate() {
+                self.open(model, &path.key("models").index(position), &MODEL_KEYS, keys::MODEL);
+            }
+        }
     }
 
     fn plugins(&mut self, plugins: &Value, path: &Path) {

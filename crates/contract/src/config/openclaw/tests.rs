@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::keys::{self, ForeignKey};
 use super::{UnusedKind, included, unused};
-use crate::config::{AgentsConfig, PluginsConfig};
+use crate::config::{AgentsConfig, GatewayConfig, ModelsConfig, PluginsConfig};
 
 fn found(settings: &Value) -> Vec<(String, UnusedKind)> {
     unused(settings).into_iter().map(|one| (one.path, one.kind)).collect()
@@ -19,7 +19,9 @@ fn errors(settings: &Value) -> Vec<String> {
     let section = |key: &str| settings.get(key).cloned().unwrap_or_default();
     let tools = AgentsConfig::resolve(&section("tools"), &section("agents")).err().unwrap_or_default();
     let plugins = PluginsConfig::resolve(&section("plugins")).err().unwrap_or_default();
-    tools.iter().chain(&plugins).map(ToString::to_string).collect()
+    let models = ModelsConfig::resolve(&section("models")).err().unwrap_or_default();
+    let gateway = GatewayConfig::resolve(&section("gateway")).err().unwrap_or_default();
+    tools.iter().chain(&plugins).chain(&models).chain(&gateway).map(ToString::to_string).collect()
 }
 
 /// Returns an object with every key of a table.
@@ -54,16 +56,26 @@ fn every_key_of_every_table_is_accepted_and_reported() {
     settings["plugins"]["entries"] = json!({"p": full(keys::PLUGIN_ENTRY)});
     settings["approvals"] = full(keys::APPROVALS);
     settings["mcp"] = full(keys::MCP);
+    settings["gateway"] = full(keys::GATEWAY);
+    let mut provider = full(keys::MODEL_PROVIDER);
+    provider["baseUrl"] = json!("https://p.example");
+    provider["api"] = json!("chat");
+    provider["models"] = json!([full(keys::MODEL)]);
+    provider["models"][0]["id"] = json!("m");
+    settings["models"] = full(keys::MODELS);
+    settings["models"]["providers"] = json!({"p": provider, "g": {"api": "google-generative-ai"}});
     assert_eq!(errors(&settings), Vec::<String>::new());
     // `workspaceOnly` is reported only if it is `false`.
     let of_tools =
         keys::TOOLS.len() + keys::EXEC.len() + keys::APPLY_PATCH.len() - 1 + keys::WEB.len() + keys::FETCH.len();
     let of_agent = keys::AGENT.len() + keys::SANDBOX.len() + of_tools;
     let others = [keys::SECTIONS, keys::PLUGINS, keys::PLUGIN_ENTRY, keys::APPROVALS, keys::MCP, keys::AGENTS];
-    let others: usize = others.iter().map(|table| table.len()).sum();
+    let of_models = [keys::GATEWAY, keys::MODELS, keys::MODEL_PROVIDER, keys::MODEL];
+    let others: usize = others.iter().chain(&of_models).map(|table| table.len()).sum();
     // An `id` has no meaning in `defaults`, in `entries` and in Cellmate's own shape.
     let ids = 3;
-    assert_eq!(unused(&settings).len(), of_tools + 4 * of_agent + others + ids);
+    let foreign_provider = 1;
+    assert_eq!(unused(&settings).len(), of_tools + 4 * of_agent + others + ids + foreign_provider);
 }
 
 #[test]
@@ -169,11 +181,11 @@ fn included_files_are_an_error_where_they_could_contain_restrictions() {
 #[test]
 fn a_report_names_the_setting_and_the_reason() {
     let texts: Vec<String> =
-        unused(&json!({"gateway": {}, "tools": {"elevated": {}}})).iter().map(ToString::to_string).collect();
+        unused(&json!({"desktop": {}, "tools": {"elevated": {}}})).iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
         [
-            "`gateway` is not used: cellmate has no gateway",
+            "`desktop` is not used: this is a part of OpenClaw's gateway that cellmate does not have",
             "`tools.elevated` is not enforced: cellmate does not know who sent a message, so its shell is the same \
              for all",
         ]
