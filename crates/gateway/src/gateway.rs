@@ -196,7 +196,7 @@ impl Gateway {
             parent: request.parent.clone(),
             wire: request.wire.as_str().to_owned(),
             request_digest: digest,
-            expires_at: now_ms() + self.inner.settings.gateway.client_tool_ttl_ms(),
+            expires_at: self.client_deadline(),
         };
         let step = Step::Request(request.clone());
         let body = serde_json::to_string(&step).map_err(|error| TurnError::Corrupt(error.to_string()))?;
@@ -306,6 +306,12 @@ impl Gateway {
         TurnRecord::from_steps(steps).map_err(|error| TurnError::Corrupt(error.to_string()))
     }
 
+    /// Returns the time until which a client may send the result of a call that it is asked for now.
+    pub(crate) fn client_deadline(&self) -> store::Millis {
+        let seconds = i64::try_from(self.inner.settings.gateway.client_tool_ttl_seconds).unwrap_or(i64::MAX);
+        now_ms().saturating_add(seconds.saturating_mul(1_000))
+    }
+
     fn store(&self) -> &store::Store {
         self.inner.code_mode.store()
     }
@@ -314,7 +320,7 @@ impl Gateway {
         if self.inner.shutdown.is_cancelled() {
             return Err(TurnError::ShuttingDown);
         }
-        let limit = self.inner.settings.gateway.max_concurrent_turns;
+        let limit = usize::try_from(self.inner.settings.gateway.max_concurrent_turns).unwrap_or(usize::MAX);
         if self.live_turns() >= limit {
             return Err(TurnError::TooMany(limit));
         }
@@ -346,10 +352,9 @@ impl Gateway {
             ..Scope::default()
         };
         let provider = match targets.first() {
-            Some(target) => PolicyProvider::Known {
-                name: target.provider.id().to_owned(),
-                model: Some(target.model.clone()),
-            },
+            Some(target) => {
+                PolicyProvider::Known { name: target.provider.id().to_owned(), model: Some(target.model.clone()) }
+            }
             None => PolicyProvider::Unknown,
         };
         Ok(PreparedTurn::new(&self.inner.settings, &self.offered(), scope, request, provider)?)
@@ -385,7 +390,7 @@ impl Gateway {
     fn launch(&self, held: HeldTurn, driven: Driven, abandonment: Abandonment, on_end: OnEnd) -> TurnHandle {
         let Driven { owner, record, history, targets, prepared, attempt } = driven;
         let (log, interventions) = (TurnLog::default(), Arc::new(Interventions::default()));
-        let turn_id = held.turn_id().clone();
+        let turn_id = held.turn_id.clone();
         let live = LiveTurn { owner: owner.clone(), log: log.clone(), interventions: Arc::clone(&interventions) };
         self.inner.live.lock().insert(turn_id.clone(), live);
         let driver = Driver {
@@ -475,10 +480,16 @@ async fn renew(inner: Weak<Inner>) {
 
 fn user_entry(turn_id: &TurnId, owner: &Owner, request: &TurnRequest) -> Entry {
     let text = |item: &Item| match item {
-        Item::User(parts) => Some(parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Image(_) | Part::Other(..) => None,
-        }).collect::<Vec<_>>().join("\n")),
+        Item::User(parts) => Some(
+            parts
+                .iter()
+                .filter_map(|part| match part {
+                    Part::Text(text) => Some(text.as_str()),
+                    Part::Image(_) | Part::Other(..) => None,
+                })
+                .collect::<Vec<_>>()
+                .join("\n"),
+        ),
         Item::System(_) | Item::Assistant(_) | Item::Results(_) => None,
     };
     let text = request.items.iter().rev().find_map(text).unwrap_or_default();

@@ -13,9 +13,15 @@ use crate::history;
 #[derive(Debug)]
 pub enum Plan {
     /// A new turn, which continues the conversation of `parent` with these items.
-    Start { parent: Option<TurnId>, items: Vec<Item> },
+    Start {
+        parent: Option<TurnId>,
+        items: Vec<Item>,
+    },
     /// The results of all calls that a turn has asked its client for.
-    Answer { turn: Box<TurnRow>, results: Vec<CallResult> },
+    Answer {
+        turn: Box<TurnRow>,
+        results: Vec<CallResult>,
+    },
     /// The turn of an equal request is in progress in this process.
     Join(TurnId),
     /// The turn of an equal request was interrupted, and can be continued.
@@ -68,10 +74,8 @@ pub async fn plan(gateway: &Gateway, request: &ClientRequest, facts: &RequestFac
             .map(|one| one.call_id.as_str())
             .collect();
         if !missing.is_empty() {
-            let message = format!(
-                "tool_use ids were found without tool_result blocks immediately after: {}",
-                missing.join(", ")
-            );
+            let message =
+                format!("tool_use ids were found without tool_result blocks immediately after: {}", missing.join(", "));
             return Ok(Plan::Refuse(WireError::new(400, message)));
         }
         let is_asked = |result: &&&CallResult| all.iter().any(|one| one.call_id == result.call_id);

@@ -104,7 +104,9 @@ async fn begin(
     let on_end = on_end(&facts.agent, &request);
     let handle = match plan(gateway, &request, &facts).await.map_err(failed)? {
         Plan::Refuse(error) => return Err(error),
-        Plan::Join(turn_id) => gateway.live(&turn_id, principal.name()).ok_or_else(|| turn_error(&TurnError::Unknown))?,
+        Plan::Join(turn_id) => {
+            gateway.live(&turn_id, principal.name()).ok_or_else(|| turn_error(&TurnError::Unknown))?
+        }
         Plan::Resume(row) => gateway.resume(&row, Abandonment::Abort, on_end).await.map_err(failed)?,
         Plan::Answer { turn, results } => {
             gateway.answer(&turn, results, Abandonment::Abort, on_end).await.map_err(failed)?

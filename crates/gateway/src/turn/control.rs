@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use catalog::Surface;
 use codemode::{CodeMode, ToolSearch};
 use contract::cell::{CellResult, MediaKind, PendingState, WaitingReason};
-use contract::frame::Failure;
 use contract::error::ErrorCode;
+use contract::frame::Failure;
 use contract::ids::RunId;
 use contract::tool::Source;
 use executor::clock::now_ms;
@@ -30,7 +30,10 @@ pub(super) enum ControlEnd {
     /// The run waits for results of the client.
     Client(RunId),
     /// The run waits only for people.
-    People { run_id: RunId, approvals: Vec<Approval> },
+    People {
+        run_id: RunId,
+        approvals: Vec<Approval>,
+    },
 }
 
 /// Whether a call may have been begun before.
@@ -167,7 +170,8 @@ impl ControlCalls<'_> {
 
     async fn search_code(&self, call: &ModelCall, input: &Value, begun: Option<RunId>) -> ControlEnd {
         if begun.is_some() {
-            let why = "the program was interrupted when cellmate was restarted; check what it did before you run it again";
+            let why =
+                "the program was interrupted when cellmate was restarted; check what it did before you run it again";
             return refused(call, why);
         }
         let (executor, config) = (&self.prepared.executor, &self.prepared.config.tool_search);
@@ -237,7 +241,9 @@ impl ControlCalls<'_> {
                 let approvals = self.approvals(&made.run_id).await;
                 Made::Waiting(ControlEnd::People { run_id: made.run_id, approvals })
             }
-            CallEnd::Stopped(error) => Made::Stopped(format!("the call cannot be recorded, so it was not made: {error}")),
+            CallEnd::Stopped(error) => {
+                Made::Stopped(format!("the call cannot be recorded, so it was not made: {error}"))
+            }
         }
     }
 }
@@ -272,7 +278,9 @@ fn answer(call: &ModelCall, answer: ModelAnswer) -> CallResult {
             MediaKind::Image => {
                 Part::Image(Image::Base64 { mime_type: block.mime_type, data: STANDARD.encode(&block.data) })
             }
-            MediaKind::Audio => Part::Text(format!("[a sound of {} bytes, which is not sent to models]", block.data.len())),
+            MediaKind::Audio => {
+                Part::Text(format!("[a sound of {} bytes, which is not sent to models]", block.data.len()))
+            }
         });
     }
     CallResult { call_id: call.id.clone(), parts, is_error: answer.is_error }

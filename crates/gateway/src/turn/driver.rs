@@ -27,7 +27,7 @@ use super::prepared::PreparedTurn;
 use super::record::{DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
 use super::{EndRecord, OnEnd, Owner, TurnSummary};
 use crate::gateway::Gateway;
-use crate::provider::{Backoff, CallError, ModelTarget, verify};
+use crate::provider::{Backoff, CallError, ClientProgress, ModelTarget, verify};
 
 /// How often the store is read while people are awaited.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -77,7 +77,7 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         let log = self.log.clone();
         if let Err(stopped) = self.run_steps().await {
-            let turn = self.held.turn_id().as_str().to_owned();
+            let turn = self.held.turn_id.as_str();
             tracing::warn!(turn, error = telemetry::chain(&stopped), "a turn stopped, because it cannot be written");
             let message = "the turn cannot be written to the store now; send the request again to continue it";
             log.end(LogEnd::Failed { status: 503, message: message.to_owned() });
@@ -132,7 +132,8 @@ impl Driver {
     async fn take_steered(&mut self) -> Result<(), CommitError> {
         let steered = std::mem::take(&mut *self.interventions.steered.lock());
         for parts in steered {
-            let transcript = vec![entry(EntryKind::UserMessage, json!({"turnId": self.held.turn_id(), "steered": true}))];
+            let transcript =
+                vec![entry(EntryKind::UserMessage, json!({"turnId": &self.held.turn_id, "steered": true}))];
             self.commit(vec![Step::Steered(parts)], TurnChange { transcript, ..TurnChange::default() }).await?;
         }
         Ok(())
@@ -141,10 +142,14 @@ impl Driver {
     /// Gives the client's results to the calls that wait for them. A result that was given before is ignored.
     async fn settle_answers(&self) {
         let steps = self.record.steps();
-        let delivered: Vec<&DeliveredCall> = steps.iter().filter_map(|step| match step {
-            Step::Delivered(calls) => Some(calls),
-            _ => None,
-        }).flatten().collect();
+        let delivered: Vec<&DeliveredCall> = steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Delivered(calls) => Some(calls),
+                _ => None,
+            })
+            .flatten()
+            .collect();
         let answers = steps.iter().filter_map(|step| match step {
             Step::Answered(results) => Some(results),
             _ => None,
@@ -160,7 +165,7 @@ impl Driver {
     async fn ask_model(&mut self) -> Result<ModelStep, TurnEnd> {
         let agent = &self.record.request().agent;
         let limit = self.gateway.policy().config.max_model_calls(agent);
-        if self.record.model_calls() >= limit {
+        if self.record.model_calls() as u64 >= limit {
             let message = format!(
                 "the turn has asked the model {limit} times, which is its limit; continue in a new message, or raise \
                  `maxModelCalls` of the agent `{agent}`"
@@ -175,12 +180,13 @@ impl Driver {
             let body = self.request_body(target, &items);
             if let Err(violation) = verify(&self.prepared.surface, target.provider.wire(), &body) {
                 tracing::error!(%violation, "a request with other tools than the surface allows was not sent");
-                let message = "the request to the model was not sent, because it would show other tools than the policy \
+                let message =
+                    "the request to the model was not sent, because it would show other tools than the policy \
                                allows; see the log"
-                    .to_owned();
+                        .to_owned();
                 return Err(TurnEnd::Failed { status: 500, message });
             }
-            let mut backoff = Backoff::default();
+            let mut attempts = 0;
             loop {
                 let (log, mut has_said) = (self.log.clone(), false);
                 let on_event = |event: ModelEvent| match event {
@@ -211,22 +217,21 @@ impl Driver {
                 };
                 let provider = target.provider.id();
                 tracing::warn!(provider, model = target.model, %error, "a request to a model failed");
+                attempts += 1;
                 if has_said {
                     // What the client has received cannot be taken back.
                     return Err(failed(&error));
                 }
-                match backoff.next(&error, crate::random::jitter()) {
-                    Some(pause) => {
-                        last_error = Some(error);
-                        tokio::select! {
-                            () = tokio::time::sleep(pause) => {}
-                            () = self.interventions.abort.cancelled() => return Err(self.aborted()),
-                        }
+                let Some(pause) = Backoff::repeat_after(&error, attempts, crate::random::jitter()) else {
+                    if !Backoff::may_fall_back(&error, ClientProgress::Nothing) {
+                        return Err(failed(&error));
                     }
-                    None => {
-                        last_error = Some(error);
-                        break;
-                    }
+                    last_error = Some(error);
+                    break;
+                };
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = self.interventions.abort.cancelled() => return Err(self.aborted()),
                 }
             }
         }
@@ -244,7 +249,7 @@ impl Driver {
     fn request_body(&self, target: &ModelTarget, items: &[Item]) -> Vec<u8> {
         let request = self.record.request();
         let policy = self.gateway.policy();
-        let own = policy.config.instructions(&request.agent).unwrap_or_default();
+        let own = policy.config.instructions(&request.agent);
         let instructions = match (own.is_empty(), request.instructions.is_empty()) {
             (false, false) => format!("{own}\n\n{}", request.instructions),
             (false, true) => own.to_owned(),
@@ -334,9 +339,8 @@ impl Driver {
                 let store = self.gateway.code_mode().store();
                 let Ok(current) = store.approvals_of_run(run_id).await else { continue };
                 let now = now_ms();
-                let is_open = |one: &Approval| {
-                    current.iter().any(|row| row.approval_id == one.approval_id && row.is_open(now))
-                };
+                let is_open =
+                    |one: &Approval| current.iter().any(|row| row.approval_id == one.approval_id && row.is_open(now));
                 if asked.is_empty() || asked.iter().any(|one| !is_open(one)) {
                     return true;
                 }
@@ -357,7 +361,7 @@ impl Driver {
     /// Stores the calls that these runs want from the client. They are sent afterwards.
     async fn deliver(&mut self, runs: &[RunId]) -> Result<(), Stopped> {
         let store = self.gateway.code_mode().store().clone();
-        let expires_at = now_ms() + self.gateway.settings().gateway.client_tool_ttl_ms();
+        let expires_at = self.gateway.client_deadline();
         let round = self.record.steps().iter().filter(|step| matches!(step, Step::Delivered(_))).count();
         let round = u32::try_from(round).unwrap_or(u32::MAX);
         let mut calls = Vec::new();
@@ -388,10 +392,8 @@ impl Driver {
                 round,
             })
             .collect();
-        let end = LogEnd::Calls {
-            calls: calls.iter().map(|call| call.client.clone()).collect(),
-            usage: self.record.usage(),
-        };
+        let end =
+            LogEnd::Calls { calls: calls.iter().map(|call| call.client.clone()).collect(), usage: self.record.usage() };
         let EndRecord { conversations, response } = self.end_record(&end);
         let change = TurnChange {
             state: Some(TurnState::Waiting),
@@ -414,7 +416,7 @@ impl Driver {
     }
 
     fn end_record(&mut self, end: &LogEnd) -> EndRecord {
-        let summary = TurnSummary { turn_id: self.held.turn_id(), text: &self.log.visible_text(), end };
+        let summary = TurnSummary { turn_id: &self.held.turn_id, text: &self.log.visible_text(), end };
         self.on_end.take().map(|on_end| on_end(&summary)).unwrap_or_default()
     }
 
@@ -461,10 +463,14 @@ impl Driver {
 
 /// Returns the outcome that a client's result stands for. A text that is JSON is also given as a value.
 pub(crate) fn outcome(result: &CallResult) -> Outcome {
-    let text: Vec<&str> = result.parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(text.as_str()),
-        Part::Image(_) | Part::Other(..) => None,
-    }).collect();
+    let text: Vec<&str> = result
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Image(_) | Part::Other(..) => None,
+        })
+        .collect();
     let text = text.join("\n");
     if result.is_error {
         return Outcome::Failed(if text.is_empty() { "the client's tool failed".to_owned() } else { text });
@@ -523,12 +529,12 @@ fn model_entry(held: &HeldTurn, step: &ModelStep) -> Entry {
     entry(
         EntryKind::ModelMessage,
         json!({
-            "turnId": held.turn_id(), "provider": step.provider, "model": step.model, "text": step.message.text,
+            "turnId": held.turn_id, "provider": step.provider, "model": step.model, "text": step.message.text,
             "calls": calls, "stop": step.stop, "usage": step.usage,
         }),
     )
 }
 
 fn end_entry(held: &HeldTurn, end: &TurnEnd, usage: Usage) -> Entry {
-    entry(EntryKind::TurnNote, json!({"turnId": held.turn_id(), "end": end, "usage": usage}))
+    entry(EntryKind::TurnNote, json!({"turnId": held.turn_id, "end": end, "usage": usage}))
 }

@@ -28,10 +28,19 @@ pub enum TurnEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEnd {
     /// The model is done.
-    Done { stop: StopReason, usage: Usage },
+    Done {
+        stop: StopReason,
+        usage: Usage,
+    },
     /// The client is asked to make these calls and to send their results.
-    Calls { calls: Vec<ClientCall>, usage: Usage },
-    Failed { status: u16, message: String },
+    Calls {
+        calls: Vec<ClientCall>,
+        usage: Usage,
+    },
+    Failed {
+        status: u16,
+        message: String,
+    },
 }
 
 /// A log that a turn appends to.

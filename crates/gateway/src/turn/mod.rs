@@ -47,4 +47,4 @@ pub struct EndRecord {
 }
 
 /// Decides what is written with the end of a response.
-pub type OnEnd = Box<dyn FnOnce(&TurnSummary<'_>) -> EndRecord + Send>;
+pub type OnEnd = Box<dyn FnOnce(&TurnSummary<'_>) -> EndRecord + Send + Sync>;

@@ -77,8 +77,7 @@ impl PreparedTurn {
         hooks.push(Arc::new(approvals));
         let tool = |shown: catalog::VisibleTool| {
             let parameters = to_raw_value(&shown.parameters);
-            let parameters =
-                parameters.map_err(|error| PreparationError::Definition(shown.name.clone(), error))?;
+            let parameters = parameters.map_err(|error| PreparationError::Definition(shown.name.clone(), error))?;
             Ok::<_, PreparationError>(ModelTool { name: shown.name, description: shown.description, parameters })
         };
         let tools = run.visible.into_iter().map(tool).collect::<Result<_, _>>()?;
