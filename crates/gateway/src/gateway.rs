@@ -412,19 +412,7 @@ impl Gateway {
         tokio::spawn(async move {
             let running = driver.run();
             tokio::pin!(running);
-            let abandoned = async {
-                if abandonment == Abandonment::Continue {
-                    std::future::pending::<()>().await;
-                }
-                let grace = Duration::from_secs(gateway.settings().gateway.abandoned_seconds);
-                loop {
-                    watched.without_readers().await;
-                    tokio::time::sleep(grace).await;
-                    if watched.readers() == 0 {
-                        return;
-                    }
-                }
-            };
+            let abandoned = abandoned(watched, abandonment, gateway.settings().gateway.abandoned_seconds);
             tokio::select! {
                 () = &mut running => {}
                 () = abandoned => {
@@ -456,6 +444,20 @@ struct Driven {
 
 fn lease_until(now: store::Millis) -> store::Millis {
     now + i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Completes when a turn's log has had no reader for some time.
+async fn abandoned(log: TurnLog, abandonment: Abandonment, seconds: u64) {
+    if abandonment == Abandonment::Continue {
+        return std::future::pending().await;
+    }
+    loop {
+        log.without_readers().await;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        if log.readers() == 0 {
+            return;
+        }
+    }
 }
 
 /// Renews the leases of this process's turns. A turn that another process has taken is aborted here.

@@ -141,23 +141,8 @@ impl Driver {
 
     /// Gives the client's results to the calls that wait for them. A result that was given before is ignored.
     async fn settle_answers(&self) {
-        let steps = self.record.steps();
-        let delivered: Vec<&DeliveredCall> = steps
-            .iter()
-            .filter_map(|step| match step {
-                Step::Delivered(calls) => Some(calls),
-                _ => None,
-            })
-            .flatten()
-            .collect();
-        let answers = steps.iter().filter_map(|step| match step {
-            Step::Answered(results) => Some(results),
-            _ => None,
-        });
-        for result in answers.flatten() {
-            let Some(call) = delivered.iter().find(|call| call.client.id == result.call_id) else { continue };
-            let token = CallToken { run: call.run_id.clone(), call: call.call };
-            self.gateway.code_mode().settle(&token, &outcome(result)).await.log_ignored("settle a client's call");
+        for (token, outcome) in answered_calls(&self.record) {
+            self.gateway.code_mode().settle(&token, &outcome).await.log_ignored("settle a client's call");
         }
     }
 
@@ -459,6 +444,23 @@ impl Driver {
         self.log.end(log_end);
         Ok(())
     }
+}
+
+/// Returns the calls that the client has answered, with their outcomes.
+fn answered_calls(record: &TurnRecord) -> Vec<(CallToken, Outcome)> {
+    let (mut delivered, mut answered) = (Vec::new(), Vec::new());
+    for step in record.steps() {
+        match step {
+            Step::Delivered(calls) => delivered.extend(calls),
+            Step::Answered(results) => answered.extend(results),
+            Step::Request(_) | Step::Model(_) | Step::Result(_) | Step::Steered(_) | Step::Ended(_) => {}
+        }
+    }
+    let of = |result: &CallResult| {
+        let call: &DeliveredCall = delivered.iter().find(|call| call.client.id == result.call_id)?;
+        Some((CallToken { run: call.run_id.clone(), call: call.call }, outcome(result)))
+    };
+    answered.into_iter().filter_map(of).collect()
 }
 
 /// Returns the outcome that a client's result stands for. A text that is JSON is also given as a value.
