@@ -200,8 +200,11 @@ impl TurnRecord {
     /// Returns the calls of the model's last response that have no result.
     fn open_calls(&self) -> Vec<ModelCall> {
         let Some(model) = self.last_model() else { return Vec::new() };
+        // Some providers repeat the ids of earlier calls, so only what follows the response counts.
+        let since = self.steps.iter().rposition(|step| matches!(step, Step::Model(_))).map_or(0, |at| at + 1);
         let has_result = |call: &&ModelCall| {
-            self.steps.iter().any(|step| matches!(step, Step::Result(given) if given.result.call_id == call.id))
+            let is_result = |step: &Step| matches!(step, Step::Result(given) if given.result.call_id == call.id);
+            self.steps.iter().skip(since).any(is_result)
         };
         model.message.calls.iter().filter(|call| !has_result(call)).cloned().collect()
     }
@@ -266,4 +269,133 @@ impl TurnRecord {
 
 fn is_steered(step: &Step) -> bool {
     matches!(step, Step::Steered(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::ids::CallId;
+    use wire::Wire;
+    use wire::conversation::{Arguments, Assistant, CallResult, Item, ModelCall, Part, StopReason, Usage};
+    use wire::downstream::ClientCall;
+    use wire::upstream::ToolChoice;
+
+    use super::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord, TurnRequest};
+
+    fn record() -> TurnRecord {
+        TurnRecord::new(TurnRequest {
+            agent: "a".into(),
+            wire: Wire::Chat,
+            parent: None,
+            instructions: String::new(),
+            items: vec![Item::User(vec![Part::Text("hello".into())])],
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            max_output_tokens: None,
+            extra: serde_json::Map::new(),
+        })
+    }
+
+    fn call(id: &str) -> ModelCall {
+        ModelCall { id: id.into(), name: "exec".into(), arguments: Arguments::of("{}".into()) }
+    }
+
+    fn model(text: &str, calls: &[&str]) -> Step {
+        let calls: Vec<ModelCall> = calls.iter().map(|id| call(id)).collect();
+        let stop = if calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolCalls };
+        Step::Model(ModelStep {
+            provider: "p".into(),
+            model: "m".into(),
+            message: Assistant { text: text.into(), calls, raw: None },
+            stop,
+            usage: Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() },
+        })
+    }
+
+    fn result(id: &str) -> Step {
+        Step::Result(ControlResult { run_id: None, result: CallResult::text(id, "done") })
+    }
+
+    fn delivered(id: &str) -> DeliveredCall {
+        let client = ClientCall { id: id.into(), name: "tool".into(), arguments: "{}".into() };
+        DeliveredCall { run_id: "cm_1".into(), call: CallId(1), client }
+    }
+
+    #[test]
+    fn each_step_determines_the_next_one() {
+        let mut record = record();
+        assert_eq!(record.next(), Next::Model);
+        record.push(model("", &["one", "two"]));
+        assert_eq!(record.next(), Next::Calls(vec![call("one"), call("two")]));
+        record.push(result("two"));
+        assert_eq!(record.next(), Next::Calls(vec![call("one")]));
+        let asked = vec![delivered("call_a"), delivered("call_b")];
+        record.push(Step::Delivered(asked.clone()));
+        assert_eq!(record.next(), Next::Client(asked.clone()));
+        record.push(Step::Answered(vec![CallResult::text("call_b", "1")]));
+        assert_eq!(record.next(), Next::Client(vec![delivered("call_a")]));
+        record.push(Step::Answered(vec![CallResult::text("call_a", "1")]));
+        assert_eq!(record.next(), Next::Calls(vec![call("one")]));
+        record.push(result("one"));
+        assert_eq!(record.next(), Next::Model);
+        record.push(model("bye", &[]));
+        assert_eq!(record.next(), Next::Over(TurnEnd::Completed(StopReason::EndTurn)));
+        record.push(Step::Steered(vec![Part::Text("wait".into())]));
+        assert_eq!(record.next(), Next::Model);
+        let end = TurnEnd::Aborted { reason: "test".into() };
+        record.push(Step::Ended(end.clone()));
+        assert_eq!(record.next(), Next::Over(end));
+    }
+
+    #[test]
+    fn a_later_call_with_the_id_of_an_earlier_one_needs_its_own_result() {
+        let mut record = record();
+        for _ in 0..2 {
+            record.push(model("", &["same"]));
+            assert_eq!(record.next(), Next::Calls(vec![call("same")]));
+            record.push(result("same"));
+            assert_eq!(record.next(), Next::Model);
+        }
+    }
+
+    #[test]
+    fn the_model_sees_results_and_not_what_went_to_the_client() {
+        let mut record = record();
+        record.push(model("I look.", &["one", "two"]));
+        record.push(Step::Delivered(vec![delivered("call_a")]));
+        record.push(Step::Answered(vec![CallResult::text("call_a", "1")]));
+        record.push(result("one"));
+        record.push(result("two"));
+        record.push(model("bye", &[]));
+        let items = record.items();
+        let kinds: Vec<&str> = items
+            .iter()
+            .map(|item| match item {
+                Item::System(_) => "system",
+                Item::User(_) => "user",
+                Item::Assistant(_) => "assistant",
+                Item::Results(results) => {
+                    assert_eq!(results.len(), 2);
+                    "results"
+                }
+            })
+            .collect();
+        assert_eq!(kinds, ["user", "assistant", "results", "assistant"]);
+        assert_eq!(record.usage(), Usage { input_tokens: 10, output_tokens: 6, ..Usage::default() });
+        assert_eq!(record.model_calls(), 2);
+    }
+
+    #[test]
+    fn a_stored_turn_continues_where_it_was() {
+        let mut record = record();
+        record.push(model("", &["one"]));
+        record.push(Step::Delivered(vec![delivered("call_a")]));
+        let mut steps = vec![Step::Request(record.request().clone())];
+        steps.extend(record.steps().iter().cloned());
+        let stored: Vec<String> = steps.iter().map(|step| serde_json::to_string(step).unwrap()).collect();
+        let read = stored.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+        let read = TurnRecord::from_steps(read).unwrap();
+        assert_eq!(read.next(), record.next());
+        assert_eq!(format!("{:?}", read.items()), format!("{:?}", record.items()));
+        assert!(TurnRecord::from_steps(vec![model("", &[])]).is_err());
+    }
 }
