@@ -14,9 +14,11 @@ pub const IMAGE_ID: ImageId = ImageId(*ID);
 /// More than the largest configurable memory limit plus the image.
 const MAX_MEMORY_BYTES: usize = (1 << 30) + (64 << 20);
 
-/// The number of dirtied bytes that a slot keeps resident, so that the next cell finds these pages present. A larger
-/// value costs more for a cell after a large one than it saves.
-const KEEP_RESIDENT_BYTES: usize = 256 << 10;
+/// The number of dirtied bytes that a slot keeps resident, so that the next cell finds these pages present. It must be
+/// more than the cells with a few calls that use a slot one after the other dirty together, which grows with the prelude:
+/// otherwise each returns pages to the kernel, and the next one faults them in again. A larger value costs more for a
+/// cell after a large one than it saves.
+const KEEP_RESIDENT_BYTES: usize = 384 << 10;
 
 /// The engine and the loaded image, from which cells are created.
 pub struct Image {
