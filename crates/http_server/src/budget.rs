@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::{
-    BODY_ROOM_TIMEOUT, FREE_BODY_BYTES, MAX_PRINCIPAL_BODY_BYTES, MAX_REQUESTS_PER_PRINCIPAL, MAX_TOTAL_BODY_BYTES,
+    BODY_ROOM_TIMEOUT, FREE_BODY_BYTES, LARGE_PRINCIPAL_BODY_BYTES, LARGE_TOTAL_BODY_BYTES, MAX_PRINCIPAL_BODY_BYTES,
+    MAX_REQUESTS_PER_PRINCIPAL, MAX_TOTAL_BODY_BYTES,
 };
 use crate::principal::Principal;
 use crate::refusal::Refusal;
@@ -47,6 +48,13 @@ pub struct NoRoom;
 pub struct BudgetLimits {
     pub principal_bytes: usize,
     pub total_bytes: usize,
+}
+
+impl BudgetLimits {
+    /// Returns the limits of a server whose routes take large bodies.
+    pub fn large() -> Self {
+        Self { principal_bytes: LARGE_PRINCIPAL_BODY_BYTES, total_bytes: LARGE_TOTAL_BODY_BYTES }
+    }
 }
 
 impl Default for BudgetLimits {

@@ -12,16 +12,19 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use telemetry::LogIgnored;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
 use crate::paced_stream::PacedStream;
 use crate::slots::{Connection, Slots};
+use crate::tls::Transport;
 
 /// Sockets beyond `MAX_CONNECTIONS`, for connections that have lost their slot and are being closed.
 const CLOSING_CONNECTIONS: usize = 64;
@@ -50,8 +53,22 @@ impl Service<hyper::Request<Incoming>> for OnConnection {
     }
 }
 
+/// Serves the requests of one connection. Its error affects only its client.
+async fn serve_stream<S>(stream: S, service: OnConnection, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    watcher.watch(connection).await.log_expected("serve an HTTP connection");
+}
+
 /// Accepts and serves connections until `stop` is cancelled.
-pub(crate) async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, transport: Transport, app: Router, stop: CancellationToken) {
     let sockets = Arc::new(Semaphore::new(MAX_CONNECTIONS + CLOSING_CONNECTIONS));
     let slots = Slots::default();
     let graceful = GracefulShutdown::new();
@@ -76,17 +93,23 @@ pub(crate) async fn serve(listener: TcpListener, app: Router, stop: Cancellation
         stream.set_nodelay(true).log_expected("send responses without delay");
         let slot = slots.open(peer.ip());
         let service = OnConnection { app: TowerToHyperService::new(app.clone()), connection: slot.connection() };
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
-            .max_headers(MAX_HEADERS)
-            .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(PacedStream::new(stream)), service);
-        let connection = graceful.watch(connection);
+        let (transport, watcher, stop) = (transport.clone(), graceful.watcher(), stop.clone());
         tokio::spawn(async move {
-            // An error of one connection affects only its client.
+            let stream = PacedStream::new(stream);
+            let served = async {
+                match transport {
+                    Transport::Tls(config) => tokio::select! {
+                        accepted = TlsAcceptor::from(config).accept(stream) => match accepted {
+                            Ok(stream) => serve_stream(stream, service, watcher).await,
+                            Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
+                        },
+                        () = stop.cancelled() => {}
+                    },
+                    Transport::Plain | Transport::BehindProxy => serve_stream(stream, service, watcher).await,
+                }
+            };
             tokio::select! {
-                served = connection => served.log_expected("serve an HTTP connection"),
+                () = served => {}
                 () = slot.must_close() => {}
             }
             drop((slot, permit));

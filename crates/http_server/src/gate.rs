@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use contract::json;
@@ -17,14 +17,19 @@ use futures_util::StreamExt;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Access;
+use crate::access::{API_KEY, Access};
 use crate::budget::{Budget, BudgetLimits, Budgets, Share};
+use crate::caller::Caller;
 use crate::connections;
 use crate::host::Hosts;
-use crate::limits::{BODY_TIMEOUT, MAX_BODY_BYTES, MAX_BODY_VALUES, PARSED_VALUE_BYTES};
-use crate::principal::Principal;
+use crate::limits::{
+    BODY_TIMEOUT, LARGE_BODY_BYTES, LARGE_BODY_TIMEOUT, LARGE_BODY_VALUES, MAX_BODY_BYTES, MAX_BODY_DEPTH,
+    MAX_BODY_VALUES, PARSED_VALUE_BYTES,
+};
 use crate::refusal::Refusal;
+use crate::scopes::Permission;
 use crate::slots::Connection;
+use crate::tls::Transport;
 
 /// How clients are authenticated, which host names are accepted, and how much memory requests may take.
 #[derive(Clone, Debug)]
@@ -33,6 +38,7 @@ pub struct Gate {
     /// Accepted host names besides the server's own address.
     pub hosts: Vec<String>,
     pub budget: BudgetLimits,
+    pub transport: Transport,
 }
 
 /// Why the HTTP server could not be started.
@@ -42,40 +48,93 @@ pub enum HttpError {
         "{0} can be reached from other machines and therefore requires a token; leave out --no-token, or use 127.0.0.1"
     )]
     OpenToOthers(SocketAddr),
+    #[error(
+        "{0} can be reached from other machines, which would send their tokens unencrypted; pass --tls-cert and --tls-key, pass --behind-proxy if a proxy in front of it speaks TLS, or use 127.0.0.1"
+    )]
+    Unencrypted(SocketAddr),
     #[error("cannot listen: {0}")]
     Listen(#[from] io::Error),
 }
 
-/// Refuses an address that other machines can reach if no token is required. Callers that announce the address check it
-/// before they listen.
+/// Refuses an address that other machines can reach if no token is required, or if tokens would be sent unencrypted.
+/// Callers that announce the address check it before they listen.
 pub fn check_address(address: SocketAddr, gate: &Gate) -> Result<(), HttpError> {
-    if !address.ip().is_loopback() && gate.access.is_open() {
-        return Err(HttpError::OpenToOthers(address));
+    if address.ip().is_loopback() {
+        Ok(())
+    } else if gate.access.is_open() {
+        Err(HttpError::OpenToOthers(address))
+    } else if matches!(gate.transport, Transport::Plain) {
+        Err(HttpError::Unencrypted(address))
+    } else {
+        Ok(())
     }
-    Ok(())
+}
+
+/// The permission that a token needs for a group of routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// Any valid token. The handler checks what it needs, with [`Caller::require`].
+    Token,
+    /// Other tokens are answered with 403.
+    Permission(Permission),
+    /// Other tokens are answered with 404, as if the routes did not exist.
+    HiddenUnless(Permission),
+}
+
+impl Requirement {
+    fn check(self, caller: &Caller) -> Result<(), Refusal> {
+        match self {
+            Self::Token => Ok(()),
+            Self::Permission(permission) => caller.require(permission),
+            Self::HiddenUnless(permission) => caller.require(permission).map_err(|_| Refusal::NotFound),
+        }
+    }
 }
 
 /// What a group of routes admits, and how it words refusals.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteRules {
+    pub requirement: Requirement,
     /// Returns the size limit of a request's body, from the request's head.
     pub body_limit: fn(&Parts) -> usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
     /// The JSON values that a body may have.
     pub max_values: usize,
+    /// How deep the JSON of a body may nest.
+    pub max_depth: usize,
     /// Checks a body that has arrived.
     pub check_body: fn(&Parts, &[u8]) -> Result<(), Refusal>,
     /// Writes the response to a refused request. The front door adds the refusal's headers.
     pub respond: fn(&Parts, &Refusal) -> Response,
 }
 
+impl RouteRules {
+    /// Returns the rules of routes that this permission gives access to.
+    pub fn requiring(permission: Permission) -> Self {
+        Self { requirement: Requirement::Permission(permission), ..Self::default() }
+    }
+
+    /// Admits bodies that carry conversations with images: 32 MiB.
+    #[must_use]
+    pub fn with_large_bodies(self) -> Self {
+        Self {
+            body_limit: |_| LARGE_BODY_BYTES,
+            body_timeout: LARGE_BODY_TIMEOUT,
+            max_values: LARGE_BODY_VALUES,
+            ..self
+        }
+    }
+}
+
 impl Default for RouteRules {
     fn default() -> Self {
         Self {
+            requirement: Requirement::Token,
             body_limit: |_| MAX_BODY_BYTES,
             body_timeout: BODY_TIMEOUT,
             max_values: MAX_BODY_VALUES,
+            max_depth: MAX_BODY_DEPTH,
             check_body: |_, _| Ok(()),
             respond: |_, refusal| refusal.plain(),
         }
@@ -86,6 +145,7 @@ impl Default for RouteRules {
 #[derive(Debug)]
 pub struct FrontDoor {
     listener: TcpListener,
+    transport: Transport,
     checks: Arc<Checks>,
 }
 
@@ -109,11 +169,11 @@ impl FrontDoor {
         check_address(address, &gate)?;
         let hosts = Hosts::new(address, &gate.hosts);
         let checks = Checks { access: gate.access, hosts, budgets: Budgets::new(gate.budget) };
-        Ok(Self { listener, checks: Arc::new(checks) })
+        Ok(Self { listener, transport: gate.transport, checks: Arc::new(checks) })
     }
 
-    /// Admits only requests with a valid token to these routes. A handler finds the [`Principal`] and the
-    /// `Arc<Budget>` of the request in its extensions.
+    /// Admits only requests with a valid token to these routes. A handler finds the [`Caller`], its `Principal` and its
+    /// `Arc<Budget>` in the request's extensions.
     pub fn guard(&self, routes: Router, rules: RouteRules) -> Router {
         let guard = Guard { checks: Arc::clone(&self.checks), rules };
         routes.layer(middleware::from_fn_with_state(guard, admit))
@@ -122,8 +182,17 @@ impl FrontDoor {
     /// Serves until `stop` is cancelled; requests in progress then have a few seconds to finish. Routes that are not
     /// guarded are open to clients without a token.
     pub async fn serve(self, routes: Router, stop: CancellationToken) {
-        let app = routes.layer(middleware::from_fn_with_state(self.checks, check_host));
-        connections::serve(self.listener, app, stop).await;
+        let app = routes.layer(middleware::from_fn_with_state(Arc::clone(&self.checks), check_host));
+        let watch = async {
+            match self.checks.access.stored() {
+                Some(tokens) => tokens.watch().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = connections::serve(self.listener, self.transport, app, stop) => {}
+            () = watch => {}
+        }
     }
 }
 
@@ -149,27 +218,35 @@ async fn check_host(State(checks): State<Arc<Checks>>, request: Request, next: N
 /// Checks a request's token, reads its body, and passes it on with its principal and its share of the budgets.
 async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let Some(principal) = guard.checks.access.principal(authorization) else {
-        tracing::info!(reason = "missing or invalid token", "refused an HTTP request");
-        return guard.refuse(&parts, Refusal::Token);
+    let caller = match guard.checks.access.authenticate(&parts.headers).await {
+        Ok(caller) => caller,
+        Err(refusal) => {
+            tracing::info!(reason = %refusal, "refused an HTTP request");
+            return guard.refuse(&parts, refusal);
+        }
     };
-    if let Some(Err(full)) = parts.extensions.get::<Connection>().map(|one| one.authenticate(&principal)) {
-        return guard.refuse_principal(&parts, &principal, Refusal::Connections(full));
+    if let Some(Err(full)) = parts.extensions.get::<Connection>().map(|one| one.authenticate(&caller)) {
+        return guard.refuse_caller(&parts, &caller, Refusal::Connections(full));
     }
-    let budget = guard.checks.budgets.of(&principal);
+    let budget = guard.checks.budgets.of(&caller.principal);
     // No later code needs the secret.
     parts.headers.remove(header::AUTHORIZATION);
-    parts.extensions.insert(principal.clone());
+    parts.headers.remove(API_KEY);
+    parts.extensions.insert(caller.principal.clone());
+    parts.extensions.insert(caller.clone());
     parts.extensions.insert(Arc::clone(&budget));
-    let mut response = match guard.read_body(&parts, body, &budget).await {
+    let body = match guard.rules.requirement.check(&caller) {
+        Ok(()) => guard.read_body(&parts, body, &budget).await,
+        Err(refusal) => Err(refusal),
+    };
+    let mut response = match body {
         Ok((bytes, share)) => {
             if let Some(share) = share {
                 parts.extensions.insert(share);
             }
             next.run(Request::from_parts(parts, Body::from(bytes))).await
         }
-        Err(reason) => guard.refuse_principal(&parts, &principal, reason),
+        Err(reason) => guard.refuse_caller(&parts, &caller, reason),
     };
     response.extensions_mut().insert(Admitted);
     response
@@ -182,12 +259,16 @@ impl Guard {
         response
     }
 
-    fn refuse_principal(&self, head: &Parts, principal: &Principal, reason: Refusal) -> Response {
-        tracing::info!(principal = principal.name(), ?reason, "refused an HTTP request");
+    fn refuse_caller(&self, head: &Parts, caller: &Caller, reason: Refusal) -> Response {
+        let (principal, token) = (caller.principal.name(), caller.token.as_str());
+        tracing::info!(principal, token, ?reason, "refused an HTTP request");
         self.refuse(head, reason)
     }
 
     async fn read_body(&self, head: &Parts, body: Body, budget: &Budget) -> Result<(Bytes, Option<Share>), Refusal> {
+        if !is_identity(&head.headers) {
+            return Err(Refusal::Encoding);
+        }
         let limit = (self.rules.body_limit)(head);
         let length = head.headers.get(header::CONTENT_LENGTH);
         let declared = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
@@ -198,7 +279,10 @@ impl Guard {
         let read = tokio::time::timeout(self.rules.body_timeout, read);
         let (bytes, mut share) = read.await.map_err(|_| Refusal::TooSlow)??;
         (self.rules.check_body)(head, &bytes)?;
-        let values = json::measure(&bytes).values;
+        let json::Measure { depth, values } = json::measure(&bytes);
+        if depth > self.rules.max_depth {
+            return Err(Refusal::TooDeep(self.rules.max_depth));
+        }
         if values > self.rules.max_values {
             return Err(Refusal::TooManyValues(self.rules.max_values));
         }
@@ -208,6 +292,13 @@ impl Guard {
         }
         Ok((bytes, share))
     }
+}
+
+/// Returns true if a body is not compressed.
+fn is_identity(headers: &HeaderMap) -> bool {
+    let is_identity =
+        |value: &HeaderValue| value.to_str().is_ok_and(|value| value.trim().eq_ignore_ascii_case("identity"));
+    headers.get_all(header::CONTENT_ENCODING).iter().all(is_identity)
 }
 
 /// Reads a body. Once it is larger than `FREE_BODY_BYTES`, it reserves the expected size in the budget.

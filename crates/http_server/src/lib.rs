@@ -1,10 +1,11 @@
 //! The HTTP front door that all servers of the program share: connections, host names, tokens, limits and budgets.
 //!
 //! A server hands its routes to [`FrontDoor::guard`], with the rules of each group of routes, and the guarded routes to
-//! [`FrontDoor::serve`]. A handler finds the authenticated [`Principal`] in the request's extensions.
+//! [`FrontDoor::serve`]. A handler finds the authenticated [`Caller`] in the request's extensions.
 
 mod access;
 mod budget;
+mod caller;
 mod connections;
 mod gate;
 mod host;
@@ -12,10 +13,17 @@ pub mod limits;
 mod paced_stream;
 mod principal;
 mod refusal;
+mod scopes;
 mod slots;
+mod stored_tokens;
+mod tls;
 
-pub use access::{Access, BadToken, Token};
+pub use access::{Access, BadToken, GeneratedSecret, Token};
 pub use budget::{Budget, BudgetLimits, NoRoom, Share};
-pub use gate::{FrontDoor, Gate, HttpError, RouteRules, check_address};
+pub use caller::Caller;
+pub use gate::{FrontDoor, Gate, HttpError, Requirement, RouteRules, check_address};
 pub use principal::{BadPrincipal, Principal};
 pub use refusal::{Full, Refusal};
+pub use scopes::{BadScopes, Permission, Scopes};
+pub use stored_tokens::StoredTokens;
+pub use tls::{TlsError, TlsFiles, Transport};

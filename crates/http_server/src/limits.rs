@@ -30,12 +30,25 @@ pub const MAX_HEAD_BYTES: usize = 32 << 10;
 /// How long and how much the server still reads and discards after its last response on a connection. Without it the
 /// kernel resets the connection, and a client that is still sending may never see the response.
 pub const LINGER: Duration = Duration::from_millis(500);
-pub const LINGER_BYTES: usize = MAX_BODY_BYTES;
+pub const LINGER_BYTES: usize = LARGE_BODY_BYTES;
 
 /// A request's body, and how long it may take to arrive. A cell's source may have 256 KiB, and JSON writes a character
 /// in at most six bytes.
 pub const MAX_BODY_BYTES: usize = 4 << 20;
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How deep the JSON of a body may nest, checked before it is parsed.
+pub const MAX_BODY_DEPTH: usize = 128;
+
+/// The body of a request that carries a conversation with images, and how long it may take to arrive. Providers take up
+/// to 32 MB.
+pub const LARGE_BODY_BYTES: usize = 32 << 20;
+pub const LARGE_BODY_TIMEOUT: Duration = Duration::from_secs(60);
+pub const LARGE_BODY_VALUES: usize = 250_000;
+
+/// Request bodies in memory on a server with such routes, of one principal and of all.
+pub const LARGE_PRINCIPAL_BODY_BYTES: usize = 128 << 20;
+pub const LARGE_TOTAL_BODY_BYTES: usize = 512 << 20;
 
 /// JSON values in one body, counted before it is parsed, and the approximate memory that one parsed value takes.
 pub const MAX_BODY_VALUES: usize = 10_000;
@@ -52,3 +65,11 @@ pub const BODY_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Requests of one principal in progress, including notification streams.
 pub const MAX_REQUESTS_PER_PRINCIPAL: usize = 256;
+
+/// How long a token of the store is accepted without another look at the store, and how often tokens in use are checked.
+/// Together they end a revoked token's requests and streams within a second.
+pub const TOKEN_CACHE_TTL: Duration = Duration::from_millis(900);
+pub const TOKEN_POLL_INTERVAL: Duration = Duration::from_millis(400);
+
+/// How often the use of a token is recorded.
+pub const TOKEN_USE_INTERVAL: Duration = Duration::from_secs(60);

@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::limits::MAX_CONNECTIONS_PER_PRINCIPAL;
+use crate::scopes::Permission;
 
 /// When a client that was refused for lack of capacity may retry.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -24,14 +25,25 @@ pub enum Full {
 pub enum Refusal {
     #[error("this Host or Origin is not allowed; use the server's own address, or start it with --allow-host")]
     Host,
-    #[error("missing or invalid token; send `Authorization: Bearer …`; `cellmate mcp --http` says where it is")]
+    #[error("missing or invalid token; send `Authorization: Bearer …`; the server says at its start where it is")]
     Token,
+    #[error("this token may not {}; use one with the permission `{}`", .0.action(), .0.as_str())]
+    Permission(Permission),
+    /// The response that hides whether something exists.
+    #[error("not found")]
+    NotFound,
+    #[error("tokens cannot be checked now; try again later")]
+    Unavailable,
     #[error("{}", connections(*.0))]
     Connections(Full),
     #[error("this request may have at most {0} bytes")]
     TooLarge(usize),
     #[error("a request may have at most {0} JSON values")]
     TooManyValues(usize),
+    #[error("the JSON of a request may nest at most {0} levels deep")]
+    TooDeep(usize),
+    #[error("compressed requests are not accepted; send them without Content-Encoding")]
+    Encoding,
     #[error("the request did not arrive in time")]
     TooSlow,
     #[error("large requests of this principal already use {0} bytes; try again later")]
@@ -50,10 +62,13 @@ fn connections(full: Full) -> String {
 impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Host => StatusCode::FORBIDDEN,
+            Self::Host | Self::Permission(_) => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
             Self::Token => StatusCode::UNAUTHORIZED,
-            Self::Connections(_) | Self::NoRoom(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Connections(_) | Self::NoRoom(_) | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge(_) | Self::TooManyValues(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooDeep(_) => StatusCode::BAD_REQUEST,
+            Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
         }
     }

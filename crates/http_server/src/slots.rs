@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::caller::Caller;
 use crate::limits::{
     MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK,
     UNAUTHENTICATED_LIFETIME,
@@ -108,7 +110,7 @@ pub(crate) struct Slots(Arc<Mutex<Table>>);
 impl Slots {
     pub(crate) fn open(&self, address: IpAddr) -> Slot {
         let (id, closed) = self.table().open(PeerNetwork::of(address));
-        let connection = Connection { slots: self.clone(), id };
+        let connection = Connection { slots: self.clone(), id, revoked: Arc::new(watch::channel(None).0) };
         Slot { connection, closed, deadline: Instant::now() + UNAUTHENTICATED_LIFETIME }
     }
 
@@ -130,15 +132,23 @@ impl Slot {
         self.connection.clone()
     }
 
-    /// Completes when the connection must be closed: another connection took its slot, or it showed no valid token in
-    /// time.
+    /// Completes when the connection must be closed: another connection took its slot, it showed no valid token in time,
+    /// or the token of its last request was revoked.
     pub(crate) async fn must_close(&self) {
-        tokio::select! {
-            () = self.closed.cancelled() => {}
-            () = tokio::time::sleep_until(self.deadline) => {
-                if self.connection.is_authenticated() {
-                    self.closed.cancelled().await;
+        let mut revoked = self.connection.revoked.subscribe();
+        loop {
+            let current = revoked.borrow_and_update().clone();
+            let ended = async {
+                match current {
+                    Some(revoked) => revoked.cancelled().await,
+                    None => tokio::time::sleep_until(self.deadline).await,
                 }
+            };
+            tokio::select! {
+                () = self.closed.cancelled() => return,
+                () = ended => return,
+                // Another request arrived. The sender is this slot's own, so it is never dropped before.
+                _ = revoked.changed() => {}
             }
         }
     }
@@ -155,16 +165,16 @@ impl Drop for Slot {
 pub(crate) struct Connection {
     slots: Slots,
     id: u64,
+    /// Cancelled when the token of the last request is revoked; `None` before the first valid token.
+    revoked: Arc<watch::Sender<Option<CancellationToken>>>,
 }
 
 impl Connection {
-    /// Records that the connection showed a valid token of this principal.
-    pub(crate) fn authenticate(&self, principal: &Principal) -> Result<(), Full> {
-        self.slots.table().authenticate(self.id, principal)
-    }
-
-    fn is_authenticated(&self) -> bool {
-        self.slots.table().authenticated.contains_key(&self.id)
+    /// Records that the connection showed a valid token of this caller.
+    pub(crate) fn authenticate(&self, caller: &Caller) -> Result<(), Full> {
+        self.slots.table().authenticate(self.id, &caller.principal)?;
+        self.revoked.send_replace(Some(caller.revoked.clone()));
+        Ok(())
     }
 }
 

@@ -26,6 +26,8 @@ pub enum StoreError {
     InvalidText,
     #[error("an output was deleted, or written by another process, before it was complete")]
     OutputLost,
+    #[error("{limit} tokens are in force already; revoke some of them with `cellmate tokens revoke ID`")]
+    TooManyTokens { limit: usize },
     #[error(transparent)]
     Injected(#[from] fault::InjectedFault),
     #[error(transparent)]
@@ -62,6 +64,7 @@ impl StoreError {
             Self::OutputTooLarge { .. } => "the output is too large to be stored; ask the tool for less at once",
             Self::InvalidText => "the output is not valid text and was not stored",
             Self::OutputLost => "the output was not stored completely; call the tool again",
+            Self::TooManyTokens { .. } => "too many tokens are in force",
             Self::Sql(_) | Self::Injected(_) => "the store is unavailable; try again",
             Self::TooNew { .. } => "the store was written by a newer version of this program",
             Self::OtherKey { .. } => "the store's cells are sealed with a key that this process does not have",

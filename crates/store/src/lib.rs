@@ -29,6 +29,7 @@ mod sql;
 mod store;
 mod sweep;
 mod tls;
+mod tokens;
 mod transcript;
 mod turns;
 mod watch;
@@ -61,6 +62,7 @@ pub use settle::{SettleError, Settled};
 pub use store::Store;
 pub use sweep::SweepReport;
 pub use tls::WeakTls;
+pub use tokens::{MAX_TOKENS, NewToken, StoredToken};
 pub use transcript::{Entry, EntryKind};
 pub use turns::{
     DeliveryRow, HeldTurn, NewDelivery, NewResponse, NewStep, NewTurn, ReleaseLease, ResponseRow, SessionFilter,

@@ -6,7 +6,7 @@ use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::locking::begin_with_locks;
 
-const STEPS: [&str; 10] = [
+const STEPS: [&str; 11] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -289,6 +289,18 @@ CREATE TABLE items (
 CREATE INDEX items_by_response ON items (response_id);
 
 CREATE INDEX runs_by_tool_call ON runs (session_id, tool_call_id);
+",
+    r"
+CREATE TABLE tokens (
+    token_id      TEXT PRIMARY KEY,
+    name          TEXT NOT NULL,
+    hash          TEXT NOT NULL UNIQUE,
+    scopes        TEXT NOT NULL,
+    created_at    BIGINT NOT NULL,
+    expires_at    BIGINT,
+    revoked_at    BIGINT,
+    last_used_at  BIGINT
+);
 ",
 ];
 

@@ -23,6 +23,7 @@ use crate::session_values::{self, SessionKey, SessionTotals, SessionValue, Sessi
 use crate::settle::{self, SettleError, Settled};
 use crate::sql::read_again;
 use crate::sweep::{self, SweepReport};
+use crate::tokens::{self, NewToken, StoredToken};
 use crate::transcript::{self, Entry};
 use crate::turns::{
     self, DeliveryRow, HeldTurn, NewTurn, ResponseRow, SessionFilter, SessionSummary, TurnChange, TurnRow, TurnStep,
@@ -362,6 +363,34 @@ impl Store {
     /// Revokes a standing approval. Returns `false` if there is no rule with that id, or it was already revoked.
     pub async fn revoke_rule(&self, rule_id: &str, now: Millis) -> Result<bool, StoreError> {
         rules::revoke_rule(&self.backend, rule_id, now).await
+    }
+}
+
+/// Named HTTP tokens.
+impl Store {
+    /// Creates a token. Fails if its hash exists already, or if `MAX_TOKENS` are in force.
+    pub async fn create_token(&self, token: &NewToken) -> Result<(), StoreError> {
+        tokens::create(&self.backend, token).await
+    }
+
+    /// Returns all tokens, ended ones included, by name and age.
+    pub async fn tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
+        read_again(|| tokens::all(&self.backend)).await
+    }
+
+    /// Revokes a token. Returns `false` if there is no token with that id, or it was already revoked.
+    pub async fn revoke_token(&self, token_id: &str, now: Millis) -> Result<bool, StoreError> {
+        tokens::revoke(&self.backend, token_id, now).await
+    }
+
+    /// Returns the token whose secret has this SHA-256, in hexadecimal. The caller must check that it is in force.
+    pub async fn token_by_hash(&self, hash: &str) -> Result<Option<StoredToken>, StoreError> {
+        read_again(|| tokens::by_hash(&self.backend, hash)).await
+    }
+
+    /// Records that a token was used.
+    pub async fn touch_token(&self, token_id: &str, now: Millis) -> Result<(), StoreError> {
+        tokens::touch(&self.backend, token_id, now).await
     }
 }
 

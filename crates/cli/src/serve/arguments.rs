@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use contract::config::pattern::Pattern;
+use http_server::{TlsError, TlsFiles, Transport};
 use mcp::server::ToolPrefix;
 
 use crate::shared_arguments::{ConfigArguments, JailArguments, PolicyArguments, SurfaceArgument};
@@ -16,6 +17,15 @@ pub(crate) struct McpArguments {
     /// Serve HTTP at this address instead of stdio; the endpoint is /mcp.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:8620")]
     pub(crate) http: Option<SocketAddr>,
+    /// Serve HTTPS with the certificate chain in this PEM file.
+    #[arg(long, value_name = "FILE", requires = "http", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of --tls-cert.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Allow addresses that other machines can reach without TLS, because a proxy in front of this server speaks it.
+    #[arg(long, requires = "http", conflicts_with = "tls_cert")]
+    pub(crate) behind_proxy: bool,
     /// Additional host name that HTTP clients may use; may be repeated.
     #[arg(long = "allow-host", value_name = "NAME", requires = "http")]
     pub(crate) hosts: Vec<String>,
@@ -53,6 +63,15 @@ pub(crate) struct McpArguments {
 impl McpArguments {
     pub(crate) fn idle_stop(&self) -> Option<Duration> {
         (self.idle_stop > 0).then(|| Duration::from_secs(self.idle_stop))
+    }
+
+    /// Returns how HTTP connections are protected.
+    pub(crate) fn transport(&self) -> Result<Transport, TlsError> {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => Transport::tls(&TlsFiles { cert: cert.clone(), key: key.clone() }),
+            _ if self.behind_proxy => Ok(Transport::BehindProxy),
+            _ => Ok(Transport::Plain),
+        }
     }
 }
 

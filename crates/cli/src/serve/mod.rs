@@ -14,7 +14,7 @@ use client_config::{ConfigError, Places, Problem, display, load};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolError, PoolOptions};
 use executor::clock::now_ms;
-use http_server::{BudgetLimits, Gate, HttpError, Principal, check_address};
+use http_server::{Access, BudgetLimits, Gate, HttpError, Principal, StoredTokens, TlsError, check_address};
 use mcp::server::{ApprovalPolicy, McpService, OfferedSources, ServeError, Settings, serve_http, serve_streams};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Store;
@@ -59,6 +59,8 @@ enum McpError {
     Listen { address: std::net::SocketAddr, source: std::io::Error },
     #[error(transparent)]
     Http(#[from] HttpError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error(transparent)]
     Streams(#[from] ServeError),
     #[error("{0}")]
@@ -109,6 +111,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let (pool, runtime_available) = pool_or_none(pool, &arguments, &served)?;
     let store = store?;
     warn_of_clock(&store).await;
+    let tokens = StoredTokens::new(store.clone());
     let local = local_tools(&served, &loaded.settings, &places, Some(state.folder())).map_err(McpError::Local)?;
     let Engine { code_mode, servers, local, .. } =
         Engine::new(pool, store, &loaded, local, &state, arguments.idle_stop())?;
@@ -135,7 +138,10 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     tokio::spawn(release_memory());
     let stop = stop_on_signals(&frontend)?;
     let served = match arguments.http {
-        Some(address) => over_http(&frontend, &arguments, &state, address, stop).await,
+        Some(address) => {
+            let (access, place) = tokens::access(&arguments, &state, &tokens)?;
+            over_http(&frontend, &arguments, (access, &place), address, stop).await
+        }
         None => over_streams(&frontend, stop).await,
     };
     reloading.abort();
@@ -271,18 +277,23 @@ fn stdin() -> std::io::Result<impl AsyncRead + Send + Unpin> {
 async fn over_http(
     frontend: &McpService,
     arguments: &McpArguments,
-    state: &State,
+    (access, place): (Access, &str),
     address: std::net::SocketAddr,
     stop: CancellationToken,
 ) -> Result<(), McpError> {
-    let (access, place) = tokens::access(arguments, state)?;
-    let gate = Gate { access, hosts: arguments.hosts.clone(), budget: BudgetLimits::default() };
+    let gate = Gate {
+        access,
+        hosts: arguments.hosts.clone(),
+        budget: BudgetLimits::default(),
+        transport: arguments.transport()?,
+    };
     check_address(address, &gate)?;
+    let scheme = gate.transport.scheme();
     let listen = |source| McpError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let bound = listener.local_addr().map_err(listen)?;
     tracing::info!(target: CONSOLE, address = %bound, "listening");
-    eprintln!("cellmate: serving MCP at http://{bound}/mcp; {place}");
+    eprintln!("cellmate: serving MCP at {scheme}://{bound}/mcp; {place}");
     Ok(serve_http(frontend.clone(), listener, gate, stop).await?)
 }
 

@@ -1,8 +1,8 @@
-//! HTTP tokens: one that is generated for the local user, and named ones from a file.
+//! HTTP tokens: one that is generated for the local user, named ones from a file, and those of the store.
 
 use std::path::Path;
 
-use http_server::{Access, Principal, Token};
+use http_server::{Access, Principal, Scopes, StoredTokens, Token};
 use telemetry::Redactor;
 
 use super::arguments::McpArguments;
@@ -20,7 +20,11 @@ pub(super) enum TokenError {
 }
 
 /// Returns who may connect, and a note on where the operator finds the token.
-pub(super) fn access(arguments: &McpArguments, state: &State) -> Result<(Access, String), TokenError> {
+pub(super) fn access(
+    arguments: &McpArguments,
+    state: &State,
+    stored: &StoredTokens,
+) -> Result<(Access, String), TokenError> {
     if arguments.no_token {
         return Ok((Access::Open(Principal::local()), "no token is required".to_owned()));
     }
@@ -30,12 +34,13 @@ pub(super) fn access(arguments: &McpArguments, state: &State) -> Result<(Access,
     };
     Redactor::process().register(&secret);
     let bad = |place: &str, reason: String| TokenError::Bad { place: place.to_owned(), reason };
-    let local = Token::new(Principal::local(), secret.trim()).map_err(|error| bad(TOKEN, error.to_string()))?;
+    let local = Token::new(Principal::local(), secret.trim(), Scopes::all());
+    let local = local.map_err(|error| bad(TOKEN, error.to_string()))?;
     let mut tokens = vec![local];
     if let Some(path) = &arguments.tokens {
         tokens.extend(named(path)?);
     }
-    Ok((Access::Tokens(tokens), place))
+    Ok((Access::Tokens { fixed: tokens, stored: Some(stored.clone()) }, place))
 }
 
 fn named(path: &Path) -> Result<Vec<Token>, TokenError> {
@@ -53,7 +58,7 @@ fn token(line: &str) -> Result<Token, String> {
     let (name, secret) = line.split_once(char::is_whitespace).ok_or("expected a name, a space and a token")?;
     Redactor::process().register(secret);
     let principal = Principal::named(name).map_err(|error| error.to_string())?;
-    Token::new(principal, secret.trim()).map_err(|error| error.to_string())
+    Token::new(principal, secret.trim(), Scopes::of_agents()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use format::{Column, Encoder, Kind, Value};
 pub use restore::{Checked, Restoring, check};
 
 /// The tables in a backup: all except `usage`, which is counted again, and `schema_version`, which is the program's.
-pub const TABLES: [&str; 18] = [
+pub const TABLES: [&str; 19] = [
     "catalogs",
     "runs",
     "legs",
@@ -35,6 +35,7 @@ pub const TABLES: [&str; 18] = [
     "conversations",
     "responses",
     "items",
+    "tokens",
     "sealing_keys",
 ];
 

@@ -199,6 +199,9 @@ pub(crate) async fn restore(
              UNION ALL SELECT turn_id AS id, fence FROM turns",
         )
         .await?;
+    let revoked =
+        "CREATE TEMPORARY TABLE revoked_before AS SELECT token_id, revoked_at FROM tokens WHERE revoked_at IS NOT NULL";
+    transaction.execute(revoked).await?;
     for table in TABLES.iter().chain(&["usage"]) {
         transaction.execute(format!("DELETE FROM {table}").as_str()).await?;
     }
@@ -212,6 +215,12 @@ pub(crate) async fn restore(
         transaction.execute(moved.as_str()).await?;
     }
     transaction.execute("DROP TABLE fences_before").await?;
+    // A token that was revoked after the backup stays revoked.
+    let revoked = "UPDATE tokens SET revoked_at = (SELECT old.revoked_at FROM revoked_before AS old \
+         WHERE old.token_id = tokens.token_id) \
+         WHERE revoked_at IS NULL AND token_id IN (SELECT token_id FROM revoked_before)";
+    transaction.execute(revoked).await?;
+    transaction.execute("DROP TABLE revoked_before").await?;
     if how.end_runs {
         end_runs(&mut transaction, now).await?;
     }
@@ -316,7 +325,7 @@ fn size(values: &[Value]) -> usize {
     values.iter().map(size).sum()
 }
 
-/// Whether the store has no runs, turns, outputs, session values, approvals, rules or transcripts. Key fingerprints do not count, because opening a
+/// Whether the store has no runs, turns, outputs, session values, approvals, rules, transcripts or tokens. Key fingerprints do not count, because opening a
 /// store writes them; catalogs do not count either.
 async fn is_empty(connection: &mut AnyConnection) -> Result<bool, BackupError> {
     for table in TABLES.iter().filter(|table| **table != "sealing_keys" && **table != "catalogs") {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sqlx::{AnyConnection, Connection, Row};
 use store::{
     ApprovalScope, ApprovalState, BACKED_UP, BackupError, CallState, Change, CommitError, Decision, Durability, LegRow,
-    Location, Restoring, RunState, check_backup,
+    Location, NewToken, Restoring, RunState, check_backup,
 };
 
 use crate::world::{NOW, Place, approval_request, call, entry, everywhere};
@@ -26,6 +26,15 @@ async fn fill(place: &Place) {
         entries: vec![entry("ä \u{1F980}"), entry(&"long ".repeat(1_000))],
         ..Change::default()
     };
+    let token = NewToken {
+        token_id: "tok_1".to_owned(),
+        name: "ada".to_owned(),
+        hash: "00".repeat(32),
+        scopes: "execute".to_owned(),
+        created_at: NOW,
+        expires_at: None,
+    };
+    place.store.create_token(&token).await.unwrap();
     place.run(1, waits).await;
     place.run(2, Change { state: Some(RunState::Completed), result: Some("{}".to_owned()), ..Change::default() }).await;
     let yes = Decision::Approve { edited_input: None, reach: ApprovalScope::Agent };
@@ -62,6 +71,7 @@ async fn a_backup_restores_everything_into_the_same_or_another_engine() {
         restore(&into, &bytes, INTO_EMPTY).await.unwrap();
         let session = from.scope().session_id;
         assert_eq!(into.store.transcript(&session).await.unwrap(), from.store.transcript(&session).await.unwrap());
+        assert_eq!(into.store.tokens().await.unwrap(), from.store.tokens().await.unwrap());
         assert_eq!(into.store.rules().await.unwrap(), from.store.rules().await.unwrap());
         for number in [1, 2] {
             let run_id = from.new_run(number).run_id;

@@ -21,6 +21,7 @@ mod session_values;
 mod settling;
 mod sweeping;
 mod tampering;
+mod tokens;
 mod transcripts;
 mod watching;
 mod world;

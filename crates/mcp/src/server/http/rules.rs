@@ -3,14 +3,14 @@
 use axum::http::Method;
 use axum::http::request::Parts;
 use http_server::limits::MAX_BODY_BYTES;
-use http_server::{Refusal, RouteRules};
+use http_server::{Permission, Refusal, RouteRules};
 use serde::Deserialize;
 
 use super::limits::MAX_INITIALIZE_BYTES;
 use crate::server::wire::{is_modern_version, session_of};
 
 pub(super) fn rules() -> RouteRules {
-    RouteRules { body_limit, check_body, ..RouteRules::default() }
+    RouteRules { body_limit, check_body, ..RouteRules::requiring(Permission::Execute) }
 }
 
 /// Returns the size limit of a request's body. In revisions before 2026-07-28 a request without a session can only be
