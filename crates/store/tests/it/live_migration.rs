@@ -1,7 +1,8 @@
 //! A store is upgraded while a process of an older version uses it.
 
+use contract::scope::Scope;
 use sqlx::{AnyConnection, Connection, Executor, Row};
-use store::{Change, Durability, Location, RunState, Store, StoreError};
+use store::{Change, Durability, Location, NewTurn, RunState, Store, StoreError, TurnChange};
 
 use crate::world::{NOW, Place, everywhere, keys, new_schema};
 
@@ -103,6 +104,33 @@ async fn an_older_process_keeps_working_while_newer_ones_upgrade_the_store() {
             stores[0].commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
         }
         older.run_and_suspend(900).await;
+    }
+}
+
+#[tokio::test]
+async fn an_upgraded_store_keeps_turns_and_finds_older_runs_by_their_control_calls() {
+    let (places, _folder) = places().await;
+    for location in places {
+        let mut older = Older::connect(&location).await;
+        older.create_tables(&location).await;
+        older.run_and_suspend(1).await;
+        let store = Store::open(&location, keys()).await.unwrap();
+        let [agent_id, session_id, agent_run_id] = ["a", "s", "r"].map(str::to_owned);
+        let scope = Scope { agent_id, session_id, agent_run_id, ..Scope::default() };
+        assert_eq!(store.run_of_tool_call(&scope, "t").await.unwrap(), Some("old_1".into()));
+        let turn = NewTurn {
+            turn_id: "turn_1".into(),
+            principal: "p".to_owned(),
+            agent_id: "a".to_owned(),
+            session_id: "s".to_owned(),
+            parent: None,
+            wire: "chat".to_owned(),
+            request_digest: "d".to_owned(),
+            expires_at: NOW,
+        };
+        store.create_turn(&turn, &TurnChange::default(), "one", NOW, NOW).await.unwrap();
+        assert!(store.turn_by_request("p", "d", NOW).await.unwrap().is_some());
+        older.run_and_suspend(2).await;
     }
 }
 

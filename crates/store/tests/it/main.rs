@@ -23,5 +23,6 @@ mod sweeping;
 mod tampering;
 mod tokens;
 mod transcripts;
+mod turns;
 mod watching;
 mod world;

@@ -9,6 +9,7 @@ mod node;
 mod nodes;
 mod oracle;
 pub(crate) mod program;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
