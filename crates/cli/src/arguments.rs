@@ -22,6 +22,7 @@ use crate::servers::ServersArguments;
 use crate::shared_arguments::{JailArguments, LanguageArgument, LimitArguments, PolicyArguments};
 use crate::state::ConfiguredStore;
 use crate::style::ColorArguments;
+use crate::tokens::TokensArguments;
 use crate::tools::ToolsArguments;
 
 /// Run model-written JavaScript and TypeScript in a sandbox, with your MCP servers as tools.
@@ -70,6 +71,8 @@ pub(crate) enum Command {
     Restore(RestoreArguments),
     /// Manage the keys that seal suspended cells.
     Keys(KeysArguments),
+    /// Manage named tokens for HTTP clients.
+    Tokens(TokensArguments),
     /// Print the log of `cellmate mcp`.
     Logs(LogsArguments),
     /// List, inspect, cancel, delete, replay and fork runs.

@@ -30,6 +30,7 @@ mod size;
 mod state;
 mod style;
 mod table;
+mod tokens;
 mod tools;
 mod turns;
 mod unusable;
@@ -81,6 +82,7 @@ fn main() -> std::process::ExitCode {
         Command::Backup(arguments) => runtime.block_on(backup::run_backup(arguments)),
         Command::Restore(arguments) => runtime.block_on(backup::run_restore(arguments)),
         Command::Keys(arguments) => runtime.block_on(keys::run(arguments)),
+        Command::Tokens(arguments) => runtime.block_on(tokens::run(arguments)),
         Command::Logs(arguments) => runtime.block_on(log::run(arguments)),
         Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
         Command::Man(arguments) => man::run(&arguments, Arguments::command()),

@@ -188,7 +188,7 @@ fn normalised(text: &str) -> String {
     let text = text.replace("not supported: suspending is faster with Linux 6.7 or later", "supported");
     let text = text.replace("\"pageScan\":false", "\"pageScan\":true");
     let text = text.replace("; before Linux 6.12, they can send signals to your other processes", "");
-    let text = shown_folder(&without_durations(&text));
+    let text = shown_folder(&without_durations(&without_tokens(&text)));
     let mut shown = String::new();
     let mut rest = text.as_str();
     while let Some(letter) = rest.chars().next() {
@@ -212,6 +212,20 @@ fn normalised(text: &str) -> String {
         }
     }
     whole.replace("N.N", "N").replace("N ms ago", "N ago").replace("N s ago", "N ago")
+}
+
+/// Replaces the secrets of HTTP tokens: `cm_` and 43 characters, some of which are not part of words.
+fn without_tokens(text: &str) -> String {
+    const LETTERS: usize = 43;
+    let mut parts = text.split("cm_");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_secret = |letter: char| is_word(letter) || letter == '-';
+        let length = part.find(|letter| !is_secret(letter)).unwrap_or(part.len());
+        shown += if length == LETTERS { "cm_SECRET" } else { "cm_" };
+        shown += if length == LETTERS { &part[length..] } else { part };
+    }
+    shown
 }
 
 /// Removes the times in the telemetry of results.
@@ -241,7 +255,7 @@ fn shown_word(before: &str, word: &str, after: &str) -> String {
     if let Some((_, name)) = word.strip_prefix("out_cm_").and_then(|rest| rest.split_once('_')) {
         return format!("out_cm_ID_{name}");
     }
-    for prefix in ["cm_", "apr_", "rule_", "inc_"] {
+    for prefix in ["cm_", "apr_", "rule_", "inc_", "tok_"] {
         if word.starts_with(prefix) && word.len() > prefix.len() + 8 {
             return format!("{prefix}ID");
         }
@@ -413,6 +427,8 @@ fn what_differs_from_run_to_run_is_replaced() {
         ("{\"timeoutMs\":10000}", "{\"timeoutMs\":10000}"),
         ("\u{1b}[1mNAME", "␛[1mNAME"),
         ("version 0.1.0", "version 0.1.0"),
+        ("cm_-123456789-123456789_123456789-123456789-12\n", "cm_SECRET\n"),
+        ("tok_0123456789abcdef for", "tok_ID for"),
     ];
     for (text, expected) in cases {
         assert_eq!(normalised(text), expected);

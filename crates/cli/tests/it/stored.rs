@@ -7,7 +7,7 @@ use contract::ids::CallId;
 use contract::scope::Scope;
 use serde_json::{Value, json};
 use store::{
-    Change, Durability, FencedRun, Keys, Location, NewOutput, NewRun, OutputKind, RunState, Store, ValueWrite,
+    Change, Durability, FencedRun, Keys, Location, NewOutput, NewRun, NewToken, OutputKind, RunState, Store, ValueWrite,
 };
 
 use crate::person::Person;
@@ -58,6 +58,24 @@ pub(crate) fn keep(person: &Person, stored: Stored<'_>) {
             definition: "{}".to_owned(),
         });
         store.commit(&mut held, &change, Durability::Synced, executor::clock::now_ms()).await.unwrap();
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(written);
+}
+
+/// Writes a token with this text in every field to the user's store, as another program could.
+pub(crate) fn keep_token(person: &Person, text: &str) {
+    person.run(&["runs", "list"]);
+    let location = Location::File(person.path("home/.local/state/cellmate/runs.db"));
+    let token = NewToken {
+        token_id: text.to_owned(),
+        name: text.to_owned(),
+        hash: text.to_owned(),
+        scopes: text.to_owned(),
+        created_at: 0,
+        expires_at: None,
+    };
+    let written = async {
+        Store::open(&location, Keys::new(0, [0; 32])).await.unwrap().create_token(&token).await.unwrap();
     };
     tokio::runtime::Runtime::new().unwrap().block_on(written);
 }

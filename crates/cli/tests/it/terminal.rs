@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use store::NewOutput;
 
 use crate::person::{Person, exec_over_streams};
-use crate::stored::{RUN, Stored, keep, text_output};
+use crate::stored::{RUN, Stored, keep, keep_token, text_output};
 
 const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 
@@ -135,6 +135,7 @@ impl Hostile {
         let value = json!({(HOSTILE): HOSTILE}).to_string();
         let values = [(HOSTILE, value.as_str())];
         keep(&hostile.person, Stored { run: RUN, session: HOSTILE, client: HOSTILE, outputs, values: &values });
+        keep_token(&hostile.person, HOSTILE);
         hostile.run = waiting["runId"].as_str().unwrap_or_else(|| panic!("{waiting}")).to_owned();
         hostile.approval =
             waiting["approvals"][0]["approvalId"].as_str().unwrap_or_else(|| panic!("{waiting}")).to_owned();
@@ -274,6 +275,11 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 5]) -> Vec<Case<'a>> {
         one("secrets set", &["\u{9b}"]),
         one("secrets list", &[]),
         one("secrets rm", &["hostile"]),
+        one("tokens list", &["--all"]),
+        one("tokens create", &["\u{9b}"]),
+        one("tokens create", &["ada", "--scope", "\u{202e}"]),
+        one("tokens create", &["ada", "--expires", "\u{9b}"]),
+        one("tokens revoke", &["\u{9b}\u{202e}"]),
         one("doctor", &[]),
         one("doctor", &["--servers"]),
         one("doctor", &["--config", core]),

@@ -1,0 +1,96 @@
+//! TLS with a certificate from files, and the addresses that need it.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use http_server::{Access, HttpError, Principal, TlsError, TlsFiles, Transport, check_address};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+
+use crate::served::{AGENT, Served, gate, head};
+
+/// Creates a self-signed certificate for `localhost`; `None` if there is no `openssl` on this machine.
+fn certificate(folder: &Path) -> Option<TlsFiles> {
+    let files = TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]);
+    openssl.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+    openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    openssl.arg("-keyout").arg(&files.key).arg("-out").arg(&files.cert);
+    openssl.output().ok().filter(|output| output.status.success()).map(|_| files)
+}
+
+#[tokio::test]
+async fn a_client_that_knows_the_certificate_is_served_over_tls_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(files) = certificate(folder.path()) else {
+        eprintln!("skipped: there is no openssl");
+        return;
+    };
+    let served = Served::with(Transport::tls(&files).unwrap()).await;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = |trusted: bool| {
+        let mut roots = RootCertStore::empty();
+        if trusted {
+            roots.add(CertificateDer::from_pem_file(&files.cert).unwrap()).unwrap();
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        Arc::new(
+            builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots).with_no_client_auth(),
+        )
+    };
+    let name = ServerName::try_from("localhost").unwrap();
+    let stranger = TlsConnector::from(config(false)).connect(name.clone(), served.connect().await).await;
+    assert!(stranger.is_err());
+    for (token, expected) in [(AGENT, "HTTP/1.1 200"), ("nonsense-nonsense-nonsense", "HTTP/1.1 401")] {
+        let mut stream = TlsConnector::from(config(true)).connect(name.clone(), served.connect().await).await.unwrap();
+        stream.write_all(head("POST", "/execute", &[("x-api-key", token)], 2).as_bytes()).await.unwrap();
+        stream.write_all(b"{}").await.unwrap();
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).await.unwrap();
+        assert!(response.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&response));
+    }
+    // A client that speaks plain HTTP is answered with nothing that HTTP can parse.
+    let mut plain = served.connect().await;
+    plain.write_all(head("POST", "/execute", &[("x-api-key", AGENT)], 0).as_bytes()).await.unwrap();
+    let mut response = Vec::new();
+    drop(plain.read_to_end(&mut response).await);
+    assert!(!response.starts_with(b"HTTP"), "{response:?}");
+}
+
+#[test]
+fn files_that_hold_no_certificate_or_key_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = TlsFiles { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
+    assert!(matches!(Transport::tls(&files), Err(TlsError::Certificate { .. })));
+    std::fs::write(&files.cert, "nonsense").unwrap();
+    let error = Transport::tls(&files).unwrap_err();
+    assert!(matches!(error, TlsError::NoCertificate(_)) && error.to_string().contains("cert.pem"), "{error}");
+    if certificate(folder.path()).is_some() {
+        std::fs::write(&files.key, "nonsense").unwrap();
+        let error = Transport::tls(&files).unwrap_err();
+        assert!(matches!(error, TlsError::Key { .. }) && error.to_string().contains("key.pem"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_other_machines_reach_needs_a_token_and_tls_or_a_proxy() {
+    let (mut gate, _) = gate(Transport::Plain).await;
+    let reachable = ["0.0.0.0:80", "192.0.2.7:80", "[::]:80", "[2001:db8::1]:80"].map(|one| one.parse().unwrap());
+    let local = ["127.0.0.1:80", "127.1.2.3:80", "[::1]:80"].map(|one| one.parse().unwrap());
+    for address in reachable {
+        assert!(matches!(check_address(address, &gate), Err(HttpError::Unencrypted(_))), "{address}");
+    }
+    assert!(local.iter().all(|address| check_address(*address, &gate).is_ok()));
+    gate.transport = Transport::BehindProxy;
+    assert!(reachable.iter().all(|address| check_address(*address, &gate).is_ok()));
+    gate.access = Access::Open(Principal::local());
+    for address in reachable {
+        assert!(matches!(check_address(address, &gate), Err(HttpError::OpenToOthers(_))), "{address}");
+    }
+    assert!(local.iter().all(|address| check_address(*address, &gate).is_ok()));
+}
