@@ -141,11 +141,12 @@ fn names(scopes: Scopes) -> Vec<&'static str> {
     scopes.iter().map(Permission::as_str).collect()
 }
 
+/// Returns a token's state as printed in JSON.
 fn state(token: &StoredToken, now: Millis) -> &'static str {
     if token.revoked_at.is_some() {
         "revoked"
     } else if token.is_in_force(now) {
-        "in force"
+        "inForce"
     } else {
         "expired"
     }
@@ -172,7 +173,7 @@ fn list(tokens: &[StoredToken], now: Millis, as_json: bool) {
             token.token_id.clone(),
             token.name.clone(),
             token.scopes.clone(),
-            state(token, now).to_owned(),
+            state(token, now).replace("inForce", "in force"),
             since(token.created_at),
             expires,
             token.last_used_at.map_or_else(|| "never".to_owned(), since),

@@ -109,6 +109,42 @@ fn a_principal_sees_its_own_runs_and_no_others() {
 }
 
 #[test]
+fn a_named_token_needs_execute_and_is_refused_once_it_is_revoked() {
+    let place = Place::new(json!([]));
+    let served = Served::start(&place, &[]);
+    let create = |scope: &str| {
+        let created = place.tokens(&["create", "ada", "--scope", scope, "--json"]);
+        assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+        let created: Value = serde_json::from_slice(&created.stdout).unwrap();
+        (created["tokenId"].as_str().unwrap().to_owned(), created["secret"].as_str().unwrap().to_owned())
+    };
+    let ((id, secret), (_, reader)) = (create("execute"), create("read,approve,admin"));
+    let list =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": Era::July2026.meta(&json!({}))}});
+    let status = |secret: &str| {
+        let headers = [
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", "tools/list"),
+            ("x-api-key", secret),
+        ];
+        served.request("POST", "/mcp", &headers, &list.to_string()).status
+    };
+    assert_eq!((status(&secret), status(&reader)), (200, 403));
+    let mut client = served.client(Era::July2026, &secret, json!({}));
+    assert_eq!(client.exec("return 7")["value"], 7);
+    let stored = std::fs::read(place.path("state/runs.db")).unwrap();
+    assert!(!stored.windows(secret.len()).any(|window| window == secret.as_bytes()), "the store has only the hash");
+    assert!(place.tokens(&["revoke", &id]).status.success());
+    let began = std::time::Instant::now();
+    while status(&secret) != 401 {
+        assert!(began.elapsed() < std::time::Duration::from_secs(5), "a revoked token still works");
+    }
+    assert_eq!(place.tokens(&["revoke", &id]).status.code(), Some(1));
+}
+
+#[test]
 fn a_terminated_server_releases_its_runs() {
     let place = Place::new(json!([]));
     let mut served = Served::start(&place, &[]);

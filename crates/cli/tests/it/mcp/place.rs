@@ -69,6 +69,13 @@ impl Place {
         self.approvals_command(arguments).output().unwrap()
     }
 
+    pub(super) fn tokens(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
+        command.arg("tokens").args(arguments).args(["--state-dir", &self.path("state")]);
+        command.env("XDG_CONFIG_HOME", self.path("own")).env_remove("CELLMATE_CONFIG").stdin(Stdio::null());
+        command.output().unwrap()
+    }
+
     pub(super) fn approvals_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.arg("approvals").args(arguments).args(["--state-dir", &self.path("state")]);
