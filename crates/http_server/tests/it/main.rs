@@ -1,5 +1,5 @@
 //! Tests of the front door at the wire: a client that writes bytes to a socket.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "an unexpected value fails the test")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "an unexpected value fails the test")]
 
 mod bodies;
 mod permissions;
