@@ -3,10 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http_server::limits::{LARGE_BODY_BYTES, LARGE_BODY_VALUES, MAX_BODY_BYTES, MAX_BODY_DEPTH, MAX_BODY_VALUES};
+use futures_util::StreamExt;
+use http_server::limits::{
+    FREE_BODY_BYTES, LARGE_BODY_BYTES, LARGE_BODY_VALUES, LARGE_PRINCIPAL_BODY_BYTES, MAX_BODY_BYTES, MAX_BODY_DEPTH,
+    MAX_BODY_VALUES,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::served::{AGENT, READER, Served, head};
+use crate::served::{AGENT, LOCAL, READER, Served, head};
 
 const KEY: (&str, &str) = ("x-api-key", AGENT);
 
@@ -88,4 +92,29 @@ async fn only_uncompressed_bodies_are_read() {
     }
     let twice = [KEY, ("Content-Encoding", "identity"), ("Content-Encoding", "br")];
     assert_eq!(served.status("/execute", &twice, b"{}").await, 415);
+}
+
+#[tokio::test]
+async fn bodies_of_one_principal_that_take_too_much_memory_together_are_refused() {
+    let served = Served::start().await;
+    // Each reserves its whole size once more than the free part has arrived.
+    let count = LARGE_PRINCIPAL_BODY_BYTES / LARGE_BODY_BYTES + 1;
+    let mut waiting = futures_util::stream::FuturesUnordered::new();
+    for _ in 0..count {
+        let mut connection = served.connect().await;
+        connection.write_all(head("POST", "/v1/large", &[KEY], LARGE_BODY_BYTES).as_bytes()).await.unwrap();
+        connection.write_all(&vec![b' '; FREE_BODY_BYTES + 1]).await.unwrap();
+        waiting.push(async move {
+            let mut response = [0; 12];
+            connection.read_exact(&mut response).await.unwrap();
+            (response, connection)
+        });
+    }
+    let (response, refused) = waiting.next().await.unwrap();
+    assert_eq!(&response, b"HTTP/1.1 503");
+    // The others still have their room, and another principal has its own.
+    let other = served.status("/v1/large", &[("x-api-key", LOCAL)], &vec![b' '; LARGE_BODY_BYTES]).await;
+    assert_eq!(other, 200);
+    assert!(tokio::time::timeout(Duration::from_millis(50), waiting.next()).await.is_err());
+    drop(refused);
 }
