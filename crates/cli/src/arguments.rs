@@ -17,7 +17,7 @@ use crate::plugins::PluginsArguments;
 use crate::repl::ReplArguments;
 use crate::runs::RunsArguments;
 use crate::secrets::SecretsArguments;
-use crate::serve::McpArguments;
+use crate::serve::{GatewayArguments, McpArguments};
 use crate::servers::ServersArguments;
 use crate::shared_arguments::{JailArguments, LanguageArgument, LimitArguments, PolicyArguments};
 use crate::state::ConfiguredStore;
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Serve the tools to MCP clients over stdio or HTTP, as `exec` and `wait` by default.
     Mcp(McpArguments),
+    /// Serve agents over the APIs of OpenAI and Anthropic, with code mode, policy, approvals and durable sessions.
+    Gateway(GatewayArguments),
     /// Review pending approvals and manage standing ones.
     Approvals(ApprovalsArguments),
     /// Write all runs, approvals and transcripts to a file, while the store is in use.
@@ -73,7 +75,7 @@ pub(crate) enum Command {
     Keys(KeysArguments),
     /// Manage named tokens for HTTP clients.
     Tokens(TokensArguments),
-    /// Print the log of `cellmate mcp`.
+    /// Print the log of `cellmate mcp` and `cellmate gateway`.
     Logs(LogsArguments),
     /// List, inspect, cancel, delete, replay and fork runs.
     Runs(RunsArguments),
@@ -151,8 +153,9 @@ mod tests {
 
     use super::Arguments;
 
-    /// The standard output of the first is a protocol; the second is hidden and only names the command that replaced it.
-    const WITHOUT_JSON: [&str; 2] = ["cellmate mcp", "cellmate servers trust"];
+    /// The standard output of the first is a protocol, the second prints nothing there; the third is hidden and only names
+    /// the command that replaced it.
+    const WITHOUT_JSON: [&str; 3] = ["cellmate mcp", "cellmate gateway", "cellmate servers trust"];
 
     fn check(command: &Command, failures: &mut Vec<String>) {
         let name = command.get_bin_name().unwrap_or_default().to_owned();

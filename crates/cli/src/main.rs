@@ -53,7 +53,7 @@ fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     style::init(arguments.color);
     let kind = match arguments.command {
-        Command::Mcp(_) => log::CommandKind::Server,
+        Command::Mcp(_) | Command::Gateway(_) => log::CommandKind::Server,
         _ => log::CommandKind::Short,
     };
     if let Err(message) = log::init(&arguments.log, kind) {
@@ -76,7 +76,8 @@ fn main() -> std::process::ExitCode {
         Command::Disconnect(arguments) => connect::run_disconnect(&arguments),
         Command::Secrets(arguments) => secrets::run(&arguments),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
-        Command::Mcp(arguments) => runtime.block_on(serve::run(arguments)),
+        Command::Mcp(arguments) => runtime.block_on(serve::run_mcp(arguments)),
+        Command::Gateway(arguments) => runtime.block_on(serve::run_gateway(arguments)),
         Command::Runs(arguments) => runtime.block_on(runs::run(arguments)),
         Command::Approvals(arguments) => runtime.block_on(approvals::run(arguments)),
         Command::Backup(arguments) => runtime.block_on(backup::run_backup(arguments)),

@@ -57,6 +57,13 @@ impl CallPolicy {
 #[error("configuration: {0}")]
 pub(crate) struct BadSettings(String);
 
+impl BadSettings {
+    /// Joins the messages of several errors.
+    pub(crate) fn of(errors: impl IntoIterator<Item = String>) -> Self {
+        Self(errors.into_iter().collect::<Vec<_>>().join("; "))
+    }
+}
+
 /// Reads the policy from the settings, which are everything in the configuration but the servers.
 pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
     let mut errors = openclaw::included(settings);
@@ -69,8 +76,15 @@ pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
     let (asking, pass) = approvals(section(settings, "approvals"), &mut errors);
     match config.filter(|_| errors.is_empty()) {
         Some(config) => Ok(CallPolicy { config, asking, pass, provider: Provider::Unknown, sandboxed: false }),
-        None => Err(BadSettings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))),
+        None => Err(BadSettings::of(errors.iter().map(ToString::to_string))),
     }
+}
+
+/// Reads the settings of the gateway: its models, and its own.
+pub(crate) fn models(settings: &Value) -> Result<(ModelsConfig, GatewayConfig), BadSettings> {
+    let bad = |errors: Vec<ConfigError>| BadSettings::of(errors.iter().map(ToString::to_string));
+    let models = ModelsConfig::resolve(section(settings, "models")).map_err(bad)?;
+    Ok((models, GatewayConfig::resolve(section(settings, "gateway")).map_err(bad)?))
 }
 
 /// Returns all errors in the settings, each with its path.

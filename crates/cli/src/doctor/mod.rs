@@ -1,6 +1,7 @@
 //! `cellmate doctor`: checks the sandbox, the store and the servers, and suggests fixes.
 
 mod core_tools;
+mod gateway;
 mod plugins;
 mod servers;
 
@@ -31,19 +32,22 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let store = state::store_check::check_store(&arguments.store).await;
     let secrets = secrets::check(&arguments.store.places());
     let plugins = plugins::check(&arguments.store);
+    let gateway = gateway::check(&arguments.store);
     let mut all = machine_json(&hello, start_ms);
     if let Value::Object(all) = &mut all {
         all.insert("store".to_owned(), store.json);
         all.insert("secrets".to_owned(), secrets.json);
         all.insert("plugins".to_owned(), plugins.json);
+        all.insert("gateway".to_owned(), gateway.json);
     }
     let line = |text: &str| text::line(text, usize::MAX);
     let machine = format!(
-        "{}\nstore          {}\nsecrets        {}\nplugins        {}",
+        "{}\nstore          {}\nsecrets        {}\nplugins        {}\ngateway        {}",
         machine(&hello, start_ms),
         line(&store.text),
         line(&secrets.text),
-        line(&plugins.text)
+        line(&plugins.text),
+        line(&gateway.text)
     );
     let core_tools = CoreTools::check(&arguments);
     let machine = match &core_tools {
@@ -67,7 +71,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let readable = format!("{machine}\n{}", servers.readable());
     print(&all, readable.trim_end(), &arguments);
     let core_tools_are_ok = core_tools.is_none_or(|core_tools| core_tools.is_ok);
-    let settings_are_ok = store.is_ok && secrets.is_ok && core_tools_are_ok && plugins.is_ok;
+    let settings_are_ok = store.is_ok && secrets.is_ok && core_tools_are_ok && plugins.is_ok && gateway.is_ok;
     let is_ok = hello.jail == Jail::Full && settings_are_ok && servers.are_ok();
     if is_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }

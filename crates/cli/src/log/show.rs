@@ -75,7 +75,10 @@ async fn print(arguments: &LogsArguments, folder: &Path) -> io::Result<()> {
         current = Some(reader);
     }
     if current.is_none() && !arguments.follow {
-        render::note(&format!("nothing is logged in `{}` yet; `cellmate mcp` writes there", folder.display()));
+        render::note(&format!(
+            "nothing is logged in `{}` yet; `cellmate mcp` and `cellmate gateway` write there",
+            folder.display()
+        ));
         return Ok(());
     }
     let mut output = io::stdout().lock();

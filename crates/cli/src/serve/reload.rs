@@ -1,4 +1,4 @@
-//! Reloads the configuration while `cellmate mcp` runs.
+//! Reloads the configuration while a server runs.
 //!
 //! The files are polled: there are few of them, they may be on file systems without notifications, and editors replace
 //! them in many ways. A file is compared by identity, size and times, and read only if these have changed.
@@ -23,7 +23,7 @@ use crate::local_tools::{Local, Reloaded, plugin_host, reloaded};
 use crate::policy::{self, BadSettings};
 use crate::upstream::Servers;
 
-use super::check_command;
+use super::startup::check_command;
 
 /// How often the files are compared.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -136,6 +136,8 @@ pub(super) struct Reloader {
     pub(super) asking: Option<ApprovalPolicy>,
     /// The largest memory limit that the workers were started for.
     pub(super) memory_limit_bytes: u64,
+    /// The sections of the configuration that are read only at the start.
+    pub(super) fixed: &'static [&'static str],
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -223,7 +225,7 @@ impl Reloader {
             true if is_refused => {
                 tracing::warn!(
                     limit = self.memory_limit_bytes,
-                    "`memoryLimitBytes` is higher than when cellmate mcp was started, so changed settings are not \
+                    "`memoryLimitBytes` is higher than when this process was started, so changed settings are not \
                      applied; restart it to apply them"
                 );
                 None
@@ -237,8 +239,10 @@ impl Reloader {
         if is_new_local {
             problems.iter().for_each(|problem| tracing::warn!(problem, "a plugin cannot be used"));
         }
-        if section(&self.loaded.settings, "store") != section(&loaded.settings, "store") {
-            tracing::warn!("a change of `store` is applied when cellmate mcp is restarted");
+        for key in self.fixed {
+            if section(&self.loaded.settings, key) != section(&loaded.settings, key) {
+                tracing::warn!("a change of `{key}` is applied when this process is restarted");
+            }
         }
         let changes = Changes::between(&self.loaded.servers, &loaded.servers);
         // Models read why a server cannot be used, so a changed problem is a change.

@@ -9,6 +9,7 @@ mod declared;
 mod disconnect;
 mod environment;
 mod fairness;
+mod gateway;
 mod mcp;
 mod openclaw;
 mod person;

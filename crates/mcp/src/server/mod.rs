@@ -31,7 +31,7 @@ use std::time::Duration;
 pub use answer::Answer as ModelAnswer;
 pub use approvals::{ApprovalHook, ApprovalPolicy, MAY_CHANGE};
 pub use contract::text::plain;
-pub use http::{http_endpoint, serve_http};
+pub use http::{http_endpoint, http_health, serve_http};
 pub use media::{MediaBlock, OutputLink};
 pub use prepared::{CallPolicy, OfferedSources, Settings, surface_report};
 pub use principal::{BadPrincipal, Principal};

@@ -11,19 +11,19 @@ use serde_json::{Value, json};
 
 use super::place::Place;
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Era {
+pub(crate) enum Era {
     June2025,
     November2025,
     July2026,
 }
 
 impl Era {
-    pub(super) const ALL: [Self; 3] = [Self::June2025, Self::November2025, Self::July2026];
+    pub(crate) const ALL: [Self; 3] = [Self::June2025, Self::November2025, Self::July2026];
 
-    pub(super) fn version(self) -> &'static str {
+    pub(crate) fn version(self) -> &'static str {
         match self {
             Self::June2025 => "2025-06-18",
             Self::November2025 => "2025-11-25",
@@ -31,12 +31,12 @@ impl Era {
         }
     }
 
-    pub(super) fn is_modern(self) -> bool {
+    pub(crate) fn is_modern(self) -> bool {
         self == Self::July2026
     }
 
     /// The `_meta` fields that every request of the newest revision carries; empty for older revisions.
-    pub(super) fn meta(self, capabilities: &Value) -> Value {
+    pub(crate) fn meta(self, capabilities: &Value) -> Value {
         if !self.is_modern() {
             return json!({});
         }
@@ -50,13 +50,13 @@ impl Era {
 
 /// The name that a client gives itself, and the folder that it works in.
 #[derive(Clone, Debug)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     name: String,
     folder: Option<String>,
 }
 
 impl Identity {
-    pub(super) fn new(name: &str, folder: &str) -> Self {
+    pub(crate) fn new(name: &str, folder: &str) -> Self {
         Self { name: name.to_owned(), folder: Some(folder.to_owned()) }
     }
 }
@@ -70,7 +70,7 @@ fn with_name(mut meta: Value, name: &str) -> Value {
 }
 
 /// A client on standard streams.
-pub(super) struct Streams {
+pub(crate) struct Streams {
     era: Era,
     name: String,
     capabilities: Value,
@@ -90,11 +90,11 @@ impl Drop for Streams {
 }
 
 impl Streams {
-    pub(super) fn start(place: &Place, era: Era, capabilities: Value, more: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, era: Era, capabilities: Value, more: &[&str]) -> Self {
         Self::start_as(place, era, capabilities, more, Identity { name: "test".to_owned(), folder: None })
     }
 
-    pub(super) fn identified(place: &Place, era: Era, identity: &Identity) -> Self {
+    pub(crate) fn identified(place: &Place, era: Era, identity: &Identity) -> Self {
         Self::start_as(place, era, json!({}), &[], identity.clone())
     }
 
@@ -132,11 +132,11 @@ impl Streams {
         client
     }
 
-    pub(super) fn plain(place: &Place, era: Era) -> Self {
+    pub(crate) fn plain(place: &Place, era: Era) -> Self {
         Self::start(place, era, json!({}), &[])
     }
 
-    pub(super) fn send(&mut self, method: &str, mut params: Value) -> i64 {
+    pub(crate) fn send(&mut self, method: &str, mut params: Value) -> i64 {
         self.next_id += 1;
         let mut meta = with_name(self.era.meta(&self.capabilities), &self.name);
         for (key, value) in params["_meta"].as_object().cloned().unwrap_or_default() {
@@ -147,22 +147,22 @@ impl Streams {
         self.next_id
     }
 
-    pub(super) fn notify(&mut self, method: &str, params: Value) {
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
         self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    pub(super) fn write(&mut self, message: &Value) {
+    pub(crate) fn write(&mut self, message: &Value) {
         let stdin = self.stdin.as_mut().unwrap();
         writeln!(stdin, "{message}").unwrap();
         stdin.flush().unwrap();
     }
 
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.stdin = None;
     }
 
     /// Returns the next message that matches; others are kept for later calls.
-    pub(super) fn next(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn next(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(position) = self.unmatched.iter().position(&wanted) {
             return self.unmatched.remove(position).unwrap();
         }
@@ -178,26 +178,26 @@ impl Streams {
         }
     }
 
-    pub(super) fn answer(&mut self, id: i64) -> Value {
+    pub(crate) fn answer(&mut self, id: i64) -> Value {
         self.next("answer", |message| message["id"] == id && message["method"].is_null())
     }
 
-    pub(super) fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
         self.answer(id)
     }
 
-    pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
         structured(&answer)
     }
 
-    pub(super) fn exec(&mut self, code: &str) -> Value {
+    pub(crate) fn exec(&mut self, code: &str) -> Value {
         self.call("exec", json!({"code": code}))
     }
 
     /// Returns the notifications of one method that arrived so far.
-    pub(super) fn notifications(&mut self, method: &str) -> Vec<Value> {
+    pub(crate) fn notifications(&mut self, method: &str) -> Vec<Value> {
         let (these, others) = self.unmatched.drain(..).partition(|message: &Value| message["method"] == method);
         self.unmatched = others;
         Vec::from(these)
@@ -205,7 +205,7 @@ impl Streams {
 }
 
 /// Returns a result's structured content and checks that its text equals it.
-pub(super) fn structured(answer: &Value) -> Value {
+pub(crate) fn structured(answer: &Value) -> Value {
     let result = &answer["result"];
     let content = result["structuredContent"].clone();
     assert_eq!(result["content"][0]["text"].as_str(), Some(content.to_string().as_str()), "{answer}");
@@ -214,7 +214,7 @@ pub(super) fn structured(answer: &Value) -> Value {
 }
 
 /// A `cellmate mcp` process that serves HTTP.
-pub(super) struct Served {
+pub(crate) struct Served {
     child: Child,
     pub address: String,
     pub token: String,
@@ -228,7 +228,7 @@ impl Drop for Served {
 }
 
 impl Served {
-    pub(super) fn start(place: &Place, more: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, more: &[&str]) -> Self {
         let mut command = place.server(&["--http", "127.0.0.1:0"]);
         let mut child = command.args(more).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -243,23 +243,28 @@ impl Served {
         Self { child, address, token }
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    /// Returns a server process that listens already.
+    pub(crate) fn of(child: Child, address: String, token: String) -> Self {
+        Self { child, address, token }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns the resident memory of the server.
-    pub(super) fn resident_mib(&self) -> u64 {
+    pub(crate) fn resident_mib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
     }
 
-    pub(super) fn wait(&mut self) -> std::process::ExitStatus {
+    pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }
 
     /// Sends one request with exactly these headers and this body.
-    pub(super) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
@@ -276,7 +281,7 @@ impl Served {
     }
 
     /// Sends the head of a request that announces a body of this length, and no body.
-    pub(super) fn announce(&self, authorization: &str, bytes: usize) -> Response {
+    pub(crate) fn announce(&self, authorization: &str, bytes: usize) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let host = &self.address;
@@ -287,7 +292,7 @@ impl Served {
         Response::read(stream)
     }
 
-    pub(super) fn post(&self, era: Era, token: &str, session: Option<&str>, message: &Value) -> Response {
+    pub(crate) fn post(&self, era: Era, token: &str, session: Option<&str>, message: &Value) -> Response {
         let authorization = format!("Bearer {token}");
         let mut headers = vec![
             ("Authorization", authorization.as_str()),
@@ -306,11 +311,11 @@ impl Served {
         self.request("POST", "/mcp", &headers, &message.to_string())
     }
 
-    pub(super) fn client(&self, era: Era, token: &str, capabilities: Value) -> HttpClient<'_> {
+    pub(crate) fn client(&self, era: Era, token: &str, capabilities: Value) -> HttpClient<'_> {
         self.client_as(era, token, capabilities, "test")
     }
 
-    pub(super) fn client_named(&self, era: Era, token: &str, name: &str) -> HttpClient<'_> {
+    pub(crate) fn client_named(&self, era: Era, token: &str, name: &str) -> HttpClient<'_> {
         self.client_as(era, token, json!({}), name)
     }
 
@@ -333,7 +338,7 @@ impl Served {
     }
 }
 
-pub(super) struct HttpClient<'a> {
+pub(crate) struct HttpClient<'a> {
     served: &'a Served,
     era: Era,
     name: String,
@@ -345,15 +350,15 @@ pub(super) struct HttpClient<'a> {
 
 impl HttpClient<'_> {
     /// The session id, which clients of the newest revision do not have.
-    pub(super) fn session(&self) -> &str {
+    pub(crate) fn session(&self) -> &str {
         self.session.as_deref().unwrap()
     }
 
-    pub(super) fn post(&self, message: &Value) -> Response {
+    pub(crate) fn post(&self, message: &Value) -> Response {
         self.served.post(self.era, &self.token, self.session.as_deref(), message)
     }
 
-    pub(super) fn send(&mut self, method: &str, mut params: Value) -> Response {
+    pub(crate) fn send(&mut self, method: &str, mut params: Value) -> Response {
         self.next_id += 1;
         let mut meta = with_name(self.era.meta(&self.capabilities), &self.name);
         for (key, value) in params["_meta"].as_object().cloned().unwrap_or_default() {
@@ -363,17 +368,17 @@ impl HttpClient<'_> {
         self.post(&json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params}))
     }
 
-    pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         structured(&self.send("tools/call", json!({"name": tool, "arguments": arguments})).answer())
     }
 
-    pub(super) fn exec(&mut self, code: &str) -> Value {
+    pub(crate) fn exec(&mut self, code: &str) -> Value {
         self.call("exec", json!({"code": code}))
     }
 }
 
 /// A response whose body is read as it arrives.
-pub(super) struct Response {
+pub(crate) struct Response {
     pub status: u16,
     head: String,
     socket: TcpStream,
@@ -381,7 +386,7 @@ pub(super) struct Response {
 }
 
 impl Response {
-    pub(super) fn read(stream: TcpStream) -> Self {
+    pub(crate) fn read(stream: TcpStream) -> Self {
         let socket = stream.try_clone().unwrap();
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
@@ -399,27 +404,27 @@ impl Response {
         Self { status, head, socket, body }
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<String> {
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
         let line = self.head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
         Some(line.split_once(':')?.1.trim().to_owned())
     }
 
     /// Returns whether the server may still send data. Reads and discards what it has sent so far.
-    pub(super) fn is_open(&mut self) -> bool {
+    pub(crate) fn is_open(&mut self) -> bool {
         self.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let ended = std::io::copy(&mut self.body, &mut std::io::sink()).is_ok();
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         !ended
     }
 
-    pub(super) fn text(mut self) -> String {
+    pub(crate) fn text(mut self) -> String {
         let mut text = String::new();
         drop(self.body.read_to_string(&mut text));
         text
     }
 
     /// Returns the next message of a stream, or `None` at its end.
-    pub(super) fn message(&mut self) -> Option<Value> {
+    pub(crate) fn message(&mut self) -> Option<Value> {
         let mut line = String::new();
         loop {
             line.clear();
@@ -433,7 +438,7 @@ impl Response {
         }
     }
 
-    pub(super) fn answer(&mut self) -> Value {
+    pub(crate) fn answer(&mut self) -> Value {
         loop {
             let message = self.message().unwrap_or_else(|| panic!("no answer: {}", self.head));
             if message["method"].is_null() {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-pub(super) struct Place(pub PathBuf);
+pub(crate) struct Place(pub PathBuf);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -18,7 +18,7 @@ impl Drop for Place {
 
 impl Place {
     /// Creates a folder whose configuration has one server, `s`, with these tools.
-    pub(super) fn new(tools: Value) -> Self {
+    pub(crate) fn new(tools: Value) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{}-{number}", std::process::id()));
@@ -32,26 +32,26 @@ impl Place {
         place
     }
 
-    pub(super) fn configure(&self, config: &Value) {
+    pub(crate) fn configure(&self, config: &Value) {
         std::fs::write(self.path("config.json"), config.to_string()).unwrap();
     }
 
     /// Writes the user's own configuration. By default it lets [`Self::approvals`] approve without a terminal.
-    pub(super) fn own(&self, config: &Value) {
+    pub(crate) fn own(&self, config: &Value) {
         std::fs::create_dir_all(self.path("own/cellmate")).unwrap();
         std::fs::write(self.path("own/cellmate/config.json5"), config.to_string()).unwrap();
     }
 
-    pub(super) fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
     /// All messages that the scripted server has received.
-    pub(super) fn received(&self) -> String {
+    pub(crate) fn received(&self) -> String {
         std::fs::read_to_string(self.path("received")).unwrap_or_default()
     }
 
-    pub(super) fn server(&self, more: &[&str]) -> Command {
+    pub(crate) fn server(&self, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.args(["mcp", "--config", &self.path("config.json"), "--state-dir", &self.path("state")]).args(more);
         command.env_remove("CELLMATE_TOKEN");
@@ -59,24 +59,24 @@ impl Place {
     }
 
     /// Runs another command with this state folder and configuration.
-    pub(super) fn command(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.args(arguments).args(["--state-dir", &self.path("state"), "--config", &self.path("config.json")]);
         command.output().unwrap()
     }
 
-    pub(super) fn approvals(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn approvals(&self, arguments: &[&str]) -> Output {
         self.approvals_command(arguments).output().unwrap()
     }
 
-    pub(super) fn tokens(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn tokens(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.arg("tokens").args(arguments).args(["--state-dir", &self.path("state")]);
         command.env("XDG_CONFIG_HOME", self.path("own")).env_remove("CELLMATE_CONFIG").stdin(Stdio::null());
         command.output().unwrap()
     }
 
-    pub(super) fn approvals_command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn approvals_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.arg("approvals").args(arguments).args(["--state-dir", &self.path("state")]);
         command.env("XDG_CONFIG_HOME", self.path("own")).env_remove("CELLMATE_CONFIG").stdin(Stdio::null());
@@ -86,7 +86,7 @@ impl Place {
 
 impl Place {
     /// The `tools call` command for a direct call of a tool.
-    pub(super) fn by_hand(&self, tool: &str) -> Command {
+    pub(crate) fn by_hand(&self, tool: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.args(["tools", "call", tool, "to=main", "--json", "--config", &self.path("config.json")]);
         command.args(["--state-dir", &self.path("state")]).env("HOME", &self.0).env_remove("XDG_STATE_HOME");
@@ -96,7 +96,7 @@ impl Place {
 }
 
 /// Runs a command on its own terminal with this input. The output of the terminal is in `stdout`.
-pub(super) fn on_terminal(command: &Command, typed: &str) -> Output {
+pub(crate) fn on_terminal(command: &Command, typed: &str) -> Output {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
     let mut terminal = Command::new("script");
@@ -113,17 +113,17 @@ pub(super) fn on_terminal(command: &Command, typed: &str) -> Output {
 }
 
 /// A read-only tool of the scripted server; its calls need no approval.
-pub(super) fn reads(name: &str, does: Value) -> Value {
+pub(crate) fn reads(name: &str, does: Value) -> Value {
     let annotations = json!({"readOnlyHint": true});
     json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations, "does": does})
 }
 
-pub(super) fn writes(name: &str) -> Value {
+pub(crate) fn writes(name: &str) -> Value {
     json!({"name": name, "inputSchema": {"type": "object"}, "does": [{"result": {"content": [], "structuredContent": {"done": name}}}]})
 }
 
 /// The scripted server is a binary of another package, which Cargo does not promise to have built.
-pub(super) fn fake() -> PathBuf {
+pub(crate) fn fake() -> PathBuf {
     static FAKE: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         let path = Path::new(env!("CARGO_BIN_EXE_cellmate")).with_file_name("fake-mcp");

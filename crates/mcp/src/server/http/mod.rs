@@ -28,7 +28,7 @@ pub async fn serve_http(
     let address = listener.local_addr()?;
     let door = FrontDoor::new(listener, gate)?;
     let (endpoint, rules) = http_endpoint(service.clone(), stop.clone());
-    let routes = door.guard(endpoint, rules).merge(health(service));
+    let routes = door.guard(endpoint, rules).merge(http_health(service));
     tracing::info!(%address, "listening for MCP clients");
     door.serve(routes, stop).await;
     tracing::info!(%address, "stopped listening for MCP clients");
@@ -40,7 +40,8 @@ pub fn http_endpoint(service: McpService, stop: CancellationToken) -> (Router, R
     (wire::endpoint(service, stop), rules::rules())
 }
 
-fn health(service: McpService) -> Router {
+/// Returns the routes `/healthz` and `/readyz`, which need no token.
+pub fn http_health(service: McpService) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))

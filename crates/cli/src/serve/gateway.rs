@@ -1,0 +1,134 @@
+//! `cellmate gateway`: serves agents over the APIs of OpenAI and Anthropic, and the tools over MCP.
+
+use std::process::ExitCode;
+
+use axum::Json;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use catalog::EntryPoint;
+use gateway::Gateway;
+use http_server::{FrontDoor, HttpError, Permission, Refusal, RouteRules};
+use mcp::server::{CallPolicy, McpService, ToolPrefix, http_endpoint, http_health};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::arguments::GatewayArguments;
+use super::door::{Door, DoorError};
+use super::models::Models;
+use super::startup::{Service, StartError, Started, stop_on_signals};
+use crate::log::CONSOLE;
+use crate::policy::BadSettings;
+use crate::render;
+
+#[derive(Debug, thiserror::Error)]
+enum GatewayError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Settings(#[from] BadSettings),
+    #[error(transparent)]
+    Door(#[from] DoorError),
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error("cannot read system randomness: {0}")]
+    Randomness(#[from] getrandom::Error),
+}
+
+pub(crate) async fn run(arguments: GatewayArguments) -> ExitCode {
+    match serve(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(target: CONSOLE, error = telemetry::chain(&error), "cellmate gateway failed");
+            render::fatal(&error.to_string())
+        }
+    }
+}
+
+async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
+    let service = Service {
+        command: "cellmate gateway",
+        transport: "http",
+        entry: EntryPoint::Contract,
+        fixed_sections: &["store", "models", "gateway"],
+    };
+    let started = Started::new(&arguments.serving, service).await?;
+    let models = Models::read(&started.settings, &started.policy.config, &started.places)?;
+    let frontend = started.mcp_service(&arguments.serving, ToolPrefix::default(), None);
+    let gateway = Gateway::new(
+        started.code_mode.clone(),
+        settings(&arguments, &started, &models),
+        started.offered.clone(),
+        models.providers.clone(),
+    )?;
+    let (stopping, service) = (gateway.clone(), frontend.clone());
+    let stop = stop_on_signals(move || {
+        service.begin_shutdown();
+        stopping.shutdown().cancel();
+    })?;
+    let door = Door::open(arguments.listen, &arguments.door, &started.state, &started.tokens).await?;
+    announce(&door, &models);
+    let served = serve_door(door, &gateway, &frontend, stop).await;
+    frontend.begin_shutdown();
+    gateway.shut_down().await;
+    started.shut_down(|| frontend.is_idle() && gateway.live_turns() == 0).await;
+    served
+}
+
+fn settings(arguments: &GatewayArguments, started: &Started, models: &Models) -> gateway::Settings {
+    gateway::Settings {
+        policy: CallPolicy {
+            config: started.policy.config.clone(),
+            approval_policy: started.approval_policy(),
+            exempt: started.policy.pass.clone(),
+        },
+        gateway: models.gateway.clone(),
+        surface: arguments.serving.surface(),
+        sandboxed: started.policy.sandboxed,
+        runtime_available: started.runtime_available,
+    }
+}
+
+/// Prints where the gateway listens, which agents it serves, and what is missing.
+fn announce(door: &Door, models: &Models) {
+    let Door { url, token_note, .. } = door;
+    eprintln!("cellmate: serving agents at {url}/v1 and MCP at {url}/mcp; {token_note}");
+    for line in models.agent_lines() {
+        eprintln!("cellmate: {line}");
+    }
+    for problem in models.problem_lines() {
+        tracing::warn!(target: CONSOLE, "{problem}");
+        render::note(&format!("cellmate: {problem}"));
+    }
+}
+
+async fn serve_door(
+    door: Door,
+    gateway: &Gateway,
+    frontend: &McpService,
+    stop: CancellationToken,
+) -> Result<(), GatewayError> {
+    let front = FrontDoor::new(door.listener, door.gate)?;
+    let (mcp, mcp_rules) = http_endpoint(frontend.clone(), stop.clone());
+    let turns = RouteRules { respond: refuse, ..RouteRules::requiring(Permission::Execute).with_large_bodies() };
+    let routes = front
+        .guard(gateway::http::routes(gateway.clone()), turns)
+        .merge(front.guard(mcp, mcp_rules))
+        .merge(http_health(frontend.clone()));
+    front.serve(routes, stop).await;
+    Ok(())
+}
+
+/// Writes a refusal in the form that the SDKs of both vendors read.
+fn refuse(_head: &Parts, refusal: &Refusal) -> Response {
+    let status = refusal.status();
+    let kind = match status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        503 => "overloaded_error",
+        _ => "invalid_request_error",
+    };
+    let error = json!({"type": kind, "message": refusal.to_string(), "param": null, "code": null});
+    (status, Json(json!({"type": "error", "error": error}))).into_response()
+}
