@@ -19,7 +19,7 @@ setup: ## Install missing build dependencies
 build: setup ## Build the release binaries, in target/release
 	cargo build --release --locked --package cellmate
 
-demo: setup ## Build, then run an example cell
+demo: setup ## Build, then run an example cell and a turn of the gateway
 	@echo "demo: building the cellmate binary; the first build takes about seven minutes on two cores, later ones seconds"
 	@cargo build --locked --package cellmate
 	@scripts/demo

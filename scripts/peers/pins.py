@@ -29,6 +29,8 @@ NPM = {
     "codex": {"@openai/codex": "0.166.0"},
     "opencode": {"opencode-ai": "1.18.33"},
     "ai-sdk": {"ai": "7.0.169", "@ai-sdk/mcp": "2.0.93", "@ai-sdk/openai-compatible": "3.0.90"},
+    "sdks": {"openai": "7.53.0", "@anthropic-ai/sdk": "1.8.0"},
+    "ai-sdk-gateway": {"ai": "7.0.169", "@ai-sdk/openai": "4.0.114", "@ai-sdk/anthropic": "4.0.102", "zod": "4.6.7"},
     "conformance": {"@modelcontextprotocol/conformance": "0.2.0-alpha.12"},
 }
 PYTHON = {
@@ -40,6 +42,10 @@ PYTHON = {
     "python-uv": {"uv": "0.13.7"},
     "python-langchain": {"langchain-mcp-adapters": "0.3.2", "mcp": "1.30.0"},
     "python-pydantic": {"pydantic-ai-slim[mcp,openai]": "2.66.0"},
+    "python-sdks": {"openai": "3.49.0", "anthropic": "2.8.0"},
+    "python-agents": {"openai-agents": "0.24.0"},
+    "python-langchain-models": {"langchain": "1.4.10", "langchain-openai": "1.7.3", "langchain-anthropic": "1.7.7"},
+    "python-pydantic-gateway": {"pydantic-ai-slim[openai,anthropic]": "2.66.0"},
 }
 
 

@@ -12,6 +12,7 @@ import conformance
 import start
 import upstream
 from clients import CLIENTS
+from gateway import GATEWAY
 from images import IMAGES
 from pins import LOGS, PEERS, ROOT, Missing, environment, install, version
 from room import Failed, Workspace, expect
@@ -35,6 +36,8 @@ def checks():
     servers = {bundle for bundle, *_ in upstream.SERVERS.values()}
     for name, (bundle, package, check) in {**CLIENTS, **IMAGES, **SURFACES}.items():
         yield f"client/{name}", ["npm", bundle], version(bundle, package), check
+    for name, (bundle, package, check) in GATEWAY.items():
+        yield f"gateway/{name}", [bundle], version(bundle, package), check
     for name, (bundle, package, *_) in upstream.SERVERS.items():
         yield f"server/{name}", [bundle], version(bundle, package), upstream.one(name)
     yield "server/all-in-one-cell", [*sorted(servers), "python-broken", "python-mcp"], "as above", upstream.across

@@ -1,0 +1,68 @@
+"""Checks with third-party SDKs and agents that use a gateway: a cell calls their own tools, in two rounds."""
+
+import json
+
+from model import Model
+from pins import NODE, PEERS
+from room import expect
+
+CODE = """const found = await Promise.all([tools.look({ n: 1 }), tools.look({ n: 2 })]);
+const last = await tools.look({ n: 3 });
+return JSON.stringify([...found, last]);"""
+LAST_MESSAGE = "All three were seen."
+TOKEN = "a-token-of-the-peers-checks"
+# The API that the provider speaks, which is not always the client's.
+PROVIDER_APIS = ("openai-completions", "openai-responses", "anthropic-messages")
+
+
+def script(workspace, bundle, name):
+    """Returns the command of a driver. A module of JavaScript finds packages only next to itself."""
+    if not name.endswith(".mjs"):
+        return [PEERS / bundle / "bin/python", workspace.drives / name]
+    copy = PEERS / bundle / name
+    copy.write_text((workspace.drives / name).read_text())
+    return [NODE, copy]
+
+
+def client(bundle, name):
+    """A check: a driver makes every kind of turn that its SDK can make, with each API of providers."""
+
+    def check(workspace):
+        turns = 0
+        for api in PROVIDER_APIS:
+            with Model(lambda tool: tool == "exec", {"code": CODE}, LAST_MESSAGE) as model:
+                address = serve(workspace, model.address, api)
+                seen = json.loads(workspace.run(*script(workspace, bundle, name), address, TOKEN))
+                turns += len(seen)
+                for turn in seen:
+                    looked = sorted(number for numbers in turn["rounds"] for number in numbers)
+                    expect(looked == [1, 2, 3] and turn["text"] == LAST_MESSAGE, f"{api}: {turn}")
+                expect(all(sorted(request["tools"]) == ["exec", "wait"] for request in model.requests), "the model was shown other tools")
+                expect(len(model.requests) == 2 * len(seen), f"{len(seen)} turns asked the model {len(model.requests)} times")
+        return f"{turns} turns with tools of the client in two rounds"
+
+    return check
+
+
+def serve(workspace, model, api):
+    """Starts a gateway with one provider, and returns its address."""
+    config = workspace.folder / f"{api}.json5"
+    provider = {"baseUrl": f"{model}/v1", "api": api, "apiKey": "none"}
+    agents = {"defaults": {"model": "scripted/one"}}
+    config.write_text(json.dumps({"tools": {"codeMode": True}, "models": {"providers": {"scripted": provider}}, "agents": agents}))
+    stderr_path = workspace.folder / f"{api}.stderr"
+    command = [workspace.cellmate, "gateway", "--listen", "127.0.0.1:0", "--config", str(config), "--state-dir", str(workspace.folder / api)]
+    with open(stderr_path, "w") as stderr:
+        process = workspace.start(command, env=workspace.environment(CELLMATE_TOKEN=TOKEN), stderr=stderr)
+    return workspace.wait_for(process, stderr_path, r"serving agents at (http\S*)/v1 ")
+
+
+# By name: the bundle, the package whose version is printed, the check.
+GATEWAY = {
+    "sdks-python": ("python-sdks", "openai", client("python-sdks", "python_sdks.py")),
+    "sdks-javascript": ("sdks", "openai", client("sdks", "sdks.mjs")),
+    "agents-python": ("python-agents", "openai-agents", client("python-agents", "python_agents.py")),
+    "ai-sdk": ("ai-sdk-gateway", "ai", client("ai-sdk-gateway", "ai_sdk_gateway.mjs")),
+    "langchain": ("python-langchain-models", "langchain", client("python-langchain-models", "langchain_models.py")),
+    "pydantic-ai": ("python-pydantic-gateway", "pydantic-ai-slim[openai,anthropic]", client("python-pydantic-gateway", "pydantic_gateway.py")),
+}
