@@ -39,10 +39,11 @@ impl Door {
         arguments: &DoorArguments,
         state: &State,
         stored: &StoredTokens,
+        budget: BudgetLimits,
     ) -> Result<Self, DoorError> {
         let (access, token_note) = tokens::access(arguments, state, stored)?;
         let (hosts, transport) = (arguments.hosts.clone(), arguments.transport()?);
-        let gate = Gate { access, hosts, budget: BudgetLimits::default(), transport };
+        let gate = Gate { access, hosts, budget, transport };
         check_address(address, &gate)?;
         let listen = |source| DoorError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;

@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use catalog::EntryPoint;
 use gateway::Gateway;
-use http_server::{FrontDoor, HttpError, Permission, Refusal, RouteRules};
+use http_server::{BudgetLimits, FrontDoor, HttpError, Permission, Refusal, RouteRules};
 use mcp::server::{CallPolicy, McpService, ToolPrefix, http_endpoint, http_health};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +65,8 @@ async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
         service.begin_shutdown();
         stopping.shutdown().cancel();
     })?;
-    let door = Door::open(arguments.listen, &arguments.door, &started.state, &started.tokens).await?;
+    let budget = BudgetLimits::large();
+    let door = Door::open(arguments.listen, &arguments.door, &started.state, &started.tokens, budget).await?;
     announce(&door, &models);
     let served = serve_door(door, &gateway, &frontend, stop).await;
     frontend.begin_shutdown();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use catalog::EntryPoint;
-use http_server::{HttpError, Principal};
+use http_server::{BudgetLimits, HttpError, Principal};
 use mcp::server::{McpService, ServeError, serve_http, serve_streams};
 use tokio::io::{AsyncRead, AsyncWriteExt, duplex};
 use tokio::runtime::Handle;
@@ -109,7 +109,7 @@ async fn over_http(
     address: SocketAddr,
     stop: CancellationToken,
 ) -> Result<(), McpError> {
-    let door = Door::open(address, &arguments.door, &started.state, &started.tokens).await?;
+    let door = Door::open(address, &arguments.door, &started.state, &started.tokens, BudgetLimits::default()).await?;
     eprintln!("cellmate: serving MCP at {}/mcp; {}", door.url, door.token_note);
     Ok(serve_http(frontend.clone(), door.listener, door.gate, stop).await?)
 }

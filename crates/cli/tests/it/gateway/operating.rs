@@ -33,6 +33,32 @@ fn requests_without_a_valid_token_are_refused_in_the_form_of_the_wires() {
 }
 
 #[test]
+fn a_stored_token_works_until_it_is_revoked_and_only_for_what_it_permits() {
+    let setup = Setup::new(json!([]), vec![when_last("hi", Reply::text("Hello."))]);
+    let running = setup.start();
+    let created = |scope: &str| {
+        let created = setup.place.tokens(&["create", "bob", "--scope", scope, "--json"]);
+        let created: Value = serde_json::from_slice(&created.stdout).unwrap_or_else(|_| panic!("{created:?}"));
+        (created["id"].as_str().unwrap().to_owned(), created["token"].as_str().unwrap().to_owned())
+    };
+    let status = |token: &str| {
+        let bearer = format!("Bearer {token}");
+        let body = Wire::Chat.request(&Wire::Chat.user("hi"), false, false);
+        running.post(Wire::Chat.path(), &[("Authorization", &bearer)], &body).status
+    };
+    let (_, reader) = created("read");
+    assert_eq!(status(&reader), 403);
+    let (id, token) = created("execute");
+    assert_eq!(status(&token), 200);
+    assert!(setup.place.tokens(&["revoke", &id]).status.success());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while status(&token) != 401 {
+        assert!(Instant::now() < deadline, "a revoked token still works");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn the_models_are_the_agents_and_tools_are_served_over_mcp() {
     let setup = Setup::new(json!([]), Vec::new());
     let running = setup.start();
