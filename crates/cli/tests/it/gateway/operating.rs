@@ -39,7 +39,7 @@ fn a_stored_token_works_until_it_is_revoked_and_only_for_what_it_permits() {
     let created = |scope: &str| {
         let created = setup.place.tokens(&["create", "bob", "--scope", scope, "--json"]);
         let created: Value = serde_json::from_slice(&created.stdout).unwrap_or_else(|_| panic!("{created:?}"));
-        (created["id"].as_str().unwrap().to_owned(), created["token"].as_str().unwrap().to_owned())
+        (created["tokenId"].as_str().unwrap().to_owned(), created["secret"].as_str().unwrap().to_owned())
     };
     let status = |token: &str| {
         let bearer = format!("Bearer {token}");
