@@ -65,9 +65,11 @@ async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
         service.begin_shutdown();
         stopping.shutdown().cancel();
     })?;
+    announce(&models);
     let budget = BudgetLimits::large();
     let door = Door::open(arguments.listen, &arguments.door, &started.state, &started.tokens, budget).await?;
-    announce(&door, &models);
+    let Door { url, token_note, .. } = &door;
+    eprintln!("cellmate: serving agents at {url}/v1 and MCP at {url}/mcp; {token_note}");
     let served = serve_door(door, &gateway, &frontend, stop).await;
     frontend.begin_shutdown();
     gateway.shut_down().await;
@@ -89,12 +91,10 @@ fn settings(arguments: &GatewayArguments, started: &Started, models: &Models) ->
     }
 }
 
-/// Prints where the gateway listens, which agents it serves, and what is missing.
-fn announce(door: &Door, models: &Models) {
-    let Door { url, token_note, .. } = door;
-    eprintln!("cellmate: serving agents at {url}/v1 and MCP at {url}/mcp; {token_note}");
+/// Prints which agents the gateway serves, and what is missing.
+fn announce(models: &Models) {
     for line in models.agent_lines() {
-        eprintln!("cellmate: {line}");
+        render::note(&format!("cellmate: {line}"));
     }
     for problem in models.problem_lines() {
         tracing::warn!(target: CONSOLE, "{problem}");

@@ -125,6 +125,12 @@ impl Hostile {
             "fs": {"roots": [format!("/{HOSTILE}"), HOSTILE]},
         }});
         person.write("core.json5", &core.to_string());
+        let provider = json!({"baseUrl": HOSTILE, "api": "chat", "apiKey": format!("${{{HOSTILE}}}")});
+        let gateway = json!({
+            "models": {"providers": {(HOSTILE): provider}},
+            "agents": {(HOSTILE): {"model": format!("{HOSTILE}/{HOSTILE}")}, "defaults": {"model": format!("x{HOSTILE}/y")}},
+        });
+        person.write("gateway.json5", &gateway.to_string());
         let ranked = json!({"id": HOSTILE, "name": HOSTILE, "description": HOSTILE});
         person.write("ranked.jsonl", &format!("{ranked}\n"));
         let mut hostile = Self { person, folder, run: String::new(), approval: String::new() };
@@ -194,8 +200,8 @@ pub(crate) fn commands(before: &[String]) -> Vec<Vec<String>> {
 /// A command, its arguments, its input, and whether untrusted text must not begin a line of its output.
 type Case<'a> = (&'a str, Vec<&'a str>, String, bool);
 
-fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 5]) -> Vec<Case<'a>> {
-    let [catalog, ranked, backup, core, cell] = files;
+fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 6]) -> Vec<Case<'a>> {
+    let [catalog, ranked, backup, core, cell, gateway] = files;
     let one = |command: &'a str, more: &[&'a str]| (command, more.to_vec(), String::new(), true);
     let asked = format!("{}\n", json!({"qid": HOSTILE, "query": "look"}));
     let typed =
@@ -283,7 +289,11 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 5]) -> Vec<Case<'a>> {
         one("doctor", &[]),
         one("doctor", &["--servers"]),
         one("doctor", &["--config", core]),
+        one("doctor", &["--config", gateway]),
         one("mcp", &[]),
+        // Refused after the configuration is read: other machines could connect.
+        one("gateway", &["--listen", "0.0.0.0:0", "--no-token"]),
+        one("gateway", &["--listen", "0.0.0.0:0", "--no-token", "--config", gateway]),
         one("logs", &["-n", "0"]),
         one("runs list", &[]),
         one("runs show", &[&hostile.run]),
@@ -346,7 +356,8 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 5]) -> Vec<Case<'a>> {
 fn every_command_prints_hostile_text_without_unsafe_characters() {
     let hostile = Hostile::new();
     let path = |name: &str| hostile.person.path(name).display().to_string();
-    let files = [path("catalog.json"), path("ranked.jsonl"), path("backup"), path("core.json5"), cell()];
+    let files =
+        [path("catalog.json"), path("ranked.jsonl"), path("backup"), path("core.json5"), cell(), path("gateway.json5")];
     let cases = cases(&hostile, &files);
     let known: BTreeSet<String> = commands(&[]).into_iter().map(|command| command.join(" ")).collect();
     assert!(known.len() > 20, "{known:?}");

@@ -119,7 +119,7 @@ fn what_is_missing_is_said_at_the_start_and_by_doctor() {
         "the agent `bob` has no model; set `agents.bob.model` or `agents.defaults.model` to `PROVIDER/MODEL`",
         "the agent `eve` uses the model `nowhere/x`, whose provider is not in `models.providers`",
     ];
-    let lines = setup.first_lines(7);
+    let lines = setup.first_lines();
     assert!(lines.contains("model `openclaw` is the agent `ada` with `good/one`"), "{lines}");
     assert!(said.iter().all(|text| lines.contains(text)), "{lines}");
     let doctor = setup.place.command(&["doctor", "--json"]);
@@ -128,7 +128,7 @@ fn what_is_missing_is_said_at_the_start_and_by_doctor() {
     assert_eq!(report["gateway"]["providers"], json!(["good"]));
     assert_eq!(doctor.status.code(), Some(1));
     setup.place.configure(&json!({}));
-    let lines = setup.first_lines(4);
+    let lines = setup.first_lines();
     assert!(lines.contains("no provider of models is configured"), "{lines}");
     let report: Value = serde_json::from_slice(&setup.place.command(&["doctor", "--json"]).stdout).unwrap();
     assert_eq!(report["gateway"]["configured"], false, "{report}");

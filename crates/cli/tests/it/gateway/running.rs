@@ -49,13 +49,14 @@ impl Setup {
         (child, stderr)
     }
 
-    /// Starts a gateway, and returns the first lines that it prints.
-    pub(super) fn first_lines(&self, count: usize) -> String {
-        let (mut child, stderr) = self.spawn();
-        let lines: Vec<String> = stderr.lines().map_while(Result::ok).take(count).collect();
+    /// Starts a gateway, and returns what it prints until it is ready.
+    pub(super) fn first_lines(&self) -> String {
+        let (mut child, mut stderr) = self.spawn();
+        let mut lines = String::new();
+        while !lines.contains("serving agents at") && stderr.read_line(&mut lines).unwrap() > 0 {}
         child.kill().unwrap();
         child.wait().unwrap();
-        lines.join("\n")
+        lines
     }
 
     pub(super) fn start(&self) -> Running {
