@@ -44,7 +44,7 @@ PYTHON = {
     "python-pydantic": {"pydantic-ai-slim[mcp,openai]": "2.66.0"},
     "python-sdks": {"openai": "3.49.0", "anthropic": "2.8.0"},
     "python-agents": {"openai-agents": "0.24.0"},
-    "python-langchain-models": {"langchain": "1.4.10", "langchain-openai": "1.7.3", "langchain-anthropic": "1.7.7"},
+    "python-langchain-models": {"langchain": "1.4.7", "langchain-openai": "1.7.3", "langchain-anthropic": "1.7.7"},
     "python-pydantic-gateway": {"pydantic-ai-slim[openai,anthropic]": "2.66.0"},
 }
 

@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 
 import conformance
+import gateway_guide
 import start
 import upstream
 from clients import CLIENTS
@@ -38,6 +39,7 @@ def checks():
         yield f"client/{name}", ["npm", bundle], version(bundle, package), check
     for name, (bundle, package, check) in GATEWAY.items():
         yield f"gateway/{name}", [bundle], version(bundle, package), check
+    yield "gateway/guide", [], "-", gateway_guide.guide
     for name, (bundle, package, *_) in upstream.SERVERS.items():
         yield f"server/{name}", [bundle], version(bundle, package), upstream.one(name)
     yield "server/all-in-one-cell", [*sorted(servers), "python-broken", "python-mcp"], "as above", upstream.across
