@@ -1,0 +1,12 @@
+//! Tests of the gateway through HTTP: a scripted model behind it, a plain HTTP client in front of it, and the real code
+//! between them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it does not expect has failed"
+)]
+
+mod answer;
+mod turns;
+mod world;

@@ -1,0 +1,242 @@
+//! A gateway on a loopback port, with a scripted model, canned tools, a store and workers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::SurfaceChoice;
+use codemode::CodeMode;
+use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
+use contract::config::{AgentsConfig, GatewayConfig, ModelsConfig};
+use executor::{Canned, ToolSource};
+use gateway::debug::DebugSettings;
+use gateway::provider::Providers;
+use gateway::{Gateway, Settings};
+use http_server::{Access, BudgetLimits, FrontDoor, Gate, Principal, RouteRules, Token};
+use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
+use serde_json::{Value, json};
+use store::{Keys, Location, Store};
+use tempfile::TempDir;
+use testkit::model::{Api, RecordedRequest, Reply, ScriptedModel};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use wire::Wire;
+
+use crate::answer::Answer;
+
+/// The token of the principal `ada`.
+pub(crate) const ADA: &str = "ada-0123456789abcdef";
+
+/// The token of another principal.
+pub(crate) const BOB: &str = "bob-0123456789abcdef";
+
+/// The client wires, each with the path of its requests.
+pub(crate) const WIRES: [Wire; 3] = [Wire::Chat, Wire::Responses, Wire::Messages];
+
+/// The APIs of providers.
+pub(crate) const APIS: [Api; 3] = [Api::Chat, Api::Responses, Api::Messages];
+
+/// How long a test waits for anything before it has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a world is started with.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// The API of the provider `scripted`, which serves the default agent.
+    pub(crate) api: Api,
+    /// The tools of the server, as [`Canned`] reads them.
+    pub(crate) tools: Value,
+    /// The values of `tools`, `agents` and `gateway` in the configuration.
+    pub(crate) tools_config: Value,
+    pub(crate) agents: Value,
+    pub(crate) gateway: Value,
+    /// Further members of `models.providers.scripted`.
+    pub(crate) provider: Value,
+    pub(crate) surface: Option<SurfaceChoice>,
+    pub(crate) approvals: ApprovalPolicy,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            api: Api::Chat,
+            tools: json!([{"id": "openclaw:core:add", "description": "Adds.", "answers": [{"returns": 42}]}]),
+            tools_config: Value::Null,
+            agents: json!({"defaults": {"model": "scripted/m-1"}, "list": [{"id": "main"}, {"id": "other"}]}),
+            gateway: Value::Null,
+            provider: json!({}),
+            surface: Some(SurfaceChoice::Code),
+            approvals: ApprovalPolicy::Never,
+        }
+    }
+}
+
+/// A running gateway.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) gateway: Gateway,
+    pub(crate) model: ScriptedModel,
+    pub(crate) client: reqwest::Client,
+    /// The gateway's address, without a path.
+    pub(crate) base: String,
+    pub(crate) store: Store,
+    stop: CancellationToken,
+    _folder: TempDir,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl World {
+    /// Starts a gateway whose model answers as the script says.
+    pub(crate) async fn start(options: Options, script: Vec<Reply>) -> Self {
+        let model = ScriptedModel::start(script.into()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&location(&folder).await, Keys::ephemeral().unwrap()).await.unwrap();
+        let pool = PoolOptions {
+            jail: JailPolicy::Off,
+            workers: 1,
+            slots: 16,
+            threads: 4,
+            ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
+        };
+        let code_mode = CodeMode::new(Pool::start(pool).await.unwrap(), store.clone()).unwrap();
+        let canned = Canned::parse(&json!({"tools": options.tools}).to_string()).unwrap();
+        let canned: Arc<dyn ToolSource> = Arc::new(canned);
+        let offered = OfferedSources { sources: vec![canned], settled: true, ..OfferedSources::default() };
+        let config = AgentsConfig::resolve(&options.tools_config, &options.agents).unwrap();
+        let policy = CallPolicy { config, approval_policy: options.approvals.clone(), exempt: Vec::new() };
+        let settings = Settings {
+            policy,
+            gateway: GatewayConfig::resolve(&options.gateway).unwrap(),
+            surface: options.surface,
+            sandboxed: false,
+            runtime_available: true,
+        };
+        let providers = providers(&options, &model);
+        let gateway = Gateway::new(code_mode, settings, watch::channel(offered).1, providers).unwrap();
+        let stop = CancellationToken::new();
+        let base = serve(gateway.clone(), stop.clone()).await;
+        let client = reqwest::Client::builder().timeout(PATIENCE).build().unwrap();
+        Self { gateway, model, client, base, store, stop, _folder: folder }
+    }
+
+    /// Sends a request of `ada`, and returns the response's head.
+    pub(crate) async fn send(&self, path: &str, body: &Value) -> reqwest::Response {
+        self.request(path, body).send().await.unwrap()
+    }
+
+    pub(crate) fn request(&self, path: &str, body: &Value) -> reqwest::RequestBuilder {
+        self.client.post(format!("{}{path}", self.base)).bearer_auth(ADA).json(body)
+    }
+
+    /// Sends a request of `ada`, and reads the whole answer.
+    pub(crate) async fn ask(&self, wire: Wire, body: &Value) -> Answer {
+        Answer::read(wire, self.send(path(wire), body).await).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        let response = self.client.get(format!("{}{path}", self.base)).bearer_auth(ADA).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap_or_default())
+    }
+
+    /// Waits until the model has received this many requests, and returns all.
+    pub(crate) async fn model_requests(&self, count: usize) -> Vec<RecordedRequest> {
+        wait_until(|| (self.model.requests().len() >= count).then(|| self.model.requests())).await
+    }
+}
+
+/// Waits until something has happened.
+pub(crate) async fn wait_until<T>(mut check: impl FnMut() -> Option<T>) -> T {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = check() {
+            return found;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "it did not happen");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Returns a new location of a store: on the Postgres server in `CELLMATE_TEST_POSTGRES` if it is set, else a file.
+async fn location(folder: &TempDir) -> Location {
+    match std::env::var("CELLMATE_TEST_POSTGRES") {
+        Ok(server) => {
+            let schema = format!("gateway_{}", executor::random_name().unwrap().to_lowercase().replace('-', "_"));
+            let made = std::process::Command::new("psql")
+                .args([&server, "-q", "-v", "ON_ERROR_STOP=1", "-c", &format!("CREATE SCHEMA {schema}")])
+                .status();
+            assert!(made.unwrap().success());
+            Location::Postgres(format!("{server}&options=-c%20search_path%3D{schema}"))
+        }
+        Err(_) => Location::File(folder.path().join("store.db")),
+    }
+}
+
+fn providers(options: &Options, model: &ScriptedModel) -> Providers {
+    let api = match options.api {
+        Api::Chat => "openai-completions",
+        Api::Responses => "openai-responses",
+        Api::Messages => "anthropic-messages",
+    };
+    let mut scripted = json!({"baseUrl": model.url(), "api": api, "apiKey": "sk-provider-key", "models": []});
+    let more = options.provider.as_object().unwrap().clone();
+    scripted.as_object_mut().unwrap().extend(more);
+    let models = json!({"providers": {"scripted": scripted}});
+    let config = ModelsConfig::resolve(&models).unwrap();
+    Providers::new(&config, &|text: &str| Ok(text.to_owned()), DebugSettings::default()).unwrap()
+}
+
+async fn serve(gateway: Gateway, stop: CancellationToken) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let token = |name: &str, secret: &str| Token::new(Principal::named(name).unwrap(), secret).unwrap();
+    let access = Access::Tokens(vec![token("ada", ADA), token("bob", BOB)]);
+    let gate = Gate { access, hosts: Vec::new(), budget: BudgetLimits::default() };
+    let door = FrontDoor::new(listener, gate).unwrap();
+    let routes = door.guard(gateway::http::routes(gateway), RouteRules::default());
+    tokio::spawn(door.serve(routes, stop));
+    base
+}
+
+/// Returns the path of a wire's requests.
+pub(crate) fn path(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Chat => "/v1/chat/completions",
+        Wire::Responses => "/v1/responses",
+        Wire::Messages => "/v1/messages",
+    }
+}
+
+/// Whether an answer is requested as a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Stream,
+    Whole,
+}
+
+pub(crate) const FORMS: [Form; 2] = [Form::Stream, Form::Whole];
+
+/// Returns a request with one message of the user.
+pub(crate) fn question(wire: Wire, form: Form, text: &str) -> Value {
+    conversation(wire, form, vec![json!({"role": "user", "content": text})])
+}
+
+/// Returns a request with these messages.
+pub(crate) fn conversation(wire: Wire, form: Form, messages: Vec<Value>) -> Value {
+    let stream = form == Form::Stream;
+    match wire {
+        Wire::Chat => json!({"model": "openclaw", "messages": messages, "stream": stream,
+            "stream_options": {"include_usage": true}}),
+        Wire::Responses => json!({"model": "openclaw", "input": messages, "stream": stream}),
+        Wire::Messages => json!({"model": "openclaw", "messages": messages, "stream": stream, "max_tokens": 1000}),
+    }
+}
+
+/// Returns a model's response that runs a cell.
+pub(crate) fn exec(code: &str) -> Reply {
+    Reply::call("exec", json!({"code": code}))
+}
