@@ -26,7 +26,7 @@ use crate::settings::Settings;
 use crate::turn::driver::{Driver, Interventions};
 use crate::turn::log::{LogReader, TurnLog};
 use crate::turn::prepared::{PreparationError, PreparedTurn};
-use crate::turn::record::{Step, TurnRecord, TurnRequest};
+use crate::turn::record::{Origin, Step, TurnRecord, TurnRequest};
 use crate::turn::{Attempt, OnEnd, Owner};
 
 /// How long a process keeps its turns without renewing their leases.
@@ -62,6 +62,7 @@ struct LiveTurn {
     owner: Owner,
     log: TurnLog,
     interventions: Arc<Interventions>,
+    round: u32,
 }
 
 /// A turn in progress and what a client reads of it.
@@ -70,6 +71,8 @@ pub struct TurnHandle {
     pub turn_id: TurnId,
     /// Reads the turn's log from the beginning. While there is a reader, the turn is not abandoned.
     pub reader: LogReader,
+    /// The number of the response among those of the turn, from 0. Each but the last ends with calls for the client.
+    pub round: u32,
 }
 
 /// What becomes of a turn that no client reads.
@@ -104,6 +107,8 @@ pub enum TurnError {
     NoModel(String),
     #[error("the model `{0}` is not configured; add its provider to `models.providers`")]
     UnknownModel(String),
+    #[error("the model `{0}` is not offered; ask for one that `models.providers` lists or an agent uses")]
+    NotOffered(String),
     #[error("{0} turns are in progress, which is the limit of this gateway; try again later")]
     TooMany(usize),
     #[error("the gateway is shutting down; try again")]
@@ -180,8 +185,13 @@ impl Gateway {
     /// Starts a turn. It runs until it ends or waits for its client.
     pub async fn begin(&self, new: NewTurnRequest) -> Result<TurnHandle, TurnError> {
         self.admit()?;
-        let NewTurnRequest { owner, request, digest, abandonment, on_end } = new;
-        let targets = self.targets(&request.agent)?;
+        let NewTurnRequest { owner, mut request, digest, abandonment, on_end } = new;
+        request.origin = Origin {
+            session_key: owner.session_key.clone(),
+            sender: owner.sender.clone(),
+            channel: owner.channel.clone(),
+        };
+        let targets = self.targets_of(&request)?;
         let turn_id = TurnId::new(format!("turn_{}", crate::random::id()?));
         let prepared = self.prepare(&owner, &turn_id, &request, &targets)?;
         let history = match &request.parent {
@@ -250,7 +260,14 @@ impl Gateway {
     pub fn live(&self, turn_id: &TurnId, principal: &str) -> Option<TurnHandle> {
         let live = self.inner.live.lock();
         let turn = live.get(turn_id).filter(|turn| turn.owner.principal == principal)?;
-        Some(TurnHandle { turn_id: turn_id.clone(), reader: turn.log.read() })
+        Some(TurnHandle { turn_id: turn_id.clone(), reader: turn.log.read(), round: turn.round })
+    }
+
+    /// Returns the turns of a principal that this process runs, with the numbers of their responses.
+    pub fn live_responses(&self, principal: &str) -> Vec<(TurnId, u32)> {
+        let live = self.inner.live.lock();
+        let own = live.iter().filter(|(_, turn)| turn.owner.principal == principal);
+        own.map(|(turn_id, turn)| (turn_id.clone(), turn.round)).collect()
     }
 
     /// Aborts a turn that this process runs. Returns whether there was one.
@@ -327,6 +344,38 @@ impl Gateway {
         Ok(())
     }
 
+    /// Returns the models of a turn: the one that the client asks for, or those of the agent.
+    fn targets_of(&self, request: &TurnRequest) -> Result<Vec<ModelTarget>, TurnError> {
+        let Some(name) = &request.model else { return self.targets(&request.agent) };
+        let target = self.inner.providers.target(name).filter(|_| self.is_offered(name));
+        Ok(vec![target.ok_or_else(|| TurnError::NotOffered(name.clone()))?])
+    }
+
+    /// Returns whether clients may ask for a model by its name: the configuration lists it, or an agent uses it.
+    fn is_offered(&self, name: &str) -> bool {
+        let config = &self.policy().config;
+        let used = |agent: &str| {
+            let choice = config.model(agent);
+            choice
+                .is_some_and(|choice| std::iter::once(&choice.primary).chain(&choice.fallbacks).any(|one| one == name))
+        };
+        self.inner.providers.is_listed(name) || config.agent_ids().any(used)
+    }
+
+    /// Estimates the tokens of the first request to the model for a turn: four bytes are one token.
+    pub fn estimate_tokens(&self, owner: &Owner, request: &TurnRequest, history: &[Item]) -> Result<u64, TurnError> {
+        let targets = self.targets_of(request)?;
+        let prepared = self.prepare(owner, &TurnId::new("estimate"), request, &targets)?;
+        let tool = |tool: &wire::conversation::ModelTool| {
+            tool.name.len() + tool.description.len() + tool.parameters.get().len()
+        };
+        let tools: usize = prepared.tools.iter().map(tool).sum();
+        let instructions = self.policy().config.instructions(&request.agent).len() + request.instructions.len();
+        let bytes = |items: &[Item]| serde_json::to_string(items).map_or(0, |text| text.len());
+        let all = tools + instructions + bytes(history) + bytes(&request.items);
+        Ok(u64::try_from(all.div_ceil(4)).unwrap_or(u64::MAX))
+    }
+
     /// Returns the models of an agent, the preferred one first.
     fn targets(&self, agent: &str) -> Result<Vec<ModelTarget>, TurnError> {
         let policy = self.policy();
@@ -374,11 +423,11 @@ impl Gateway {
             principal: row.principal.clone(),
             agent: row.agent_id.clone(),
             session_id: row.session_id.clone(),
-            session_key: None,
-            sender: None,
-            channel: None,
+            session_key: record.request().origin.session_key.clone(),
+            sender: record.request().origin.sender.clone(),
+            channel: record.request().origin.channel.clone(),
         };
-        let targets = self.targets(&record.request().agent)?;
+        let targets = self.targets_of(record.request())?;
         let prepared = self.prepare(&owner, &row.turn_id, record.request(), &targets)?;
         let history = match &record.request().parent {
             Some(parent) => self.conversation(parent, &row.principal).await?,
@@ -391,7 +440,9 @@ impl Gateway {
         let Driven { owner, record, history, targets, prepared, attempt } = driven;
         let (log, interventions) = (TurnLog::default(), Arc::new(Interventions::default()));
         let turn_id = held.turn_id.clone();
-        let live = LiveTurn { owner: owner.clone(), log: log.clone(), interventions: Arc::clone(&interventions) };
+        let round = record.rounds();
+        let live =
+            LiveTurn { owner: owner.clone(), log: log.clone(), interventions: Arc::clone(&interventions), round };
         self.inner.live.lock().insert(turn_id.clone(), live);
         let driver = Driver {
             gateway: self.clone(),
@@ -422,7 +473,7 @@ impl Gateway {
             }
             gateway.inner.live.lock().remove(&id);
         });
-        TurnHandle { turn_id, reader }
+        TurnHandle { turn_id, reader, round }
     }
 
     /// Stops accepting turns and releases those that this process runs, so that another process can continue them.

@@ -1,12 +1,22 @@
 //! The HTTP routes of the gateway.
 
+mod continuation;
+mod count;
 mod models;
 mod request;
+mod resource;
 mod response;
+mod stored;
 mod wires;
 
 use axum::Router;
+use axum::http::request::Parts;
+use axum::middleware;
+use axum::response::Response;
 use axum::routing::{get, post};
+use http_server::Refusal;
+use wire::Wire;
+use wire::downstream::WireError;
 
 use crate::gateway::Gateway;
 
@@ -15,8 +25,30 @@ pub fn routes(gateway: Gateway) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(wires::chat))
         .route("/v1/responses", post(wires::responses))
+        .route("/v1/responses/{id}", get(resource::get).delete(resource::delete))
+        .route("/v1/responses/{id}/cancel", post(resource::cancel))
+        .route("/v1/responses/{id}/input_items", get(resource::input_items))
         .route("/v1/messages", post(wires::messages))
+        .route("/v1/messages/count_tokens", post(count::count_tokens))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::get))
+        .layer(middleware::map_response(response::with_own_request_id))
         .with_state(gateway)
+}
+
+/// Returns the routes that clients probe without credentials. They say that the gateway is up, and nothing else.
+pub fn open_routes() -> Router {
+    Router::new().route("/api/hello", get(|| async { "{}" }))
+}
+
+/// Returns the response to a request that the front door refuses, in the form of the wire that the path belongs to. Pass it
+/// as `respond` of the routes' rules.
+pub fn refusal(head: &Parts, refusal: &Refusal) -> Response {
+    let wire = match head.uri.path() {
+        path if path.starts_with("/v1/messages") => Wire::Messages,
+        path if path.starts_with("/v1/responses") => Wire::Responses,
+        _ => Wire::Chat,
+    };
+    let error = WireError::new(refusal.status().as_u16(), refusal.to_string());
+    response::error_response(wire, &error, &response::request_id())
 }

@@ -7,13 +7,16 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::mpsc;
 use wire::Wire;
-use wire::downstream::{ResponseWriter, WireError};
+use wire::downstream::{Repetition, ResponseWriter, WireError};
 
 use crate::gateway::TurnError;
 use crate::turn::log::{LogEnd, LogReader, TurnEvent};
 
 /// How many pieces of a response may wait for a slow client.
 const QUEUED_PIECES: usize = 64;
+
+/// The header with the id of a request.
+const REQUEST_ID: &str = "request-id";
 
 /// Whether a response is sent as events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,12 @@ pub(super) async fn turn_response(
         }
     }
     let (sender, receiver) = mpsc::channel::<Bytes>(QUEUED_PIECES);
-    tokio::spawn(send(writer, reader, keep_alive, sender, request_id.clone()));
+    let first = match form {
+        Form::Stream => writer.start(),
+        // An interval is over.
+        Form::Whole => writer.keep_alive(),
+    };
+    tokio::spawn(send(writer, reader, keep_alive, sender, first, request_id.clone()));
     let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
         receiver.recv().await.map(|piece| (Ok::<_, std::convert::Infallible>(piece), receiver))
     });
@@ -68,8 +76,8 @@ fn whole(writer: &mut ResponseWriter, wire: Wire, events: Vec<TurnEvent>, reques
         match event {
             TurnEvent::Text(text) => drop(writer.text(&text)),
             TurnEvent::Reasoning(_) => {}
-            TurnEvent::End(LogEnd::Failed { status, message }) => {
-                return Some(error_response(wire, &WireError::new(status, message), request_id));
+            TurnEvent::End(LogEnd::Failed { status, message, has_effects }) => {
+                return Some(error_response(wire, &failure(status, message, has_effects), request_id));
             }
             TurnEvent::End(end) => {
                 let body = ended(writer, &end, request_id);
@@ -88,9 +96,10 @@ async fn send(
     mut reader: LogReader,
     keep_alive: Duration,
     sender: mpsc::Sender<Bytes>,
+    first: Vec<u8>,
     request_id: String,
 ) {
-    let mut piece = writer.start();
+    let mut piece = first;
     let mut silent = tokio::time::interval_at(tokio::time::Instant::now() + keep_alive, keep_alive);
     loop {
         if !piece.is_empty() {
@@ -127,28 +136,50 @@ fn ended(writer: &mut ResponseWriter, end: &LogEnd, request_id: &str) -> Vec<u8>
     match end {
         LogEnd::Done { stop, usage } => writer.end(&[], stop, *usage),
         LogEnd::Calls { calls, usage } => writer.end(calls, &wire::conversation::StopReason::ToolCalls, *usage),
-        LogEnd::Failed { status, message } => writer.fail(&WireError::new(*status, message.clone()), request_id),
+        LogEnd::Failed { status, message, has_effects } => {
+            writer.fail(&failure(*status, message.clone(), *has_effects), request_id)
+        }
     }
+}
+
+/// Returns the error of a failed turn. If the turn has had effects, the client must not repeat its request by itself.
+fn failure(status: u16, message: String, has_effects: bool) -> WireError {
+    let error = WireError::new(status, message);
+    if has_effects { WireError { repetition: Repetition::Never, ..error } } else { error }
 }
 
 /// Returns an error in the form of the wire.
 pub(super) fn error_response(wire: Wire, error: &WireError, request_id: &str) -> Response {
-    let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status = StatusCode::from_u16(error.http_status(wire)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = error.body(wire, request_id).to_string();
     let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
-    if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {
+    if !error.may_repeat() {
         response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
-    }
-    if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
+    } else if matches!(error.status, 429 | 503 | 529) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     with_request_id(response, request_id)
+}
+
+/// Returns a new id of a request.
+pub(super) fn request_id() -> String {
+    match crate::random::id() {
+        Ok(id) => format!("req_{id}"),
+        // The id only helps to find the request in a log.
+        Err(_) => "req_unknown".to_owned(),
+    }
+}
+
+/// Adds an id to a response that has none.
+pub(super) async fn with_own_request_id(response: Response) -> Response {
+    if response.headers().contains_key(REQUEST_ID) { response } else { with_request_id(response, &request_id()) }
 }
 
 /// Returns the error that a client receives for a turn that cannot be started.
 pub(super) fn turn_error(error: &TurnError) -> WireError {
     let status = match error {
         TurnError::NoModel(_) | TurnError::UnknownModel(_) => 500,
+        TurnError::NotOffered(_) => 400,
         TurnError::TooMany(_) => 429,
         TurnError::ShuttingDown | TurnError::HeldElsewhere | TurnError::Store(_) | TurnError::Commit(_) => 503,
         TurnError::Prepare(crate::turn::prepared::PreparationError::Tools(_)) => 400,
@@ -167,7 +198,7 @@ pub(super) fn turn_error(error: &TurnError) -> WireError {
 
 fn with_request_id(mut response: Response, request_id: &str) -> Response {
     if let Ok(value) = HeaderValue::from_str(request_id) {
-        response.headers_mut().insert("request-id", value.clone());
+        response.headers_mut().insert(REQUEST_ID, value.clone());
         response.headers_mut().insert("x-request-id", value);
     }
     response

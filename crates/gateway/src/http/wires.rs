@@ -7,19 +7,23 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
+use contract::ids::TurnId;
 use executor::clock::now_ms;
 use http_server::Principal;
-use serde_json::Map;
+use serde_json::{Map, Value};
 use wire::Wire;
-use wire::downstream::{ClientRequest, ResponseWriter, WireError};
+use wire::conversation::Item;
+use wire::downstream::{ClientRequest, RequestError, ResponseWriter, WireError};
 
-use super::request::{agent, named_session, owner};
-use super::response::{Form, error_response, turn_error, turn_response};
+use super::continuation::{named_parent, resolve_references, shown};
+use super::request::{agent, header, named_session, owner};
+use super::response::{Form, error_response, request_id, turn_error, turn_response};
+use super::stored::{self, input_items, response_key};
 use crate::gateway::{Abandonment, Gateway, NewTurnRequest, TurnError, TurnHandle};
 use crate::history;
 use crate::intake::{Plan, RequestFacts, plan, request_digest};
 use crate::turn::log::LogEnd;
-use crate::turn::record::TurnRequest;
+use crate::turn::record::{Origin, TurnRequest};
 use crate::turn::{EndRecord, OnEnd, TurnSummary};
 
 pub(super) async fn chat(
@@ -61,20 +65,23 @@ async fn serve(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Response {
-    let Ok(id) = crate::random::id() else {
-        return error_response(wire, &WireError::new(503, "cannot read system randomness; try again"), "req");
-    };
-    let request_id = format!("req_{id}");
-    match begin(wire, &gateway, &principal, uri, headers, body, &id).await {
-        Ok((request, handle)) => {
-            let created = u64::try_from(now_ms() / 1_000).unwrap_or(0);
-            let writer = ResponseWriter::new(&request, &id, created);
-            let form = if request.stream { Form::Stream } else { Form::Whole };
+    let request_id = request_id();
+    match begin(wire, &gateway, &principal, uri, headers, body).await {
+        Ok(Begun { writer, form, handle }) => {
             let keep_alive = Duration::from_secs(gateway.settings().gateway.keep_alive_seconds);
+            let writer = writer.with_id(&response_key(&handle.turn_id, handle.round));
             turn_response(writer, wire, form, handle.reader, keep_alive, request_id).await
         }
         Err(error) => error_response(wire, &error, &request_id),
     }
+}
+
+/// A request whose turn is in progress.
+struct Begun {
+    /// It has no id yet.
+    writer: ResponseWriter,
+    form: Form,
+    handle: TurnHandle,
 }
 
 async fn begin(
@@ -84,24 +91,27 @@ async fn begin(
     uri: &Uri,
     headers: &HeaderMap,
     body: &[u8],
-    id: &str,
-) -> Result<(ClientRequest, TurnHandle), WireError> {
-    let request = ClientRequest::read(wire, body).map_err(|error| {
-        let mut refused = WireError::new(400, error.message);
-        refused.field = error.field;
-        refused
-    })?;
-    let policy = gateway.policy();
-    let agent = agent(&policy.config, headers, &request).ok_or_else(|| {
-        let shown: String = request.model.chars().take(100).collect();
-        let message = format!("there is no model `{shown}`; `GET /v1/models` lists the agents of this gateway");
-        WireError::new(404, message)
-    })?;
+) -> Result<Begun, WireError> {
+    let mut fields: Map<String, Value> = serde_json::from_slice(body)
+        .map_err(|error| WireError::new(400, format!("the request is not a JSON object: {error}")))?;
+    if wire == Wire::Responses {
+        resolve_references(gateway, principal.name(), &mut fields).await?;
+    }
+    let mut request = ClientRequest::from_fields(wire, &fields).map_err(read_error)?;
+    let agent = chosen_agent(gateway, headers, &request)?;
+    let named_parent = named_parent(gateway, principal.name(), &mut request).await?;
     let digest = request_digest(principal.name(), uri.path(), body);
-    let facts =
-        RequestFacts { principal: principal.name().to_owned(), agent, digest: digest.clone(), named_parent: None };
+    let facts = RequestFacts { principal: principal.name().to_owned(), agent, digest: digest.clone(), named_parent };
     let failed = |error: TurnError| turn_error(&error);
-    let on_end = on_end(&facts.agent, &request);
+    let created = u64::try_from(now_ms() / 1_000).unwrap_or(0);
+    let writer = ResponseWriter::new(&request, "", created);
+    let kept = match wire {
+        Wire::Responses if request.store => Some(Kept { writer: writer.clone(), input: input_items(&fields) }),
+        Wire::Messages if request.thread.is_some() => Some(Kept { writer: writer.clone(), input: None }),
+        Wire::Chat | Wire::Responses | Wire::Messages => None,
+    };
+    drop(fields);
+    let on_end = on_end(&facts.agent, &request, kept);
     let handle = match plan(gateway, &request, &facts).await.map_err(failed)? {
         Plan::Refuse(error) => return Err(error),
         Plan::Join(turn_id) => {
@@ -116,42 +126,90 @@ async fn begin(
             let session = match (named, &parent) {
                 (Some((session_id, key)), _) => (session_id, Some(key)),
                 (None, Some(parent)) => (session_of(gateway, parent).await.map_err(failed)?, None),
-                (None, None) => (format!("gw:{}:{id}", facts.agent), None),
+                (None, None) => {
+                    let id = crate::random::id().map_err(|error| failed(TurnError::Randomness(error)))?;
+                    (format!("gw:{}:{id}", facts.agent), None)
+                }
             };
             let owner = owner(principal.name(), &facts.agent, session, headers);
-            let turn = TurnRequest {
-                agent: facts.agent.clone(),
-                wire,
-                parent,
-                instructions: request.instructions.clone(),
-                items,
-                tools: request.tools.clone(),
-                tool_choice: request.tool_choice,
-                max_output_tokens: request.max_output_tokens,
-                extra: Map::new(),
-            };
+            let turn = turn_request(&facts.agent, headers, &request, parent, items);
             let new = NewTurnRequest { owner, request: turn, digest, abandonment: Abandonment::Abort, on_end };
             gateway.begin(new).await.map_err(failed)?
         }
     };
-    Ok((request, handle))
+    let form = if request.stream { Form::Stream } else { Form::Whole };
+    Ok(Begun { writer, form, handle })
 }
 
-async fn session_of(gateway: &Gateway, turn_id: &contract::ids::TurnId) -> Result<String, TurnError> {
+/// Returns the error for a request that cannot be read.
+pub(super) fn read_error(error: RequestError) -> WireError {
+    WireError::new(400, error.message).in_field(&error.field)
+}
+
+/// Returns the agent that a request is for.
+pub(super) fn chosen_agent(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    request: &ClientRequest,
+) -> Result<String, WireError> {
+    agent(&gateway.policy().config, headers, request).ok_or_else(|| {
+        let shown = shown(&request.model);
+        let message = format!("there is no model `{shown}`; `GET /v1/models` lists the agents of this gateway");
+        WireError::new(404, message).with_code("model_not_found")
+    })
+}
+
+/// Returns the turn that a request starts.
+pub(super) fn turn_request(
+    agent: &str,
+    headers: &HeaderMap,
+    request: &ClientRequest,
+    parent: Option<TurnId>,
+    items: Vec<Item>,
+) -> TurnRequest {
+    TurnRequest {
+        agent: agent.to_owned(),
+        wire: request.wire,
+        model: header(headers, "x-openclaw-model").map(str::to_owned),
+        origin: Origin::default(),
+        parent,
+        instructions: request.instructions.clone(),
+        items,
+        tools: request.tools.clone(),
+        tool_choice: request.tool_choice,
+        max_output_tokens: request.max_output_tokens,
+        extra: Map::new(),
+    }
+}
+
+async fn session_of(gateway: &Gateway, turn_id: &TurnId) -> Result<String, TurnError> {
     let row = gateway.code_mode().store().turn(turn_id).await?;
     Ok(row.ok_or(TurnError::Unknown)?.session_id)
 }
 
-/// Returns what is written with the end of the response: the digest of the conversation as the client will send it back.
-fn on_end(agent: &str, request: &ClientRequest) -> OnEnd {
+/// What is kept of a response that can be retrieved or continued by its id.
+struct Kept {
+    /// It has no id yet.
+    writer: ResponseWriter,
+    /// The items of the request's input, as JSON.
+    input: Option<String>,
+}
+
+/// Returns what is written with the end of the response: the digest of the conversation as the client will send it back,
+/// and the response if it can be retrieved.
+fn on_end(agent: &str, request: &ClientRequest, kept: Option<Kept>) -> OnEnd {
     let (agent, items) = (agent.to_owned(), request.items.clone());
     Box::new(move |summary: &TurnSummary<'_>| {
         let calls = match summary.end {
-            LogEnd::Calls { calls, .. } => calls.as_slice(),
-            LogEnd::Done { .. } => &[],
-            LogEnd::Failed { .. } => return EndRecord::default(),
+            LogEnd::Calls { calls, .. } => Some(calls.as_slice()),
+            LogEnd::Done { .. } => Some(&[][..]),
+            LogEnd::Failed { .. } => None,
         };
-        let visible = history::with_answer(&items, summary.text, calls);
-        EndRecord { conversations: vec![history::digest(&agent, &visible)], response: None }
+        let digest = calls.map(|calls| history::digest(&agent, &history::with_answer(&items, summary.text, calls)));
+        let response = kept.and_then(|Kept { writer, input }| {
+            let writer = writer.with_id(&response_key(summary.turn_id, summary.round));
+            stored::row(writer, input.as_deref(), summary)
+        });
+        EndRecord { conversations: digest.into_iter().collect(), response }
     })
 }

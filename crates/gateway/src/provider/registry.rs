@@ -104,6 +104,12 @@ impl Providers {
         })
     }
 
+    /// Returns whether the configuration lists the model that `provider/model` names.
+    pub fn is_listed(&self, name: &str) -> bool {
+        let found = self.config.find(name);
+        found.is_some_and(|(_, config, model)| config.models.iter().any(|known| known.id == model))
+    }
+
     /// Returns the ids of all providers.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.by_id.keys().map(String::as_str)

@@ -80,7 +80,7 @@ impl Driver {
             let turn = self.held.turn_id.as_str();
             tracing::warn!(turn, error = telemetry::chain(&stopped), "a turn stopped, because it cannot be written");
             let message = "the turn cannot be written to the store now; send the request again to continue it";
-            log.end(LogEnd::Failed { status: 503, message: message.to_owned() });
+            log.end(LogEnd::Failed { status: 503, message: message.to_owned(), has_effects: false });
         }
     }
 
@@ -401,7 +401,8 @@ impl Driver {
     }
 
     fn end_record(&mut self, end: &LogEnd) -> EndRecord {
-        let summary = TurnSummary { turn_id: &self.held.turn_id, text: &self.log.visible_text(), end };
+        let (text, round) = (self.log.visible_text(), self.record.rounds());
+        let summary = TurnSummary { turn_id: &self.held.turn_id, text: &text, round, end };
         self.on_end.take().map(|on_end| on_end(&summary)).unwrap_or_default()
     }
 
@@ -416,10 +417,11 @@ impl Driver {
                 (TurnState::Completed, LogEnd::Done { stop: StopReason::EndTurn, usage })
             }
             TurnEnd::Failed { status, message } => {
-                (TurnState::Failed, LogEnd::Failed { status: *status, message: message.clone() })
+                let has_effects = self.record.has_effects();
+                (TurnState::Failed, LogEnd::Failed { status: *status, message: message.clone(), has_effects })
             }
             TurnEnd::Aborted { reason } => {
-                (TurnState::Aborted, LogEnd::Failed { status: 499, message: reason.clone() })
+                (TurnState::Aborted, LogEnd::Failed { status: 499, message: reason.clone(), has_effects: true })
             }
         };
         if matches!(end, TurnEnd::Aborted { .. })

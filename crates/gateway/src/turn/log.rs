@@ -28,18 +28,14 @@ pub enum TurnEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEnd {
     /// The model is done.
-    Done {
-        stop: StopReason,
-        usage: Usage,
-    },
+    Done { stop: StopReason, usage: Usage },
     /// The client is asked to make these calls and to send their results.
-    Calls {
-        calls: Vec<ClientCall>,
-        usage: Usage,
-    },
+    Calls { calls: Vec<ClientCall>, usage: Usage },
     Failed {
         status: u16,
         message: String,
+        /// Whether the turn has made calls, which a repeated request would make again.
+        has_effects: bool,
     },
 }
 
@@ -85,7 +81,7 @@ impl TurnLog {
             state.is_over = true;
             let end = if state.bytes > MAX_LOG_BYTES {
                 let message = format!("the response has more than {MAX_LOG_BYTES} bytes of text");
-                LogEnd::Failed { status: 500, message }
+                LogEnd::Failed { status: 500, message, has_effects: true }
             } else {
                 end
             };

@@ -34,6 +34,8 @@ pub struct TurnSummary<'a> {
     pub turn_id: &'a TurnId,
     /// The visible text of this response.
     pub text: &'a str,
+    /// The number of the response among those of the turn, from 0.
+    pub round: u32,
     pub end: &'a LogEnd,
 }
 

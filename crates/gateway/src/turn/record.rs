@@ -53,6 +53,12 @@ pub struct TurnRequest {
     pub agent: String,
     /// The wire of the client that began the turn.
     pub wire: Wire,
+    /// The model that the client asks for instead of the agent's, as `PROVIDER/MODEL`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Where the request came from. Policy may depend on it, also after a restart.
+    #[serde(default)]
+    pub origin: Origin,
     /// The turn whose conversation this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<TurnId>,
@@ -70,6 +76,19 @@ pub struct TurnRequest {
     /// Further fields for the provider's request.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, serde_json::Value>,
+}
+
+/// Where a turn's request came from, as its client says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Origin {
+    /// The client's key of the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
 }
 
 /// A complete response of the model.
@@ -259,6 +278,18 @@ impl TurnRecord {
             }
         }
         usage
+    }
+
+    /// Returns whether calls of the model were made, or the client was asked to make some.
+    pub fn has_effects(&self) -> bool {
+        self.last_model().is_some_and(|model| !model.message.calls.is_empty())
+            || self.steps.iter().any(|step| matches!(step, Step::Result(_) | Step::Delivered(_)))
+    }
+
+    /// Returns how many responses of this turn the client has received: each ended with calls for the client.
+    pub fn rounds(&self) -> u32 {
+        let rounds = self.steps.iter().filter(|step| matches!(step, Step::Delivered(_))).count();
+        u32::try_from(rounds).unwrap_or(u32::MAX)
     }
 
     /// Returns how often the model has responded.

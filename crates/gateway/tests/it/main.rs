@@ -8,5 +8,11 @@
 )]
 
 mod answer;
+mod checker;
+mod continuations;
+mod errors;
+mod headers;
+mod mandatory;
+mod streams;
 mod turns;
 mod world;

@@ -197,7 +197,8 @@ async fn serve(gateway: Gateway, stop: CancellationToken) -> String {
     let access = Access::Tokens(vec![token("ada", ADA), token("bob", BOB)]);
     let gate = Gate { access, hosts: Vec::new(), budget: BudgetLimits::default() };
     let door = FrontDoor::new(listener, gate).unwrap();
-    let routes = door.guard(gateway::http::routes(gateway), RouteRules::default());
+    let rules = RouteRules { respond: gateway::http::refusal, ..RouteRules::default() };
+    let routes = door.guard(gateway::http::routes(gateway), rules).merge(gateway::http::open_routes());
     tokio::spawn(door.serve(routes, stop));
     base
 }

@@ -13,7 +13,7 @@ use crate::Wire;
 use crate::conversation::{Image, Item, Part};
 use crate::upstream::ToolChoice;
 
-pub use writer::{ClientCall, ResponseWriter, WireError};
+pub use writer::{ClientCall, Repetition, ResponseWriter, WireError};
 
 /// A request of a client.
 #[derive(Clone, Debug)]
@@ -77,7 +77,12 @@ impl ClientRequest {
     pub fn read(wire: Wire, body: &[u8]) -> Result<Self, RequestError> {
         let fields: Map<String, Value> = serde_json::from_slice(body)
             .map_err(|error| RequestError::new("", format!("the request is not a JSON object: {error}")))?;
-        let body = Fields(&fields);
+        Self::from_fields(wire, &fields)
+    }
+
+    /// Reads a request whose JSON has been parsed.
+    pub fn from_fields(wire: Wire, fields: &Map<String, Value>) -> Result<Self, RequestError> {
+        let body = Fields(fields);
         match wire {
             Wire::Chat => chat::read(body),
             Wire::Responses => responses::read(body),

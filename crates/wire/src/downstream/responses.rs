@@ -7,6 +7,7 @@ use crate::Wire;
 use crate::conversation::{Arguments, Assistant, CallResult, Item, ModelCall, Part, RawAssistant};
 
 pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
+    refuse_unsupported(body)?;
     let mut reader = ItemReader::default();
     match body.get("input") {
         Some(Value::String(text)) => reader.items.push(Item::User(vec![Part::Text(text.clone())])),
@@ -37,6 +38,24 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
         store: body.flag("store")?.unwrap_or(true),
         thread: None,
     })
+}
+
+/// Refuses fields that would change what the response is, so that ignoring them would mislead the client.
+fn refuse_unsupported(body: Fields<'_>) -> Result<(), RequestError> {
+    if body.flag("background")? == Some(true) {
+        let message = "`background` is not supported: the response would not be complete when it is returned; leave it \
+                       out and use `stream`";
+        return Err(RequestError::new("background", message));
+    }
+    for (field, instead) in [
+        ("conversation", "use `previous_response_id`, or send the whole conversation"),
+        ("prompt", "send the text in `instructions` and `input`"),
+    ] {
+        if body.get(field).is_some() {
+            return Err(RequestError::new(field, format!("`{field}` is not supported; {instead}")));
+        }
+    }
+    Ok(())
 }
 
 /// Groups the items of a request into steps of a conversation. The items of one message of the model follow each other.

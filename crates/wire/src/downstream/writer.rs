@@ -25,11 +25,64 @@ pub struct WireError {
     pub message: String,
     /// The field of the request that is wrong; empty for none.
     pub field: String,
+    /// A code that clients act on, instead of the one that the status stands for.
+    pub code: Option<&'static str>,
+    /// Whether the client may send the request again by itself.
+    pub repetition: Repetition,
 }
+
+/// Whether a client may repeat a failed request by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repetition {
+    /// As the status says: clients repeat requests after 408, 429 and 5xx.
+    #[default]
+    ByStatus,
+    /// The request has had effects, or would fail again.
+    Never,
+}
+
+/// The status with which Anthropic reports that it is overloaded. OpenAI does not use it.
+const OVERLOADED: u16 = 529;
+
+/// The status of an aborted turn inside the gateway. No client receives it.
+const ABORTED: u16 = 499;
 
 impl WireError {
     pub fn new(status: u16, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), field: String::new() }
+        Self {
+            status,
+            message: message.into(),
+            field: String::new(),
+            code: None,
+            repetition: if status == ABORTED { Repetition::Never } else { Repetition::ByStatus },
+        }
+    }
+
+    /// Adds a code that clients act on.
+    #[must_use]
+    pub fn with_code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
+    }
+
+    /// Names the field of the request that is wrong.
+    #[must_use]
+    pub fn in_field(self, field: &str) -> Self {
+        Self { field: field.to_owned(), ..self }
+    }
+
+    /// Returns the HTTP status for a client of this wire. It is never 409, which clients repeat, nor 499.
+    pub fn http_status(&self, wire: Wire) -> u16 {
+        match (self.status, wire) {
+            (ABORTED, _) | (OVERLOADED, Wire::Chat | Wire::Responses) => 503,
+            (409, _) => 400,
+            (status, _) => status,
+        }
+    }
+
+    /// Whether the client may repeat the request by itself.
+    pub fn may_repeat(&self) -> bool {
+        let is_temporary = matches!(self.status, 408 | 429 | 500..);
+        is_temporary && self.repetition == Repetition::ByStatus
     }
 
     /// Returns the body of an error response.
@@ -37,7 +90,10 @@ impl WireError {
         match wire {
             Wire::Chat | Wire::Responses => json!({"error": self.openai()}),
             Wire::Messages => {
-                let error = json!({"type": self.anthropic_type(), "message": self.message});
+                let mut error = json!({"type": self.anthropic_type(), "message": self.message});
+                if let Some(code) = self.code {
+                    set(&mut error, "details", json!({"error_code": code}));
+                }
                 json!({"type": "error", "error": error, "request_id": request_id})
             }
         }
@@ -50,11 +106,20 @@ impl WireError {
             404 => ("invalid_request_error", json!("not_found")),
             413 => ("invalid_request_error", json!("request_too_large")),
             429 => ("rate_limit_exceeded", json!("rate_limit_exceeded")),
-            400..=499 => ("invalid_request_error", Value::Null),
+            ABORTED => ("server_error", json!("aborted")),
+            OVERLOADED => ("server_error", json!("server_is_overloaded")),
+            400..=498 => ("invalid_request_error", Value::Null),
             _ => ("server_error", Value::Null),
         };
+        let code = self.code.map_or(code, |code| json!(code));
         let field = if self.field.is_empty() { Value::Null } else { json!(self.field) };
         json!({"message": self.message, "type": kind, "param": field, "code": code})
+    }
+
+    /// Returns the error of a failed response.
+    fn responses(&self) -> Value {
+        let code = if self.status == 429 { "rate_limit_exceeded" } else { "server_error" };
+        json!({"code": code, "message": self.message})
     }
 
     fn anthropic_type(&self) -> &'static str {
@@ -64,15 +129,15 @@ impl WireError {
             404 => "not_found_error",
             413 => "request_too_large",
             429 => "rate_limit_error",
-            529 => "overloaded_error",
-            400..=499 => "invalid_request_error",
+            OVERLOADED => "overloaded_error",
+            400..=498 => "invalid_request_error",
             _ => "api_error",
         }
     }
 }
 
 /// Writes one response, streamed or whole.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ResponseWriter {
     wire: Wire,
     stream: bool,
@@ -114,6 +179,33 @@ impl ResponseWriter {
             stage: Stage::New,
             sequence: 0,
         }
+    }
+
+    /// Returns a writer whose ids are made from another one.
+    #[must_use]
+    pub fn with_id(self, id: &str) -> Self {
+        Self { id: id.to_owned(), ..self }
+    }
+
+    /// Returns a writer that writes the response whole.
+    #[must_use]
+    pub fn unstreamed(self) -> Self {
+        Self { stream: false, ..self }
+    }
+
+    /// Returns a response of the Responses wire that has not completed, with what was said so far.
+    pub fn unfinished(&self, status: &str, error: &WireError) -> Value {
+        let mut response = self.response(status, &json!(self.items(&[])), None);
+        if status == "failed" {
+            set(&mut response, "error", error.responses());
+        }
+        response
+    }
+
+    /// Returns the ids of the items of a response of the Responses wire.
+    pub fn item_ids(&self, calls: &[ClientCall]) -> Vec<String> {
+        let id = |item: &Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
+        self.items(calls).iter().filter_map(id).collect()
     }
 
     /// Returns the id of the response.
@@ -242,8 +334,7 @@ impl ResponseWriter {
             (false, _) => error.body(self.wire, request_id).to_string(),
             (true, Wire::Chat) => format!("data: {}\n\n", error.body(self.wire, request_id)),
             (true, Wire::Responses) => {
-                let mut response = self.response("failed", &json!([]), None);
-                set(&mut response, "error", json!({"code": "server_error", "message": error.message}));
+                let response = self.unfinished("failed", error);
                 self.event("response.failed", json!({"response": response}))
             }
             (true, Wire::Messages) => format!("event: error\ndata: {}\n\n", error.body(self.wire, request_id)),
