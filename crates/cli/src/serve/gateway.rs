@@ -2,14 +2,10 @@
 
 use std::process::ExitCode;
 
-use axum::Json;
-use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
 use catalog::EntryPoint;
 use gateway::Gateway;
-use http_server::{BudgetLimits, FrontDoor, HttpError, Permission, Refusal, RouteRules};
+use http_server::{BudgetLimits, FrontDoor, HttpError, Permission, RouteRules};
 use mcp::server::{CallPolicy, McpService, ToolPrefix, http_endpoint, http_health};
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::GatewayArguments;
@@ -110,26 +106,15 @@ async fn serve_door(
 ) -> Result<(), GatewayError> {
     let front = FrontDoor::new(door.listener, door.gate)?;
     let (mcp, mcp_rules) = http_endpoint(frontend.clone(), stop.clone());
-    let turns = RouteRules { respond: refuse, ..RouteRules::requiring(Permission::Execute).with_large_bodies() };
+    let turns = RouteRules {
+        respond: gateway::http::refusal,
+        ..RouteRules::requiring(Permission::Execute).with_large_bodies()
+    };
     let routes = front
         .guard(gateway::http::routes(gateway.clone()), turns)
         .merge(front.guard(mcp, mcp_rules))
+        .merge(gateway::http::open_routes())
         .merge(http_health(frontend.clone()));
     front.serve(routes, stop).await;
     Ok(())
-}
-
-/// Writes a refusal in the form that the SDKs of both vendors read.
-fn refuse(_head: &Parts, refusal: &Refusal) -> Response {
-    let status = refusal.status();
-    let kind = match status.as_u16() {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        413 => "request_too_large",
-        503 => "overloaded_error",
-        _ => "invalid_request_error",
-    };
-    let error = json!({"type": kind, "message": refusal.to_string(), "param": null, "code": null});
-    (status, Json(json!({"type": "error", "error": error}))).into_response()
 }

@@ -10,6 +10,7 @@ mod stored;
 mod wires;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::request::Parts;
 use axum::middleware;
 use axum::response::Response;
@@ -31,7 +32,10 @@ pub fn routes(gateway: Gateway) -> Router {
         .route("/v1/messages", post(wires::messages))
         .route("/v1/messages/count_tokens", post(count::count_tokens))
         .route("/v1/models", get(models::list))
-        .route("/v1/models/{id}", get(models::get))
+        // The name of an agent's model contains a slash.
+        .route("/v1/models/{*id}", get(models::get))
+        // The front door limits bodies; axum's own limit would be lower.
+        .layer(DefaultBodyLimit::disable())
         .layer(middleware::map_response(response::with_own_request_id))
         .with_state(gateway)
 }

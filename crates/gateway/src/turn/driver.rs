@@ -518,9 +518,11 @@ fn held_message(people: &[(RunId, Vec<Approval>)]) -> String {
     )];
     for approval in open.iter().take(MAX_NAMED_APPROVALS) {
         let (tool, id) = (approval.tool_id.as_str(), approval.approval_id.as_str());
-        lines.push(format!("- {tool}: `cellmate approvals approve {id}`"));
+        lines.push(format!("- {tool} ({id})"));
     }
-    lines.push("The work continues by itself once it is decided. Send another message to get the result.".to_owned());
+    let rest =
+        "Decide with `cellmate approvals`. The work continues by itself then. Send another message to get the result.";
+    lines.push(rest.to_owned());
     lines.join("\n")
 }
 

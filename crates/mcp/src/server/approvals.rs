@@ -1,7 +1,7 @@
 //! Approvals: which calls need one, and how a control call waits for one and stores a person's decision.
 //!
 //! By default every tool that may change something needs approval: all tools except those that a trusted server
-//! declares read-only, or additive and idempotent. A person can approve a tool permanently, so that it is asked about
+//! declares read-only, or additive and idempotent, and those of the client. A person can approve a tool permanently, so that it is asked about
 //! only once.
 
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use codemode::CodeMode;
 use contract::cell::{CellResult, PendingState, WaitingReason};
 use contract::config::pattern::Pattern;
 use contract::ids::{ApprovalId, RunId};
-use contract::tool::{Repeat, ToolId, ToolSpec};
+use contract::tool::{Repeat, Source, ToolId, ToolSpec};
 use executor::clock::now_ms;
 use executor::{Hook, HookAnswer, HookFuture, ToolEvent};
 use store::{Approval, ApprovalScope, Decision, DecisionError};
@@ -44,7 +44,8 @@ pub enum ApprovalPolicy {
 impl ApprovalPolicy {
     fn applies_to(&self, tool: &ToolSpec) -> bool {
         match self {
-            Self::Changes => tool.repeat != Repeat::Always,
+            // A client carries out the calls of its own tools, and asks its user itself.
+            Self::Changes => tool.repeat != Repeat::Always && tool.id.source() != Source::Client,
             Self::Named(patterns) => names(patterns, &tool.id),
             Self::Never => false,
         }
@@ -174,7 +175,7 @@ pub(crate) async fn decide(
 #[cfg(test)]
 mod tests {
     use contract::config::pattern::Pattern;
-    use contract::tool::{Repeat, ToolId, ToolSpec};
+    use contract::tool::{Repeat, Source, ToolId, ToolSpec};
     use serde_json::json;
 
     use super::ApprovalPolicy;
@@ -184,12 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_tool_needs_no_approval_unless_a_pattern_names_it() {
+    fn a_read_only_tool_and_a_clients_tool_need_no_approval_unless_a_pattern_names_them() {
         let pattern = |text: &str| Pattern::parse(text).unwrap();
         let tools = [
             tool("mcp:git:log", Repeat::Always),
             tool("mcp:git:push", Repeat::Never),
             tool("mcp:files:write", Repeat::WithKey),
+            tool("client:app:push", Repeat::Never),
         ];
         let asked = |policy: &ApprovalPolicy, exempt: &[Pattern]| {
             let mut ids: Vec<String> = policy.hook_for(exempt, &tools).tools.iter().cloned().collect();
@@ -199,6 +201,7 @@ mod tests {
         assert_eq!(asked(&ApprovalPolicy::Changes, &[]), ["mcp:files:write", "mcp:git:push"]);
         assert_eq!(asked(&ApprovalPolicy::Changes, &[pattern("mcp:files:*")]), ["mcp:git:push"]);
         assert_eq!(asked(&ApprovalPolicy::Named(vec![pattern("mcp:git:*")]), &[]), ["mcp:git:log", "mcp:git:push"]);
+        assert_eq!(asked(&ApprovalPolicy::Named(vec![pattern("client:*")]), &[]), ["client:app:push"]);
         assert!(asked(&ApprovalPolicy::Never, &[]).is_empty());
     }
 }

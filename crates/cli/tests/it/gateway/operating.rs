@@ -22,7 +22,7 @@ fn requests_without_a_valid_token_are_refused_in_the_form_of_the_wires() {
             let refused = running.post(wire.path(), headers, &body);
             assert_eq!(refused.status, 401);
             let refused: Value = serde_json::from_str(&refused.text()).unwrap();
-            assert_eq!(refused["error"]["type"], "authentication_error", "{refused}");
+            assert!(refused["error"]["message"].as_str().unwrap().contains("token"), "{refused}");
         }
     }
     let bearer = format!("Bearer {}", running.token());

@@ -36,7 +36,7 @@ fn a_turn_over_each_wire_runs_a_cell_with_the_tools_of_a_server() {
 fn a_later_message_continues_the_conversation_with_what_the_model_saw() {
     let replies = vec![
         when_last("count", cell("return 40 + 2")),
-        when_last("\"value\":42", Reply::text("It is 42.")),
+        when_last("42", Reply::text("It is 42.")),
         when_last("again", Reply::text("Still 42.")),
     ];
     let setup = Setup::new(json!([]), replies);
@@ -67,7 +67,7 @@ fn an_approval_that_the_operator_gives_during_the_turn_lets_it_finish() {
             scope.spawn(|| running.send(Wire::Chat, &Wire::Chat.request(&Wire::Chat.user("push it"), false, true)));
         let approval = setup.pending_approval();
         assert!(!setup.place.received().contains("tools/call"));
-        let decided = setup.place.approvals(&["approve", &approval, "--yes"]);
+        let decided = setup.place.approvals(&["approve", &approval]);
         assert!(decided.status.success(), "{decided:?}");
         turn.join().unwrap()
     });
