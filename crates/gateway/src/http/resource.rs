@@ -1,12 +1,11 @@
 //! `/v1/responses/{id}`: stored responses.
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use axum::{Extension, Json};
 use http_server::Principal;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::Wire;
 use wire::downstream::WireError;
@@ -59,19 +58,35 @@ pub(super) async fn cancel(
 }
 
 /// How a client reads a list.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Page {
+#[derive(Debug, Default)]
+struct Page {
     order: Option<String>,
     limit: Option<usize>,
     after: Option<String>,
+}
+
+impl Page {
+    fn read(query: &str) -> Self {
+        let mut page = Self::default();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match name.as_ref() {
+                "order" => page.order = Some(value.into_owned()),
+                "limit" => page.limit = value.parse().ok(),
+                "after" => page.after = Some(value.into_owned()),
+                _ => {}
+            }
+        }
+        page
+    }
 }
 
 pub(super) async fn input_items(
     State(gateway): State<Gateway>,
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
-    Query(page): Query<Page>,
+    uri: Uri,
 ) -> Response {
+    let page = Page::read(uri.query().unwrap_or_default());
     let found = find(&gateway, &principal, &id).await.and_then(|stored| {
         let message = "the input of this response was too large to be kept";
         stored.input.ok_or_else(|| WireError::new(404, message))

@@ -127,11 +127,6 @@ impl Answer {
             Wire::Messages => vec![json!({"role": "assistant", "content": self.body["content"]})],
         }
     }
-
-    /// Returns the names of the events in order.
-    pub(crate) fn event_names(&self) -> Vec<&str> {
-        self.events.iter().map(|event| event.name.as_str()).collect()
-    }
 }
 
 /// Reads the events of a stream. Comments are left out.
