@@ -357,7 +357,8 @@ impl Driver {
                     continue;
                 }
                 let name = ToolId::parse(tool_id).map(|id| id.name().to_owned()).unwrap_or_default();
-                let arguments = row.input.clone().unwrap_or_else(|| "{}".to_owned());
+                // The input is stored only if it differs from what the cell sent.
+                let arguments = row.input.as_ref().unwrap_or(&row.payload).clone();
                 let id = crate::random::call_id(self.record.request().wire)?;
                 let client = ClientCall { id, name, arguments };
                 calls.push(DeliveredCall { run_id: run_id.clone(), call: row.call, client });
