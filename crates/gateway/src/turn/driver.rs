@@ -190,6 +190,11 @@ impl Driver {
                 };
                 let error = match responded {
                     Ok(response) => {
+                        // Some servers stream a message as a whole, without its pieces.
+                        if !has_said && !response.message.text.is_empty() {
+                            self.log.text(separator);
+                            self.log.text(&response.message.text);
+                        }
                         return Ok(ModelStep {
                             provider: target.provider.id().to_owned(),
                             model: target.model.clone(),
