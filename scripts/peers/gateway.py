@@ -57,6 +57,29 @@ def serve(workspace, model, api):
     return workspace.wait_for(process, stderr_path, r"serving agents at (http\S*)/v1 ")
 
 
+NOTE = "A note for the peers checks."
+READ_CELL = """const read = await tools.Read({ file_path: %s });
+return typeof read === "string" ? read : JSON.stringify(read);"""
+
+
+def claude_code(workspace):
+    """A check: Claude Code's own tool, called from a cell, reads a file."""
+    note = workspace.work / "note.txt"
+    note.write_text(NOTE)
+    with Model(lambda tool: tool == "exec", {"code": READ_CELL % json.dumps(str(note))}, LAST_MESSAGE) as model:
+        address = serve(workspace, model.address, "anthropic-messages")
+        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+        models = {name: "openclaw" for name in ("ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL")}
+        env = workspace.environment(ANTHROPIC_BASE_URL=address, ANTHROPIC_AUTH_TOKEN=TOKEN, **models, **quiet)
+        words = ["-p", "What does note.txt say?", "--allowedTools", "Read"]
+        said = workspace.run(PEERS / "claude-code/node_modules/.bin/claude", *words, env=env)
+        expect(LAST_MESSAGE in said, f"Claude Code printed {said[-300:]}")
+        expect(any(NOTE in result for result in model.results()), f"the cell returned {model.results()}")
+        shown = sorted(model.shown())
+        expect(shown == ["exec", "wait"], f"the model was shown {shown}")
+    return "a cell reads a file with Claude Code's own tool"
+
+
 # By name: the bundle, the package whose version is printed, the check.
 GATEWAY = {
     "sdks-python": ("python-sdks", "openai", client("python-sdks", "python_sdks.py")),
@@ -64,5 +87,6 @@ GATEWAY = {
     "agents-python": ("python-agents", "openai-agents", client("python-agents", "python_agents.py")),
     "ai-sdk": ("ai-sdk-gateway", "ai", client("ai-sdk-gateway", "ai_sdk_gateway.mjs")),
     "langchain": ("python-langchain-models", "langchain", client("python-langchain-models", "langchain_models.py")),
+    "claude-code": ("claude-code", "@anthropic-ai/claude-code", claude_code),
     "pydantic-ai": ("python-pydantic-gateway", "pydantic-ai-slim[openai,anthropic]", client("python-pydantic-gateway", "pydantic_gateway.py")),
 }
