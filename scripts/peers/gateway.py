@@ -80,6 +80,36 @@ def claude_code(workspace):
     return "a cell reads a file with Claude Code's own tool"
 
 
+CODEX = """model = "openclaw"
+model_provider = "cellmate"
+
+[model_providers.cellmate]
+name = "cellmate"
+base_url = "{address}/v1"
+wire_api = "responses"
+env_key = "CELLMATE_TOKEN"
+"""
+SHELL_CELL = "return JSON.stringify(await tools.exec_command({ cmd: %s }));"
+
+
+def codex(workspace):
+    """A check: Codex's own tool, called from a cell, runs a command."""
+    note = workspace.work / "note.txt"
+    note.write_text(NOTE)
+    with Model(lambda tool: tool == "exec", {"code": SHELL_CELL % json.dumps(f"cat {note}")}, LAST_MESSAGE) as model:
+        address = serve(workspace, model.address, "openai-responses")
+        folder = workspace.home / ".codex"
+        folder.mkdir()
+        (folder / "config.toml").write_text(CODEX.replace("{address}", address))
+        words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json", "What does note.txt say?"]
+        said = workspace.run(PEERS / "codex/node_modules/.bin/codex", *words, env=workspace.environment(CELLMATE_TOKEN=TOKEN))
+        expect(LAST_MESSAGE in said, f"Codex printed {said[-300:]}")
+        expect(any(NOTE in result for result in model.results()), f"the cell returned {model.results()}")
+        shown = sorted(model.shown())
+        expect(shown == ["exec", "wait"], f"the model was shown {shown}")
+    return "a cell runs a command with Codex's own tool"
+
+
 # By name: the bundle, the package whose version is printed, the check.
 GATEWAY = {
     "sdks-python": ("python-sdks", "openai", client("python-sdks", "python_sdks.py")),
@@ -88,5 +118,6 @@ GATEWAY = {
     "ai-sdk": ("ai-sdk-gateway", "ai", client("ai-sdk-gateway", "ai_sdk_gateway.mjs")),
     "langchain": ("python-langchain-models", "langchain", client("python-langchain-models", "langchain_models.py")),
     "claude-code": ("claude-code", "@anthropic-ai/claude-code", claude_code),
+    "codex": ("codex", "@openai/codex", codex),
     "pydantic-ai": ("python-pydantic-gateway", "pydantic-ai-slim[openai,anthropic]", client("python-pydantic-gateway", "pydantic_gateway.py")),
 }
