@@ -62,11 +62,7 @@ async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
         stopping.shutdown().cancel();
     })?;
     announce(&models);
-    let budget = BudgetLimits::large();
-    let door = Door::open(arguments.listen, &arguments.door, &started.state, &started.tokens, budget).await?;
-    let Door { url, token_note, .. } = &door;
-    eprintln!("cellmate: serving agents at {url}/v1 and MCP at {url}/mcp; {token_note}");
-    let served = serve_door(door, &gateway, &frontend, stop).await;
+    let served = serve_clients(&arguments, &started, &gateway, &frontend, stop).await;
     frontend.begin_shutdown();
     gateway.shut_down().await;
     started.shut_down(|| frontend.is_idle() && gateway.live_turns() == 0).await;
@@ -98,12 +94,17 @@ fn announce(models: &Models) {
     }
 }
 
-async fn serve_door(
-    door: Door,
+async fn serve_clients(
+    arguments: &GatewayArguments,
+    started: &Started,
     gateway: &Gateway,
     frontend: &McpService,
     stop: CancellationToken,
 ) -> Result<(), GatewayError> {
+    let budget = BudgetLimits::large();
+    let door = Door::open(arguments.listen, &arguments.door, &started.state, &started.tokens, budget).await?;
+    let Door { url, token_note, .. } = &door;
+    eprintln!("cellmate: serving agents at {url}/v1 and MCP at {url}/mcp; {token_note}");
     let front = FrontDoor::new(door.listener, door.gate)?;
     let (mcp, mcp_rules) = http_endpoint(frontend.clone(), stop.clone());
     let turns = RouteRules {
