@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::tools::plugins::Plugins;
-use client_config::{ConfigError, Loaded, Places, Problem, ServerEntry};
+use client_config::display::for_shell;
+use client_config::{ConfigError, Loaded, Places, Problem, ServerEntry, display};
 use mcp::Upstream;
 use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
 use parking_lot::Mutex;
@@ -22,8 +23,6 @@ use tokio::time::sleep;
 use crate::local_tools::{Local, Reloaded, plugin_host, reloaded};
 use crate::policy::{self, BadSettings};
 use crate::upstream::Servers;
-
-use super::startup::check_command;
 
 /// How often the files are compared.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -266,6 +265,12 @@ impl Reloader {
         self.loaded = loaded;
         Ok(())
     }
+}
+
+/// Returns the command that checks the configuration at these places.
+pub(super) fn check_command(places: &Places) -> String {
+    let named = places.named_files().into_iter().map(|file| format!(" {}", for_shell(&display::path(&file))));
+    format!("cellmate config check{}", named.collect::<String>())
 }
 
 fn section<'s>(settings: &'s Value, key: &str) -> Option<&'s Value> {

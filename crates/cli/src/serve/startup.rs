@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use catalog::{EntryPoint, Surface, SurfaceOptions};
-use client_config::display::for_shell;
-use client_config::{ConfigError, Places, Problem, display, load};
+use client_config::{ConfigError, Places, Problem, load};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolError, PoolOptions};
 use executor::clock::now_ms;
@@ -20,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::ServingArguments;
-use super::reload::{Current, Reloader};
+use super::reload::{Current, Reloader, check_command};
 use crate::engine::Engine;
 use crate::local_tools::local_tools;
 use crate::log::CONSOLE;
@@ -212,12 +211,6 @@ fn pool_or_none(
     tracing::warn!(target: CONSOLE, %error, "cells cannot be run");
     render::note(&format!("cellmate: {error}; tools that need no code are served"));
     Ok((Pool::without_workers(&error), false))
-}
-
-/// Returns the command that checks the configuration at these places.
-pub(super) fn check_command(places: &Places) -> String {
-    let named = places.named_files().into_iter().map(|file| format!(" {}", for_shell(&display::path(&file))));
-    format!("cellmate config check{}", named.collect::<String>())
 }
 
 /// Opens the log file and writes how the process was started.
