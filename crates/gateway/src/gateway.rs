@@ -1,6 +1,6 @@
 //! The gateway independent of HTTP: starts turns, continues them with the results of clients, and stops them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,27 +13,34 @@ use mcp::server::{CallPolicy, OfferedSources};
 use parking_lot::Mutex;
 use serde_json::json;
 use store::{
-    CommitError, Durability, Entry, EntryKind, HeldTurn, LeaseError, NewStep, NewTurn, StoreError, TurnChange, TurnRow,
+    CommitError, Durability, Entry, EntryKind, HeldTurn, LeaseError, NewStep, NewTurn, ReleaseLease, StoreError, TurnChange, TurnRow,
     TurnState,
 };
 use telemetry::LogIgnored;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use wire::conversation::{CallResult, Item, Part};
+use wire::conversation::{CallResult, Item, Part, StopReason};
 
+use crate::history;
 use crate::provider::{ModelTarget, Providers};
 use crate::settings::Settings;
 use crate::turn::driver::{Driver, Interventions};
-use crate::turn::log::{LogReader, TurnLog};
+use crate::turn::log::{LogEnd, LogReader, TurnLog};
 use crate::turn::prepared::{PreparationError, PreparedTurn};
-use crate::turn::record::{Origin, Step, TurnRecord, TurnRequest};
-use crate::turn::{Attempt, OnEnd, Owner};
+use crate::turn::record::{Answers, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest};
+use crate::turn::{Attempt, ControlCalls, OnEnd, Owner};
 
 /// How long a process keeps its turns without renewing their leases.
 const LEASE: Duration = Duration::from_millis(6_000);
 
 /// How often leases are renewed within their length.
 const RENEWALS: u32 = 3;
+
+/// How often turns that no client continues are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How many interrupted turns are ended at once.
+const ORPHANS_PER_SWEEP: u32 = 100;
 
 /// How many earlier turns of a conversation are read. Older ones are left out.
 const MAX_ANCESTORS: usize = 1_000;
@@ -52,6 +59,10 @@ struct Inner {
     providers: Providers,
     /// The turns that this process runs.
     live: Mutex<HashMap<TurnId, LiveTurn>>,
+    /// The turns that this process is about to run.
+    starting: Mutex<HashSet<TurnId>>,
+    /// The requests whose meaning this process is finding out, by their digests.
+    requests: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Identifies this process in leases.
     holder: String,
     shutdown: CancellationToken,
@@ -143,10 +154,13 @@ impl Gateway {
             offered,
             providers,
             live: Mutex::default(),
+            starting: Mutex::default(),
+            requests: Mutex::default(),
             holder: executor::random_name()?,
             shutdown: CancellationToken::new(),
         });
         tokio::spawn(renew(Arc::downgrade(&inner)));
+        tokio::spawn(sweep(Arc::downgrade(&inner)));
         Ok(Self { inner })
     }
 
@@ -182,6 +196,19 @@ impl Gateway {
         self.inner.live.lock().len()
     }
 
+    /// Waits until no equal request is being read. The caller holds the lock until the request's turn is in progress, so
+    /// that equal requests that arrive together lead to one turn.
+    pub async fn lock_request(&self, digest: &str) -> RequestLock {
+        let lock = Arc::clone(self.inner.requests.lock().entry(digest.to_owned()).or_default());
+        let guard = Some(lock.lock_owned().await);
+        RequestLock { inner: Arc::clone(&self.inner), digest: digest.to_owned(), guard }
+    }
+
+    /// Returns whether this process runs a turn, or is about to.
+    pub(crate) fn is_live(&self, turn_id: &TurnId) -> bool {
+        self.inner.live.lock().contains_key(turn_id)
+    }
+
     /// Starts a turn. It runs until it ends or waits for its client.
     pub async fn begin(&self, new: NewTurnRequest) -> Result<TurnHandle, TurnError> {
         self.admit()?;
@@ -195,7 +222,15 @@ impl Gateway {
         let turn_id = TurnId::new(format!("turn_{}", crate::random::id()?));
         let prepared = self.prepare(&owner, &turn_id, &request, &targets)?;
         let history = match &request.parent {
-            Some(parent) => self.conversation(parent, &owner.principal).await?,
+            Some(parent) => {
+                let record = self.record(parent, &owner.principal).await?;
+                let open = self.open_results(parent, &record).await?;
+                if !open.is_empty() {
+                    // Recorded here, so that later turns of the conversation show the model the same.
+                    request.items = history::join(Vec::new(), [vec![Item::Results(open)], request.items].concat());
+                }
+                self.conversation(parent, &owner.principal).await?
+            }
             None => Vec::new(),
         };
         let row = NewTurn {
@@ -224,36 +259,78 @@ impl Gateway {
     pub async fn answer(
         &self,
         row: &TurnRow,
-        results: Vec<CallResult>,
+        answers: Answers,
         abandonment: Abandonment,
         on_end: OnEnd,
     ) -> Result<TurnHandle, TurnError> {
-        let (mut held, mut driven) = self.take_over(row).await?;
-        let step = Step::Answered(results);
-        let Step::Answered(results) = &step else { return Err(TurnError::Unknown) };
+        let (mut held, mut driven, _starting) = self.take_over(row).await?;
+        if driven.record.unanswered().is_empty() {
+            // Another process received the results first.
+            let change = TurnChange { release: ReleaseLease::Release, ..TurnChange::default() };
+            self.store().commit_turn(&mut held, &change, Durability::Relaxed, now_ms()).await?;
+            return Err(TurnError::HeldElsewhere);
+        }
+        let answered = answers.results.iter().map(|result| result.call_id.clone()).collect();
+        let step = Step::Answered(answers);
         let change = TurnChange {
             steps: vec![NewStep {
                 kind: step.kind().to_owned(),
                 body: serde_json::to_string(&step).map_err(|error| TurnError::Corrupt(error.to_string()))?,
             }],
             state: Some(TurnState::Running),
-            answered: results.iter().map(|result| result.call_id.clone()).collect(),
+            answered,
             ..TurnChange::default()
         };
+        fault::point("turn.before_answer").map_err(StoreError::from)?;
         self.store().commit_turn(&mut held, &change, Durability::Synced, now_ms()).await?;
+        fault::point("turn.after_answer").map_err(StoreError::from)?;
         driven.record.push(step);
         Ok(self.launch(held, driven, abandonment, on_end))
     }
 
-    /// Continues a turn whose process ended while it was running.
+    /// Continues a turn whose process ended while it was running. The client receives the response from its beginning.
     pub async fn resume(
         &self,
         row: &TurnRow,
         abandonment: Abandonment,
         on_end: OnEnd,
     ) -> Result<TurnHandle, TurnError> {
-        let (held, driven) = self.take_over(row).await?;
+        let (held, driven, _starting) = self.take_over(row).await?;
         Ok(self.launch(held, driven, abandonment, on_end))
+    }
+
+    /// Returns a recorded response of a turn, if the client received all of it. They are numbered from 0.
+    pub fn replay(&self, turn_id: &TurnId, record: &TurnRecord, response: usize) -> Option<TurnHandle> {
+        let responses = record.responses();
+        let RecordedResponse { text, calls, usage, .. } = responses.get(response).filter(|one| one.is_whole)?.clone();
+        let log = TurnLog::default();
+        log.text(&text);
+        log.end(match (calls.is_empty(), record.next()) {
+            (true, Next::Over(TurnEnd::Completed(stop))) => LogEnd::Done { stop, usage },
+            (true, _) => LogEnd::Done { stop: StopReason::EndTurn, usage },
+            (false, _) => LogEnd::Calls { calls, usage },
+        });
+        Some(TurnHandle { turn_id: turn_id.clone(), reader: log.read() })
+    }
+
+    /// Returns what the model receives for its calls that have no result in a turn: the results of their runs, or that
+    /// they are still waiting. Nothing is resumed.
+    pub(crate) async fn open_results(
+        &self,
+        turn_id: &TurnId,
+        record: &TurnRecord,
+    ) -> Result<Vec<CallResult>, TurnError> {
+        let open = record.open_calls();
+        let Some(row) = self.store().turn(turn_id).await?.filter(|_| !open.is_empty()) else { return Ok(Vec::new()) };
+        let targets = self.targets(&row.agent_id)?;
+        let prepared = self.prepare(&owner_of(&row), turn_id, record.request(), &targets)?;
+        let cancelled = CancellationToken::new();
+        let calls = ControlCalls { code_mode: self.code_mode(), prepared: &prepared, cancelled: &cancelled };
+        let mut results = Vec::with_capacity(open.len());
+        for call in &open {
+            results.push(calls.recorded(call).await?);
+        }
+        Ok(results)
     }
 
     /// Returns a turn that this process runs, if it belongs to the principal.
@@ -303,7 +380,7 @@ impl Gateway {
         }
         let mut items = Vec::new();
         for record in turns.iter().rev() {
-            items.extend(record.items());
+            items = history::join(items, record.items());
         }
         Ok(items)
     }
@@ -410,8 +487,10 @@ impl Gateway {
     }
 
     /// Takes a turn that no process runs.
-    async fn take_over(&self, row: &TurnRow) -> Result<(HeldTurn, Driven), TurnError> {
+    async fn take_over(&self, row: &TurnRow) -> Result<(HeldTurn, Driven, StartingTurn), TurnError> {
         self.admit()?;
+        // The store lets a process take its own turns again, so that a turn is taken once here is checked here.
+        let starting = StartingTurn::new(&self.inner, &row.turn_id).ok_or(TurnError::HeldElsewhere)?;
         let now = now_ms();
         let taken = self.store().take_turn(&row.turn_id, &self.inner.holder, now, lease_until(now)).await;
         let held = taken.map_err(|error| match error {
@@ -433,12 +512,15 @@ impl Gateway {
             Some(parent) => self.conversation(parent, &row.principal).await?,
             None => Vec::new(),
         };
-        Ok((held, Driven { owner, record, history, targets, prepared, attempt: Attempt::Repeated }))
+        let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::Repeated };
+        Ok((held, driven, starting))
     }
 
     fn launch(&self, held: HeldTurn, driven: Driven, abandonment: Abandonment, on_end: OnEnd) -> TurnHandle {
         let Driven { owner, record, history, targets, prepared, attempt } = driven;
         let (log, interventions) = (TurnLog::default(), Arc::new(Interventions::default()));
+        // A response that was interrupted is sent from its beginning.
+        log.text(&record.responses().last().map(|response| response.text.clone()).unwrap_or_default());
         let turn_id = held.turn_id.clone();
         let round = record.rounds();
         let live =
@@ -476,10 +558,121 @@ impl Gateway {
         TurnHandle { turn_id, reader, round }
     }
 
+    /// Ends turns that no client continues at this time. Their runs are aborted, or expire. Returns how many turns it
+    /// ended.
+    pub async fn sweep(&self, now: store::Millis) -> Result<u64, TurnError> {
+        let store = self.store();
+        let mut ended = store.expire_turns(now).await?;
+        let seconds = i64::try_from(self.inner.settings.gateway.abandoned_seconds).unwrap_or(i64::MAX);
+        let left = now.saturating_sub(seconds.saturating_mul(1_000));
+        for row in store.orphaned_turns(left, ORPHANS_PER_SWEEP).await? {
+            // A lease that was released has no time of its own.
+            if row.updated_at.max(row.lease_until) > left {
+                continue;
+            }
+            match self.end_orphan(&row).await {
+                Ok(()) => ended += 1,
+                // A client has come back just now, or another process ends it.
+                Err(TurnError::HeldElsewhere | TurnError::Commit(CommitError::Fenced)) => {}
+                Err(error) => {
+                    let error = telemetry::chain(&error);
+                    tracing::warn!(turn = row.turn_id.as_str(), error, "an interrupted turn cannot be ended");
+                }
+            }
+        }
+        Ok(ended)
+    }
+
+    async fn end_orphan(&self, row: &TurnRow) -> Result<(), TurnError> {
+        let _starting = StartingTurn::new(&self.inner, &row.turn_id).ok_or(TurnError::HeldElsewhere)?;
+        let now = now_ms();
+        let taken = self.store().take_turn(&row.turn_id, &self.inner.holder, now, lease_until(now)).await;
+        let mut held = taken.map_err(|error| match error {
+            LeaseError::Store(error) => TurnError::Store(error),
+            _ => TurnError::HeldElsewhere,
+        })?;
+        // The runs end first: if this process ends in between, the next sweep finds the turn again.
+        for run_id in self.store().runs_of_session(&row.session_id).await? {
+            let run = self.store().run(&run_id).await?;
+            if run.is_some_and(|run| run.scope.agent_run_id == row.turn_id.as_str()) {
+                self.code_mode().abort(&run_id).await;
+            }
+        }
+        let reason = "the process that ran the turn ended, and the client did not come back".to_owned();
+        let end = TurnEnd::Aborted { reason };
+        let entry = json!({"turnId": row.turn_id, "end": end});
+        let step = Step::Ended(end);
+        let change = TurnChange {
+            steps: vec![NewStep {
+                kind: step.kind().to_owned(),
+                body: serde_json::to_string(&step).map_err(|error| TurnError::Corrupt(error.to_string()))?,
+            }],
+            state: Some(TurnState::Aborted),
+            transcript: vec![Entry { at: now, kind: EntryKind::TurnNote, entry }],
+            ..TurnChange::default()
+        };
+        self.store().commit_turn(&mut held, &change, Durability::Synced, now).await?;
+        tracing::info!(turn = row.turn_id.as_str(), "an interrupted turn was ended, because its client did not come back");
+        Ok(())
+    }
+
     /// Stops accepting turns and releases those that this process runs, so that another process can continue them.
     pub async fn shut_down(&self) {
         self.inner.shutdown.cancel();
         self.store().release_turns(&self.inner.holder).await.log_ignored("release the turns of this process");
+    }
+}
+
+/// The right to find out what a request means. Equal requests wait for it.
+#[derive(Debug)]
+pub struct RequestLock {
+    inner: Arc<Inner>,
+    digest: String,
+    guard: Option<tokio::sync::OwnedMutexGuard<()>>,
+}
+
+impl Drop for RequestLock {
+    fn drop(&mut self) {
+        let mut requests = self.inner.requests.lock();
+        self.guard = None;
+        // New holders take the lock out of the map first, which is locked here.
+        if requests.get(&self.digest).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            requests.remove(&self.digest);
+        }
+    }
+}
+
+/// A turn that this process is about to run. No second request can take it meanwhile.
+struct StartingTurn {
+    inner: Arc<Inner>,
+    turn_id: TurnId,
+}
+
+impl StartingTurn {
+    /// Returns `None` if this process runs the turn, or another request is about to continue it.
+    fn new(inner: &Arc<Inner>, turn_id: &TurnId) -> Option<Self> {
+        let mut starting = inner.starting.lock();
+        if inner.live.lock().contains_key(turn_id) || !starting.insert(turn_id.clone()) {
+            return None;
+        }
+        Some(Self { inner: Arc::clone(inner), turn_id: turn_id.clone() })
+    }
+}
+
+impl Drop for StartingTurn {
+    fn drop(&mut self) {
+        self.inner.starting.lock().remove(&self.turn_id);
+    }
+}
+
+fn owner_of(row: &TurnRow) -> Owner {
+    Owner {
+        principal: row.principal.clone(),
+        agent: row.agent_id.clone(),
+        session_id: row.session_id.clone(),
+        session_key: None,
+        sender: None,
+        channel: None,
     }
 }
 
@@ -528,6 +721,20 @@ async fn renew(inner: Weak<Inner>) {
                 turn.interventions.abort.cancel();
             }
         }
+    }
+}
+
+/// Ends turns that no client continues: those whose calls were not answered in time, and those whose process ended while
+/// they were running.
+async fn sweep(inner: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let Some(inner) = inner.upgrade() else { return };
+        if inner.shutdown.is_cancelled() {
+            return;
+        }
+        let gateway = Gateway { inner };
+        gateway.sweep(now_ms()).await.log_ignored("end turns that no client continues");
     }
 }
 

@@ -16,5 +16,5 @@ mod random;
 mod settings;
 pub mod turn;
 
-pub use gateway::{Abandonment, Gateway, NewTurnRequest, TurnError, TurnHandle};
+pub use gateway::{Abandonment, Gateway, NewTurnRequest, RequestLock, TurnError, TurnHandle};
 pub use settings::Settings;

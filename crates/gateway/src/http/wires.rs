@@ -21,8 +21,7 @@ use super::response::{Form, error_response, request_id, turn_error, turn_respons
 use super::stored::{self, input_items, response_key};
 use crate::gateway::{Abandonment, Gateway, NewTurnRequest, TurnError, TurnHandle};
 use crate::history;
-use crate::intake::{Plan, RequestFacts, plan, request_digest};
-use crate::turn::log::LogEnd;
+use crate::intake::{Plan, RequestFacts, plan};
 use crate::turn::record::{Origin, TurnRequest};
 use crate::turn::{EndRecord, OnEnd, TurnSummary};
 
@@ -100,8 +99,8 @@ async fn begin(
     let mut request = ClientRequest::from_fields(wire, &fields).map_err(read_error)?;
     let agent = chosen_agent(gateway, headers, &request)?;
     let named_parent = named_parent(gateway, principal.name(), &mut request).await?;
-    let digest = request_digest(principal.name(), uri.path(), body);
-    let facts = RequestFacts { principal: principal.name().to_owned(), agent, digest: digest.clone(), named_parent };
+    let facts = RequestFacts::from_headers(principal.name(), &agent, uri.path(), headers, body);
+    let facts = RequestFacts { named_parent, ..facts };
     let failed = |error: TurnError| turn_error(&error);
     let created = u64::try_from(now_ms() / 1_000).unwrap_or(0);
     let writer = ResponseWriter::new(&request, "", created);
@@ -112,14 +111,13 @@ async fn begin(
     };
     drop(fields);
     let on_end = on_end(&facts.agent, &request, kept);
+    let _alone = gateway.lock_request(&facts.digest).await;
     let handle = match plan(gateway, &request, &facts).await.map_err(failed)? {
         Plan::Refuse(error) => return Err(error),
-        Plan::Join(turn_id) => {
-            gateway.live(&turn_id, principal.name()).ok_or_else(|| turn_error(&TurnError::Unknown))?
-        }
+        Plan::Follow(handle) => handle,
         Plan::Resume(row) => gateway.resume(&row, Abandonment::Abort, on_end).await.map_err(failed)?,
-        Plan::Answer { turn, results } => {
-            gateway.answer(&turn, results, Abandonment::Abort, on_end).await.map_err(failed)?
+        Plan::Answer { turn, answers } => {
+            gateway.answer(&turn, answers, Abandonment::Abort, on_end).await.map_err(failed)?
         }
         Plan::Start { parent, items } => {
             let named = named_session(principal.name(), &facts.agent, headers, &request);
@@ -133,7 +131,7 @@ async fn begin(
             };
             let owner = owner(principal.name(), &facts.agent, session, headers);
             let turn = turn_request(&facts.agent, headers, &request, parent, items);
-            let new = NewTurnRequest { owner, request: turn, digest, abandonment: Abandonment::Abort, on_end };
+            let new = NewTurnRequest { owner, request: turn, digest: facts.digest, abandonment: Abandonment::Abort, on_end };
             gateway.begin(new).await.map_err(failed)?
         }
     };
@@ -200,16 +198,11 @@ struct Kept {
 fn on_end(agent: &str, request: &ClientRequest, kept: Option<Kept>) -> OnEnd {
     let (agent, items) = (agent.to_owned(), request.items.clone());
     Box::new(move |summary: &TurnSummary<'_>| {
-        let calls = match summary.end {
-            LogEnd::Calls { calls, .. } => Some(calls.as_slice()),
-            LogEnd::Done { .. } => Some(&[][..]),
-            LogEnd::Failed { .. } => None,
-        };
-        let digest = calls.map(|calls| history::digest(&agent, &history::with_answer(&items, summary.text, calls)));
+        let conversations = history::digests_at_end(&agent, &items, summary.text, summary.end);
         let response = kept.and_then(|Kept { writer, input }| {
             let writer = writer.with_id(&response_key(summary.turn_id, summary.round));
             stored::row(writer, input.as_deref(), summary)
         });
-        EndRecord { conversations: digest.into_iter().collect(), response }
+        EndRecord { conversations, response }
     })
 }

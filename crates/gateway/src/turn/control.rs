@@ -46,10 +46,10 @@ pub(crate) enum Attempt {
 
 /// Makes the calls of one model response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ControlCalls<'a> {
-    pub(super) code_mode: &'a CodeMode,
-    pub(super) prepared: &'a PreparedTurn,
-    pub(super) cancelled: &'a CancellationToken,
+pub(crate) struct ControlCalls<'a> {
+    pub(crate) code_mode: &'a CodeMode,
+    pub(crate) prepared: &'a PreparedTurn,
+    pub(crate) cancelled: &'a CancellationToken,
 }
 
 impl ControlCalls<'_> {
@@ -90,6 +90,52 @@ impl ControlCalls<'_> {
                 }
             },
         }
+    }
+
+    /// Returns what the model receives for a call of an earlier turn that has no result, without resuming anything.
+    pub(crate) async fn recorded(&self, call: &ModelCall) -> Result<CallResult, StoreError> {
+        let (executor, store) = (&self.prepared.executor, self.code_mode.store());
+        let named = match call.name.as_str() {
+            "wait" => contract::json::read::<Value>(call.arguments.text()).ok().and_then(|input| {
+                input.get("runId").and_then(Value::as_str).map(|run_id| RunId::new(run_id.trim()))
+            }),
+            _ => None,
+        };
+        let run_id = match named {
+            Some(run_id) => Some(run_id),
+            None => store.run_of_tool_call(executor.scope(), &call.id).await?,
+        };
+        store.expire(now_ms()).await?;
+        let run = match &run_id {
+            Some(run_id) => store.run(run_id).await?.filter(|row| same_session(&row.scope, executor)),
+            None => None,
+        };
+        let Some(row) = run else {
+            let why = "the turn ended before this call was made";
+            return Ok(failure_result(call, why));
+        };
+        let executor = executor.clone().with_agent_run(&row.scope.agent_run_id);
+        if self.code_mode.has_run(executor.scope(), &row.run_id).await? {
+            let result = if row.state.is_over() {
+                Some(self.code_mode.wait(&executor, self.prepared.code_mode(), &call.id, &row.run_id).await)
+            } else {
+                self.code_mode.waiting(&executor, &row.run_id).await
+            };
+            let approvals = self.approvals(&row.run_id).await;
+            return Ok(match result {
+                Some(result) => answer(call, ModelAnswer::of(&result, &approvals)),
+                None => waiting_result(call, &row.run_id),
+            });
+        }
+        if !row.state.is_over() {
+            return Ok(waiting_result(call, &row.run_id));
+        }
+        let made = store.calls(&row.run_id).await?;
+        let outcome = made.iter().find_map(|call| call.outcome.as_deref()).map(Outcome::from_json);
+        Ok(match outcome {
+            Some(outcome) => outcome_result(call, outcome),
+            None => failure_result(call, "the call was ended before it had a result"),
+        })
     }
 
     async fn exec(&self, call: &ModelCall, input: &Value, begun: Option<RunId>) -> ControlEnd {
@@ -268,6 +314,17 @@ fn done(run_id: Option<RunId>, result: CallResult) -> ControlEnd {
 fn refused(call: &ModelCall, why: &str) -> ControlEnd {
     let text = json!({"status": "failed", "error": why, "code": ErrorCode::InvalidInput.as_str()}).to_string();
     done(None, CallResult { call_id: call.id.clone(), parts: vec![Part::Text(text)], is_error: true })
+}
+
+/// Returns the result of a call that was ended.
+fn failure_result(call: &ModelCall, why: &str) -> CallResult {
+    let text = json!({"status": "failed", "error": why, "code": ErrorCode::Aborted.as_str()}).to_string();
+    CallResult { call_id: call.id.clone(), parts: vec![Part::Text(text)], is_error: true }
+}
+
+/// Returns the result of a call that still waits.
+fn waiting_result(call: &ModelCall, run_id: &RunId) -> CallResult {
+    CallResult::text(&call.id, json!({"status": "waiting", "runId": run_id}).to_string())
 }
 
 /// Returns an answer in the form in which the model receives it: the JSON as text, then images.

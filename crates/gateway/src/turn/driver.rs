@@ -12,9 +12,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use store::{
     Approval, CallState, CommitError, Durability, Entry, EntryKind, HeldTurn, NewDelivery, NewStep, ReleaseLease,
-    StoreError, TurnChange, TurnState,
+    SettleError, StoreError, TurnChange, TurnState,
 };
-use telemetry::LogIgnored;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::conversation::{CallResult, Image, Item, ModelCall, Part, StopReason, Usage};
@@ -27,10 +26,14 @@ use super::prepared::PreparedTurn;
 use super::record::{DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
 use super::{EndRecord, OnEnd, Owner, TurnSummary};
 use crate::gateway::Gateway;
+use crate::history;
 use crate::provider::{Backoff, CallError, ClientProgress, ModelTarget, verify};
 
 /// How often the store is read while people are awaited.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long a cell that has all its results is given to continue.
+const SETTLED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The most approvals that a message names.
 const MAX_NAMED_APPROVALS: usize = 8;
@@ -86,7 +89,7 @@ impl Driver {
 
     async fn run_steps(&mut self) -> Result<(), Stopped> {
         let hold_until = Instant::now() + Duration::from_secs(self.gateway.settings().gateway.hold_seconds);
-        self.settle_answers().await;
+        self.settle_answers().await?;
         loop {
             if self.interventions.abort.is_cancelled() {
                 let reason = self.interventions.reason.lock().clone();
@@ -140,10 +143,17 @@ impl Driver {
     }
 
     /// Gives the client's results to the calls that wait for them. A result that was given before is ignored.
-    async fn settle_answers(&self) {
+    async fn settle_answers(&self) -> Result<(), Stopped> {
         for (token, outcome) in answered_calls(&self.record) {
-            self.gateway.code_mode().settle(&token, &outcome).await.log_ignored("settle a client's call");
+            fault::point("delivery.before_settle").map_err(StoreError::from)?;
+            match self.gateway.code_mode().settle(&token, &outcome).await {
+                // A call that has a result keeps it.
+                Ok(_) | Err(SettleError::NotParked) => {}
+                // Without the result, the cell would seem to wait for the client.
+                Err(SettleError::Store(error)) => return Err(error.into()),
+            }
         }
+        Ok(())
     }
 
     /// Asks the model, and repeats the request as often as that may help.
@@ -157,8 +167,7 @@ impl Driver {
             );
             return Err(TurnEnd::Failed { status: 400, message });
         }
-        let mut items = self.history.clone();
-        items.extend(self.record.items());
+        let items = history::join(self.history.clone(), self.record.items());
         let mut last_error = None;
         let separator = if self.log.visible_text().is_empty() { "" } else { "\n\n" };
         for target in &self.targets {
@@ -361,6 +370,10 @@ impl Driver {
                 if row.state != CallState::Parked || row.outcome.is_some() || !is_client_tool(tool_id) {
                     continue;
                 }
+                if self.record.is_delivered(run_id, row.call) {
+                    // A call is never sent under two ids. Its result was received and is being given to the cell.
+                    continue;
+                }
                 let name = ToolId::parse(tool_id).map(|id| id.name().to_owned()).unwrap_or_default();
                 // The input is stored only if it differs from what the cell sent.
                 let arguments = row.input.as_ref().unwrap_or(&row.payload).clone();
@@ -372,8 +385,10 @@ impl Driver {
         }
         if calls.is_empty() {
             // The calls were settled in the meantime, so the cells can continue.
-            return Ok(());
+            tokio::time::sleep(SETTLED_PAUSE).await;
+            return self.settle_answers().await;
         }
+        fault::point("delivery.before_commit").map_err(StoreError::from)?;
         let deliveries = calls
             .iter()
             .map(|call| NewDelivery {
@@ -396,6 +411,7 @@ impl Driver {
             ..TurnChange::default()
         };
         self.commit(vec![Step::Delivered(calls)], change).await?;
+        fault::point("delivery.after_commit").map_err(StoreError::from)?;
         Ok(())
     }
 
@@ -456,16 +472,20 @@ impl Driver {
 
 /// Returns the calls that the client has answered, with their outcomes.
 fn answered_calls(record: &TurnRecord) -> Vec<(CallToken, Outcome)> {
-    let (mut delivered, mut answered) = (Vec::new(), Vec::new());
+    let (mut delivered, mut answered): (Vec<&DeliveredCall>, Vec<&CallResult>) = (Vec::new(), Vec::new());
     for step in record.steps() {
         match step {
-            Step::Delivered(calls) => delivered.extend(calls),
-            Step::Answered(results) => answered.extend(results),
+            Step::Delivered(calls) => {
+                // The results of earlier rounds have reached their cells: without them there would be no new calls.
+                delivered = calls.iter().collect();
+                answered = Vec::new();
+            }
+            Step::Answered(answers) => answered.extend(&answers.results),
             Step::Request(_) | Step::Model(_) | Step::Result(_) | Step::Steered(_) | Step::Ended(_) => {}
         }
     }
     let of = |result: &CallResult| {
-        let call: &DeliveredCall = delivered.iter().find(|call| call.client.id == result.call_id)?;
+        let call: &&DeliveredCall = delivered.iter().find(|call| call.client.id == result.call_id)?;
         Some((CallToken { run: call.run_id.clone(), call: call.call }, outcome(result)))
     };
     answered.into_iter().filter_map(of).collect()

@@ -23,8 +23,8 @@ pub enum Step {
     Result(ControlResult),
     /// Calls that the client is asked to make. They are stored before they are sent.
     Delivered(Vec<DeliveredCall>),
-    /// The client's results of delivered calls.
-    Answered(Vec<CallResult>),
+    /// The client's results of delivered calls, and what it said with them.
+    Answered(Answers),
     /// A message that a person sent while the turn was in progress.
     Steered(Vec<Part>),
     Ended(TurnEnd),
@@ -119,6 +119,32 @@ pub struct DeliveredCall {
     pub run_id: RunId,
     pub call: CallId,
     pub client: ClientCall,
+}
+
+/// What a client sends for the calls that it was asked to make.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answers {
+    pub results: Vec<CallResult>,
+    /// Messages of the user after the results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<Vec<Part>>,
+    /// The digest of the request with these results, by which a repeated request is recognized.
+    #[serde(default)]
+    pub request: String,
+}
+
+/// What a client received as one response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedResponse {
+    /// The visible text.
+    pub text: String,
+    /// The calls that the client was asked to make; none at the end of the turn.
+    pub calls: Vec<ClientCall>,
+    /// Whether the client received all of it.
+    pub is_whole: bool,
+    /// The usage that the response reported.
+    pub usage: Usage,
 }
 
 /// How a turn ended.
@@ -217,25 +243,24 @@ impl TurnRecord {
     }
 
     /// Returns the calls of the model's last response that have no result.
-    fn open_calls(&self) -> Vec<ModelCall> {
+    pub fn open_calls(&self) -> Vec<ModelCall> {
         let Some(model) = self.last_model() else { return Vec::new() };
-        // Some providers repeat the ids of earlier calls, so only what follows the response counts.
-        let since = self.steps.iter().rposition(|step| matches!(step, Step::Model(_))).map_or(0, |at| at + 1);
+        // Some providers use the same ids in every response.
         let has_result = |call: &&ModelCall| {
-            let is_result = |step: &Step| matches!(step, Step::Result(given) if given.result.call_id == call.id);
-            self.steps.iter().skip(since).any(is_result)
+            let later = self.steps.iter().rev().take_while(|step| !matches!(step, Step::Model(_)));
+            later.into_iter().any(|step| matches!(step, Step::Result(given) if given.result.call_id == call.id))
         };
         model.message.calls.iter().filter(|call| !has_result(call)).cloned().collect()
     }
 
     /// Returns the delivered calls that the client has not answered.
-    fn unanswered(&self) -> Vec<DeliveredCall> {
+    pub fn unanswered(&self) -> Vec<DeliveredCall> {
         let mut open: Vec<DeliveredCall> = Vec::new();
         for step in &self.steps {
             match step {
                 Step::Delivered(calls) => open.extend(calls.iter().cloned()),
-                Step::Answered(results) => {
-                    open.retain(|call| !results.iter().any(|result| result.call_id == call.client.id));
+                Step::Answered(answers) => {
+                    open.retain(|call| !answers.results.iter().any(|result| result.call_id == call.client.id));
                 }
                 _ => {}
             }
@@ -254,18 +279,124 @@ impl TurnRecord {
     /// results of its calls. What went to the client and back is part of those results.
     pub fn items(&self) -> Vec<Item> {
         let mut items = self.request.items.clone();
+        // A message that arrives while calls of the model are in progress follows their results.
+        let mut said: Vec<Item> = Vec::new();
         for step in &self.steps {
             match step {
-                Step::Model(model) => items.push(Item::Assistant(model.message.clone())),
-                Step::Result(given) => match items.last_mut() {
-                    Some(Item::Results(results)) => results.push(given.result.clone()),
-                    Some(_) | None => items.push(Item::Results(vec![given.result.clone()])),
-                },
-                Step::Steered(parts) => items.push(Item::User(parts.clone())),
-                Step::Request(_) | Step::Delivered(_) | Step::Answered(_) | Step::Ended(_) => {}
+                Step::Model(model) => {
+                    items.append(&mut said);
+                    items.push(Item::Assistant(model.message.clone()));
+                }
+                Step::Result(given) => push_result(&mut items, given.result.clone()),
+                Step::Steered(parts) => said.push(Item::User(parts.clone())),
+                Step::Answered(answers) => said.extend(answers.said.iter().cloned().map(Item::User)),
+                Step::Request(_) | Step::Delivered(_) | Step::Ended(_) => {}
             }
         }
+        items.append(&mut said);
         items
+    }
+
+    /// Returns the model's responses with these numbers and the results of their calls. `open` gives the results of
+    /// calls that have none.
+    pub fn exchange(&self, models: std::ops::RangeInclusive<usize>, open: impl Fn(&ModelCall) -> CallResult) -> Vec<Item> {
+        let (mut items, mut said, mut number) = (Vec::new(), Vec::new(), 0);
+        let mut unanswered: Vec<&ModelCall> = Vec::new();
+        for step in &self.steps {
+            if let Step::Model(model) = step {
+                number += 1;
+                if models.contains(&(number - 1)) {
+                    close(&mut items, &mut unanswered, &open);
+                    items.append(&mut said);
+                    unanswered = model.message.calls.iter().collect();
+                    items.push(Item::Assistant(model.message.clone()));
+                }
+                continue;
+            }
+            if number == 0 || !models.contains(&(number - 1)) {
+                continue;
+            }
+            match step {
+                Step::Result(given) => {
+                    unanswered.retain(|call| call.id != given.result.call_id);
+                    push_result(&mut items, given.result.clone());
+                }
+                Step::Steered(parts) => said.push(Item::User(parts.clone())),
+                // The client's own messages are in its history.
+                Step::Request(_) | Step::Model(_) | Step::Delivered(_) | Step::Answered(_) | Step::Ended(_) => {}
+            }
+        }
+        close(&mut items, &mut unanswered, &open);
+        items.append(&mut said);
+        items
+    }
+
+    /// Returns the number of the model's response that led to a call of the client's tool.
+    pub fn model_of_delivery(&self, call_id: &str) -> Option<usize> {
+        let mut models: usize = 0;
+        for step in &self.steps {
+            match step {
+                Step::Model(_) => models += 1,
+                Step::Delivered(calls) if calls.iter().any(|call| call.client.id == call_id) => {
+                    return models.checked_sub(1);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Returns what the client has received so far: one response for the request, and one for each time that it sent
+    /// results. The last one may not be whole.
+    pub fn responses(&self) -> Vec<RecordedResponse> {
+        let (mut responses, mut current) = (Vec::new(), RecordedResponse::default());
+        let mut usage = Usage::default();
+        for step in &self.steps {
+            match step {
+                Step::Model(model) => {
+                    push_text(&mut current.text, &model.message.text);
+                    usage = Usage { output_tokens: usage.output_tokens + model.usage.output_tokens, ..model.usage };
+                }
+                Step::Delivered(calls) => {
+                    current.calls = calls.iter().map(|call| call.client.clone()).collect();
+                    (current.is_whole, current.usage) = (true, usage);
+                }
+                Step::Answered(_) => responses.push(std::mem::take(&mut current)),
+                Step::Ended(end) => {
+                    if let TurnEnd::Held { message, .. } = end {
+                        push_text(&mut current.text, message);
+                    }
+                    current.is_whole = matches!(end, TurnEnd::Completed(_) | TurnEnd::Held { .. });
+                    current.usage = usage;
+                }
+                Step::Request(_) | Step::Result(_) | Step::Steered(_) => {}
+            }
+        }
+        responses.push(current);
+        responses
+    }
+
+    /// Returns the last results that the client sent.
+    pub fn last_answers(&self) -> Option<&Answers> {
+        self.steps.iter().rev().find_map(|step| match step {
+            Step::Answered(answers) => Some(answers),
+            _ => None,
+        })
+    }
+
+    /// Returns the result that the client sent for a call. The first one counts.
+    pub fn answer_to(&self, call_id: &str) -> Option<&CallResult> {
+        let results = self.steps.iter().filter_map(|step| match step {
+            Step::Answered(answers) => Some(&answers.results),
+            _ => None,
+        });
+        results.flatten().find(|result| result.call_id == call_id)
+    }
+
+    /// Returns whether a call of a run was sent to the client.
+    pub fn is_delivered(&self, run_id: &RunId, call: CallId) -> bool {
+        let is_it = |one: &DeliveredCall| one.run_id == *run_id && one.call == call;
+        self.steps.iter().any(|step| matches!(step, Step::Delivered(calls) if calls.iter().any(is_it)))
     }
 
     /// Returns what a client is told about usage: the prompt of the last request and the output of all of them.
@@ -300,6 +431,29 @@ impl TurnRecord {
 
 fn is_steered(step: &Step) -> bool {
     matches!(step, Step::Steered(_))
+}
+
+/// Adds a result to those of the same message.
+fn push_result(items: &mut Vec<Item>, result: CallResult) {
+    match items.last_mut() {
+        Some(Item::Results(results)) => results.push(result),
+        Some(_) | None => items.push(Item::Results(vec![result])),
+    }
+}
+
+/// Adds results for calls that have none.
+fn close(items: &mut Vec<Item>, unanswered: &mut Vec<&ModelCall>, open: impl Fn(&ModelCall) -> CallResult) {
+    for call in unanswered.drain(..) {
+        push_result(items, open(call));
+    }
+}
+
+/// Adds a text as the driver shows it: texts of several model responses are paragraphs.
+fn push_text(text: &mut String, more: &str) {
+    if !text.is_empty() && !more.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str(more);
 }
 
 #[cfg(test)]
