@@ -281,9 +281,7 @@ impl Gateway {
             answered,
             ..TurnChange::default()
         };
-        fault::point("turn.before_answer").map_err(StoreError::from)?;
         self.store().commit_turn(&mut held, &change, Durability::Synced, now_ms()).await?;
-        fault::point("turn.after_answer").map_err(StoreError::from)?;
         driven.record.push(step);
         Ok(self.launch(held, driven, abandonment, on_end))
     }

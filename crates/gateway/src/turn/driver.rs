@@ -145,7 +145,6 @@ impl Driver {
     /// Gives the client's results to the calls that wait for them. A result that was given before is ignored.
     async fn settle_answers(&self) -> Result<(), Stopped> {
         for (token, outcome) in answered_calls(&self.record) {
-            fault::point("delivery.before_settle").map_err(StoreError::from)?;
             match self.gateway.code_mode().settle(&token, &outcome).await {
                 // A call that has a result keeps it.
                 Ok(_) | Err(SettleError::NotParked) => {}
@@ -388,7 +387,6 @@ impl Driver {
             tokio::time::sleep(SETTLED_PAUSE).await;
             return self.settle_answers().await;
         }
-        fault::point("delivery.before_commit").map_err(StoreError::from)?;
         let deliveries = calls
             .iter()
             .map(|call| NewDelivery {
@@ -411,7 +409,6 @@ impl Driver {
             ..TurnChange::default()
         };
         self.commit(vec![Step::Delivered(calls)], change).await?;
-        fault::point("delivery.after_commit").map_err(StoreError::from)?;
         Ok(())
     }
 
