@@ -14,5 +14,6 @@ mod errors;
 mod headers;
 mod mandatory;
 mod streams;
+mod clients;
 mod turns;
 mod world;

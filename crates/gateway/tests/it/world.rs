@@ -81,7 +81,8 @@ pub(crate) struct World {
     pub(crate) base: String,
     pub(crate) store: Store,
     stop: CancellationToken,
-    _folder: TempDir,
+    /// Deleted when the last world over the store is dropped.
+    folder: Arc<TempDir>,
 }
 
 impl Drop for World {
@@ -93,9 +94,18 @@ impl Drop for World {
 impl World {
     /// Starts a gateway whose model answers as the script says.
     pub(crate) async fn start(options: Options, script: Vec<Reply>) -> Self {
-        let model = ScriptedModel::start(script.into()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&location(&folder).await, Keys::ephemeral().unwrap()).await.unwrap();
+        Self::start_over((store, Arc::new(folder)), options, script).await
+    }
+
+    /// Starts another gateway over the store of a world: another node.
+    pub(crate) async fn start_beside(other: &Self, options: Options, script: Vec<Reply>) -> Self {
+        Self::start_over((other.store.clone(), Arc::clone(&other.folder)), options, script).await
+    }
+
+    async fn start_over((store, folder): (Store, Arc<TempDir>), options: Options, script: Vec<Reply>) -> Self {
+        let model = ScriptedModel::start(script.into()).unwrap();
         let pool = PoolOptions {
             jail: JailPolicy::Off,
             workers: 1,
@@ -121,7 +131,7 @@ impl World {
         let stop = CancellationToken::new();
         let base = serve(gateway.clone(), stop.clone()).await;
         let client = reqwest::Client::builder().timeout(PATIENCE).build().unwrap();
-        Self { gateway, model, client, base, store, stop, _folder: folder }
+        Self { gateway, model, client, base, store, stop, folder }
     }
 
     /// Sends a request of `ada`, and returns the response's head.
