@@ -73,3 +73,51 @@ impl ToolSource for ClientTools {
         Box::pin(std::future::ready(Dispatch::Parked(Parked::Client)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use executor::ToolSource;
+    use serde_json::json;
+    use wire::downstream::ClientTool;
+
+    use super::{ClientTools, ClientToolsError, MAX_CLIENT_TOOLS, MAX_DEFINITION_BYTES};
+
+    fn tool(name: &str, description: &str) -> ClientTool {
+        ClientTool { name: name.to_owned(), description: description.to_owned(), parameters: json!({"type": "object"}) }
+    }
+
+    fn read(names: &[&str]) -> Result<Vec<String>, ClientToolsError> {
+        let tools: Vec<ClientTool> = names.iter().map(|name| tool(name, "")).collect();
+        let tools = ClientTools::new("app", &tools)?;
+        Ok(tools.tools().iter().map(|spec| spec.id.as_str().to_owned()).collect())
+    }
+
+    #[test]
+    fn names_of_control_tools_are_ordinary_names() {
+        let ids = read(&["exec", "wait", "tool_call", "mcp__big__do", "constructor", "__proto__"]).unwrap();
+        assert_eq!(ids[..3], ["client:app:exec", "client:app:wait", "client:app:tool_call"]);
+        assert_eq!(ids.len(), 6);
+    }
+
+    #[test]
+    fn hostile_names_are_refused_and_escaped_in_the_message() {
+        for name in ["", "a:b", "a\nb", "a\u{202e}b", "a\u{0}b", "\u{200b}"] {
+            let error = read(&[name]).unwrap_err();
+            assert!(matches!(error, ClientToolsError::Name(_)), "{name:?}: {error}");
+            assert!(error.to_string().chars().all(|c| !c.is_control() && c != '\u{202e}'), "{error}");
+        }
+        assert_eq!(read(&["same", "same"]), Err(ClientToolsError::Repeated("same".to_owned())));
+    }
+
+    #[test]
+    fn too_many_tools_and_too_large_definitions_are_refused() {
+        let many: Vec<ClientTool> = (0..=MAX_CLIENT_TOOLS).map(|at| tool(&format!("t{at}"), "")).collect();
+        assert_eq!(ClientTools::new("app", &many).unwrap_err(), ClientToolsError::TooMany(2_001));
+        assert!(ClientTools::new("app", &many[..MAX_CLIENT_TOOLS]).is_ok());
+        let schema = json!({"type": "object"}).to_string().len();
+        let fits = "x".repeat(MAX_DEFINITION_BYTES - schema);
+        assert!(ClientTools::new("app", &[tool("t", &fits)]).is_ok());
+        let large = ClientTools::new("app", &[tool("t", &format!("{fits}x"))]);
+        assert_eq!(large.unwrap_err(), ClientToolsError::TooLarge(MAX_DEFINITION_BYTES + 1));
+    }
+}

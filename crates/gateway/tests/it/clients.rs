@@ -329,7 +329,7 @@ async fn tools_of_the_client_can_be_called_directly_and_with_tool_search() {
 
 fn with_approvals(hold_seconds: u64) -> Options {
     Options {
-        approvals: ApprovalPolicy::Named(vec![contract::pattern::Pattern::parse("openclaw:core:add").unwrap()]),
+        approvals: ApprovalPolicy::Named(vec![contract::config::pattern::Pattern::parse("openclaw:core:add").unwrap()]),
         gateway: json!({"holdSeconds": hold_seconds}),
         ..Options::default()
     }
