@@ -28,7 +28,7 @@ use crate::turn::driver::{Driver, Interventions};
 use crate::turn::log::{LogEnd, LogReader, TurnLog};
 use crate::turn::prepared::{PreparationError, PreparedTurn};
 use crate::turn::record::{Answers, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest};
-use crate::turn::{Attempt, ControlCalls, OnEnd, Owner};
+use crate::turn::{Attempt, ControlCalls, OnEnd, Owner, Unfinished};
 
 /// How long a process keeps its turns without renewing their leases.
 const LEASE: Duration = Duration::from_millis(6_000);
@@ -312,7 +312,7 @@ impl Gateway {
     }
 
     /// Returns what the model receives for its calls that have no result in a turn: the results of their runs, or that
-    /// they are still waiting. Nothing is resumed.
+    /// they are still waiting. Runs of a turn that has ended are resumed, because no driver does so.
     pub(crate) async fn open_results(
         &self,
         turn_id: &TurnId,
@@ -324,9 +324,10 @@ impl Gateway {
         let prepared = self.prepare(&owner_of(&row), turn_id, record.request(), &targets)?;
         let cancelled = CancellationToken::new();
         let calls = ControlCalls { code_mode: self.code_mode(), prepared: &prepared, cancelled: &cancelled };
+        let unfinished = if row.state.is_over() { Unfinished::Resume } else { Unfinished::Leave };
         let mut results = Vec::with_capacity(open.len());
         for call in &open {
-            results.push(calls.recorded(call).await?);
+            results.push(calls.recorded(call, unfinished).await?);
         }
         Ok(results)
     }
@@ -343,6 +344,14 @@ impl Gateway {
         let live = self.inner.live.lock();
         let own = live.iter().filter(|(_, turn)| turn.owner.principal == principal);
         own.map(|(turn_id, turn)| (turn_id.clone(), turn.round)).collect()
+    }
+
+    /// Records that a driver no longer runs a turn. Must be called before the client can send the next request.
+    pub(crate) fn forget(&self, turn_id: &TurnId, interventions: &Arc<Interventions>) {
+        let mut live = self.inner.live.lock();
+        if live.get(turn_id).is_some_and(|turn| Arc::ptr_eq(&turn.interventions, interventions)) {
+            live.remove(turn_id);
+        }
     }
 
     /// Aborts a turn that this process runs. Returns whether there was one.
@@ -551,7 +560,7 @@ impl Gateway {
                     running.await;
                 }
             }
-            gateway.inner.live.lock().remove(&id);
+            gateway.forget(&id, &interventions);
         });
         TurnHandle { turn_id, reader, round }
     }

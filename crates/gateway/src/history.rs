@@ -152,7 +152,7 @@ pub fn rebuild(items: &[Item], known: &KnownTurns) -> Vec<Item> {
                     continue;
                 }
                 for (turn_id, turn, model) in origins.iter().flatten() {
-                    let told = told.entry(turn_id).or_default();
+                    let told = told.entry(*turn_id).or_default();
                     if *told <= *model {
                         let open = |call: &ModelCall| turn.open.get(&call.id).cloned().unwrap_or_else(|| not_over(call));
                         rebuilt.extend(turn.record.exchange(*told..=*model, open));

@@ -91,7 +91,7 @@ pub fn request_digest(principal: &str, path: &str, key: &str, body: &[u8]) -> St
     hex::encode(hash.finalize())
 }
 
-/// Finds out what a request means. The caller must hold the request's [`crate::gateway::RequestLock`] until the plan is
+/// Finds out what a request means. The caller must hold the request's [`crate::RequestLock`] until the plan is
 /// carried out, so that an equal request finds its turn.
 pub async fn plan(gateway: &Gateway, request: &ClientRequest, facts: &RequestFacts) -> Result<Plan, TurnError> {
     for _ in 0..ATTEMPTS {
@@ -104,7 +104,13 @@ pub async fn plan(gateway: &Gateway, request: &ClientRequest, facts: &RequestFac
                 }
                 // The turn has ended since it was looked up.
             }
-            Decision::Resume(row) => return Ok(Plan::Resume(row)),
+            Decision::Resume(row) => {
+                let current = gateway.code_mode().store().turn(&row.turn_id).await?;
+                if current.is_some_and(|current| current.state == row.state) {
+                    return Ok(Plan::Resume(row));
+                }
+                // It has ended, or waits for its client, since it was looked up.
+            }
             Decision::Replay { turn, response } => {
                 let record = gateway.record(&turn, &facts.principal).await?;
                 return Ok(match gateway.replay(&turn, &record, response) {

@@ -44,6 +44,14 @@ pub(crate) enum Attempt {
     Repeated,
 }
 
+/// What is done with the run of a call that has no result in its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    Resume,
+    /// Another driver resumes it.
+    Leave,
+}
+
 /// Makes the calls of one model response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControlCalls<'a> {
@@ -92,8 +100,8 @@ impl ControlCalls<'_> {
         }
     }
 
-    /// Returns what the model receives for a call of an earlier turn that has no result, without resuming anything.
-    pub(crate) async fn recorded(&self, call: &ModelCall) -> Result<CallResult, StoreError> {
+    /// Returns what the model receives for a call of an earlier turn that has no result.
+    pub(crate) async fn recorded(&self, call: &ModelCall, unfinished: Unfinished) -> Result<CallResult, StoreError> {
         let (executor, store) = (&self.prepared.executor, self.code_mode.store());
         let named = match call.name.as_str() {
             "wait" => contract::json::read(call.arguments.text()).ok().and_then(|input| {
@@ -116,7 +124,7 @@ impl ControlCalls<'_> {
         };
         let executor = executor.clone().with_agent_run(&row.scope.agent_run_id);
         if self.code_mode.has_run(executor.scope(), &row.run_id).await? {
-            let result = if row.state.is_over() {
+            let result = if row.state.is_over() || unfinished == Unfinished::Resume {
                 Some(self.code_mode.wait(&executor, self.prepared.code_mode(), &call.id, &row.run_id).await)
             } else {
                 self.code_mode.waiting(&executor, &row.run_id).await
@@ -128,7 +136,14 @@ impl ControlCalls<'_> {
             });
         }
         if !row.state.is_over() {
-            return Ok(waiting_result(call, &row.run_id));
+            if unfinished == Unfinished::Leave {
+                return Ok(waiting_result(call, &row.run_id));
+            }
+            return Ok(match self.make(call, "", Value::Null, Some(row.run_id.clone())).await {
+                Made::Settled(outcome) => outcome_result(call, outcome),
+                Made::Stopped(message) => failure_result(call, &message),
+                Made::Waiting(_) => waiting_result(call, &row.run_id),
+            });
         }
         let made = store.calls(&row.run_id).await?;
         let outcome = made.iter().find_map(|call| call.outcome.as_deref()).map(Outcome::from_json);

@@ -83,6 +83,7 @@ impl Driver {
             let turn = self.held.turn_id.as_str();
             tracing::warn!(turn, error = telemetry::chain(&stopped), "a turn stopped, because it cannot be written");
             let message = "the turn cannot be written to the store now; send the request again to continue it";
+            self.gateway.forget(&self.held.turn_id, &self.interventions);
             log.end(LogEnd::Failed { status: 503, message: message.to_owned(), has_effects: false });
         }
     }
@@ -415,6 +416,7 @@ impl Driver {
     /// Ends the log with the calls that the client is asked to make. The turn is in the store, where no process holds it.
     async fn wait_for_client(&mut self, calls: &[DeliveredCall]) -> Result<(), Stopped> {
         let calls = calls.iter().map(|call| call.client.clone()).collect();
+        self.gateway.forget(&self.held.turn_id, &self.interventions);
         self.log.end(LogEnd::Calls { calls, usage: self.record.usage() });
         Ok(())
     }
@@ -462,6 +464,7 @@ impl Driver {
         if let Err(error) = written {
             return Err(error.into());
         }
+        self.gateway.forget(&self.held.turn_id, &self.interventions);
         self.log.end(log_end);
         Ok(())
     }

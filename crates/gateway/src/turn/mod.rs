@@ -14,7 +14,7 @@ use store::NewResponse;
 
 use log::LogEnd;
 
-pub(crate) use control::{Attempt, ControlCalls};
+pub(crate) use control::{Attempt, ControlCalls, Unfinished};
 
 /// Who a turn belongs to, and the session that it is part of.
 #[derive(Clone, Debug, PartialEq, Eq)]
