@@ -32,7 +32,7 @@ pub(super) fn serve(state: &State, stream: TcpStream) -> io::Result<()> {
             continue;
         };
         match state.choose(&body) {
-            Some(reply) => match answer(&mut writer, api, &reply, &body, number)? {
+            Some(reply) => match answer(&mut writer, api, &reply.filled(&body), &body, number)? {
                 Connection::Kept => {}
                 Connection::Closed => return Ok(()),
             },

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-pub use script::{Condition, Reply, Script, ScriptedCall};
+pub use script::{Condition, RUN_ID, Reply, Script, ScriptedCall};
 
 /// The format that a request was sent in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -67,16 +67,41 @@ impl Reply {
     }
 }
 
+/// What stands for the last id of a run in the conversation, in the arguments of a call.
+pub const RUN_ID: &str = "$RUN_ID";
+
 /// A tool call in a response.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedCall {
     pub name: String,
-    /// A text is sent as it is, even if it is not JSON.
+    /// A text is sent as it is, even if it is not JSON. [`RUN_ID`] in it is replaced.
     #[serde(default)]
     pub arguments: Value,
     /// The call's id; one is made if it is not given.
     pub id: Option<String>,
+}
+
+impl Reply {
+    /// Returns the reply to this request, with the run id that it mentions last.
+    pub(super) fn filled(mut self, body: &Value) -> Self {
+        for call in &mut self.calls {
+            let arguments = call.arguments();
+            if arguments.contains(RUN_ID) {
+                let run_id = last_run_id(body).unwrap_or_default();
+                call.arguments = Value::String(arguments.replace(RUN_ID, &run_id));
+            }
+        }
+        self
+    }
+}
+
+/// Returns the last id of a run in the conversation of a request.
+fn last_run_id(body: &Value) -> Option<String> {
+    let items = body.get("messages").or_else(|| body.get("input"))?.to_string();
+    let (_, rest) = items.rsplit_once("cm_")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
+    Some(format!("cm_{digits}"))
 }
 
 impl ScriptedCall {

@@ -2,6 +2,7 @@
 //! three wires.
 
 mod client_tools;
+mod contract;
 mod operating;
 mod running;
 mod turns;

@@ -1,6 +1,7 @@
 //! A gateway process, its folder and its model.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use crate::mcp::place::{Place, fake};
 pub(super) struct Setup {
     pub(super) place: Place,
     pub(super) model: ScriptedModel,
+    /// Further variables of the gateway's environment.
+    pub(super) variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Setup {
@@ -23,7 +26,7 @@ impl Setup {
     pub(super) fn new(tools: Value, replies: Vec<Reply>) -> Self {
         let place = Place::new(tools);
         let model = ScriptedModel::start(replies.into()).unwrap();
-        let setup = Self { place, model };
+        let setup = Self { place, model, variables: Vec::new() };
         setup.configure(&json!({"holdSeconds": 60}));
         setup
     }
@@ -44,6 +47,7 @@ impl Setup {
         command.args(["gateway", "--listen", "127.0.0.1:0", "--config", &self.place.path("config.json")]);
         command.args(["--state-dir", &self.place.path("state")]);
         command.env_remove("CELLMATE_TOKEN").env("MODEL_KEY", "key-of-the-model");
+        command.envs(self.variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         (child, stderr)
@@ -118,6 +122,16 @@ impl Running {
             Wire::Chat | Wire::Responses => ("Authorization", bearer.as_str()),
         };
         wire.read(self.post(wire.path(), &[header], body), body["stream"] == true)
+    }
+
+    /// Sends a request and does not read the response. The client disconnects when the stream is dropped.
+    pub(super) fn begin(&self, wire: Wire, body: &Value) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.served.address).unwrap();
+        let (body, host, token) = (body.to_string(), &self.served.address, self.token());
+        let head = format!("POST {} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n", wire.path());
+        let head = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        stream
     }
 
     /// Returns an MCP client of the gateway.
