@@ -73,3 +73,6 @@ pub const TOKEN_POLL_INTERVAL: Duration = Duration::from_millis(400);
 
 /// How often the use of a token is recorded.
 pub const TOKEN_USE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long the result of `/readyz` is cached before the server checks again.
+pub const READINESS_TTL: Duration = Duration::from_millis(500);

@@ -14,6 +14,7 @@ use crate::backup::{self, BackupError, Checked, Restoring, restore};
 use crate::commit::{self, Change, CommitError, Committed};
 use crate::error::StoreError;
 use crate::keys::Keys;
+use crate::listing::{self, ChangedRow, ListedRun, PageKey, RunPageFilter};
 use crate::location::Location;
 use crate::outputs::{self, NewOutput, OutputPiece, OutputPosition, OutputRow, OutputWriter};
 use crate::rows::{CallRow, DispatchedCall, JournalTotals, LegRow, RunFilter, RunListEntry, RunRow, RunSummary};
@@ -568,6 +569,62 @@ impl Store {
     /// Returns the turns of a session, oldest first. The caller must check who may see them.
     pub async fn turns_of_session(&self, session_id: &str) -> Result<Vec<TurnRow>, StoreError> {
         read_again(|| turns::read::turns_of_session(&self.backend, session_id)).await
+    }
+}
+
+/// Lists for programs. The caller must check who may see what they contain.
+impl Store {
+    /// Returns the runs that the filter admits after a place in the list, newest first.
+    pub async fn run_page(
+        &self,
+        filter: &RunPageFilter,
+        after: Option<&PageKey>,
+        limit: u32,
+    ) -> Result<Vec<ListedRun>, StoreError> {
+        read_again(|| listing::runs(&self.backend, filter, after, limit)).await
+    }
+
+    /// Returns the sessions of an owner and an agent after a place in the list, those that changed last first.
+    pub async fn session_page(
+        &self,
+        owner: Option<&str>,
+        agent: Option<&str>,
+        after: Option<&PageKey>,
+        limit: u32,
+    ) -> Result<Vec<SessionSummary>, StoreError> {
+        read_again(|| listing::sessions(&self.backend, (owner, agent), after, limit)).await
+    }
+
+    /// Returns the principals that the turns and runs of a session belong to, each once. `None` is one without a
+    /// principal.
+    pub async fn session_owners(&self, session_id: &str) -> Result<Vec<Option<String>>, StoreError> {
+        read_again(|| listing::session_owners(&self.backend, session_id)).await
+    }
+
+    /// Returns entries of a session's transcript with their positions, in order, those after a position.
+    pub async fn transcript_page(
+        &self,
+        session_id: &str,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<(i64, Entry)>, StoreError> {
+        read_again(|| listing::transcript(&self.backend, session_id, after, limit)).await
+    }
+
+    /// Returns the runs and turns that changed at this time or later, at most `limit` of each, in that order.
+    pub async fn changed_since(&self, since: Millis, limit: u32) -> Result<Vec<ChangedRow>, StoreError> {
+        read_again(|| listing::changed_since(&self.backend, since, limit)).await
+    }
+
+    /// Returns the approvals that are pending, without their content, oldest first.
+    pub async fn pending_approval_rows(&self, limit: u32) -> Result<Vec<ChangedRow>, StoreError> {
+        read_again(|| listing::pending_approvals(&self.backend, limit)).await
+    }
+
+    /// Deletes a session's turns that have ended, its transcript and its values. Its runs are deleted with
+    /// [`Self::delete_runs`]. Returns the number of turns.
+    pub async fn delete_session(&self, session_id: &str) -> Result<u64, StoreError> {
+        listing::delete_session(&self.backend, session_id).await
     }
 }
 

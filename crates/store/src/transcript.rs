@@ -153,7 +153,8 @@ pub(crate) async fn read_run(backend: &Backend, session_id: &str, run_id: &RunId
     rows.iter().map(read_entry).collect()
 }
 
-fn read_entry(row: &AnyRow) -> Result<Entry, StoreError> {
+/// Reads an entry from the columns `at`, `kind` and `entry`.
+pub(crate) fn read_entry(row: &AnyRow) -> Result<Entry, StoreError> {
     let entry: String = row.try_get(2)?;
     Ok(Entry {
         at: row.try_get(0)?,

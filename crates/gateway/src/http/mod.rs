@@ -21,6 +21,8 @@ use wire::downstream::WireError;
 
 use crate::gateway::Gateway;
 
+pub(crate) use request::session_id;
+
 /// Returns the routes that clients of the three wires use. They need an authenticated caller.
 pub fn routes(gateway: Gateway) -> Router {
     Router::new()

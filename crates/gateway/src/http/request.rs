@@ -51,7 +51,7 @@ pub(super) fn named_session(
 }
 
 /// Returns the id of a session by its key.
-pub(super) fn session_id(principal: &str, agent: &str, key: &str) -> String {
+pub(crate) fn session_id(principal: &str, agent: &str, key: &str) -> String {
     let mut hash = Sha256::new();
     for part in [principal, agent, key] {
         hash.update((part.len() as u64).to_le_bytes());

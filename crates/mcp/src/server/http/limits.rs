@@ -23,6 +23,3 @@ pub(crate) const MAX_RESUMABLE_EVENTS: usize = 16;
 /// one principal's sessions keep. Past it, the principal's next request waits until older ones expire.
 pub(crate) const RESUMABLE_FOR: Duration = Duration::from_secs(5);
 pub(crate) const MAX_KEPT_RESPONSE_BYTES: usize = 16 << 20;
-
-/// How long the result of `/readyz` is cached before the store is queried again.
-pub(crate) const READINESS_TTL: Duration = Duration::from_millis(500);

@@ -1,0 +1,179 @@
+//! `/openapi.json`: the document that describes all routes. It is generated from the table that the router is built from.
+//!
+//! The wires under `/v1` are described coarsely: their forms are those of OpenAI and Anthropic.
+
+use axum::Json;
+use serde_json::{Map, Value, json};
+
+use crate::api::table::{Content, Envelope, ROUTES, Route};
+
+/// The routes of other modules: method, path, and what it does.
+const OTHERS: [(&str, &str, &str); 9] = [
+    ("post", "/v1/chat/completions", "OpenAI Chat Completions: one turn of an agent."),
+    ("post", "/v1/responses", "OpenAI Responses: one turn of an agent."),
+    ("post", "/v1/messages", "Anthropic Messages: one turn of an agent."),
+    ("get", "/v1/models", "Lists the agents as models."),
+    ("get", "/v1/models/{id}", "Returns an agent as a model."),
+    ("post", "/mcp", "The Model Context Protocol over streamable HTTP."),
+    ("get", "/mcp", "A stream of notifications of the Model Context Protocol."),
+    ("get", "/healthz", "Says that the process runs. Needs no token."),
+    ("get", "/readyz", "Says whether requests can be served. Needs no token."),
+];
+
+pub(crate) fn document_schema() -> Value {
+    json!({
+        "type": "object", "required": ["openapi", "info", "paths"],
+        "properties": {"openapi": {"type": "string"}, "info": {"type": "object"}, "paths": {"type": "object"}},
+    })
+}
+
+pub(crate) async fn serve() -> Json<Value> {
+    Json(document())
+}
+
+/// Returns the whole document.
+pub fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    let mut add = |path: &str, method: &str, operation: Value| {
+        let methods = paths.entry(path).or_insert_with(|| json!({}));
+        if let Some(methods) = methods.as_object_mut() {
+            methods.insert(method.to_owned(), operation);
+        }
+    };
+    for route in ROUTES {
+        add(route.path, &route.verb.as_str().to_lowercase(), operation(route));
+    }
+    for (method, path, summary) in OTHERS {
+        add(path, method, coarse_operation(method, path, summary));
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Cellmate gateway", "version": env!("CARGO_PKG_VERSION"),
+            "description": "Times are milliseconds since 1970. What does not exist and what belongs to others are alike: 404.",
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Error": crate::api::table::error_schema()},
+        },
+    })
+}
+
+fn operation(route: &Route) -> Value {
+    let in_path = path_parameters(route.path).map(|name| {
+        json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})
+    });
+    let in_query = route.query.iter().map(|parameter| {
+        let (name, description) = (parameter.name, parameter.description);
+        json!({"name": name, "in": "query", "description": description, "schema": parameter.schema()})
+    });
+    let parameters: Vec<Value> = in_path.chain(in_query).collect();
+    let permissions: Vec<&str> = route.needs.permissions().into_iter().map(http_server::Permission::as_str).collect();
+    let mut operation = json!({
+        "operationId": route.name,
+        "summary": route.summary,
+        "parameters": parameters,
+        "responses": responses(route),
+        "x-permissions": permissions,
+    });
+    if let (Some(schema), Some(operation)) = (route.request, operation.as_object_mut()) {
+        let content = json!({"application/json": {"schema": schema()}});
+        operation.insert("requestBody".to_owned(), json!({"content": content}));
+    }
+    operation
+}
+
+fn responses(route: &Route) -> Value {
+    let content = match route.content {
+        Content::Json(schema) => json!({"application/json": {"schema": schema()}}),
+        Content::Lines => json!({"application/x-ndjson": {"schema": {"type": "string"}}}),
+        Content::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+        Content::Bytes => json!({"*/*": {"schema": {"type": "string"}}}),
+    };
+    let error = match route.envelope {
+        Envelope::Plain => json!({"$ref": "#/components/schemas/Error"}),
+        Envelope::Ok => json!({
+            "type": "object", "required": ["ok", "error"],
+            "properties": {"ok": {"const": false}, "error": {"type": "object"}},
+        }),
+    };
+    let mut responses = json!({"200": {"description": "The result.", "content": content}});
+    if let Some(responses) = responses.as_object_mut() {
+        for (status, description) in statuses(route) {
+            let content = json!({"application/json": {"schema": error}});
+            responses.insert(status.to_string(), json!({"description": description, "content": content}));
+        }
+    }
+    responses
+}
+
+/// Returns the statuses of a route's errors.
+pub(crate) fn statuses(route: &Route) -> Vec<(u16, &'static str)> {
+    let mut statuses = vec![
+        (400, "The request cannot be understood, or what it asks for is not possible."),
+        (401, "The token is missing or invalid."),
+        (403, "The token does not have the permission, or a person must approve the call."),
+        (404, "There is no such thing, or it belongs to others."),
+        (405, "The route does not have this method."),
+        (429, "There is too much in progress; retry after the time in `Retry-After`."),
+        (503, "The store or the agent's tools cannot be used now."),
+    ];
+    if route.request.is_some() {
+        statuses.extend([(413, "The body is too large."), (415, "The body is not JSON.")]);
+    }
+    if route.envelope == Envelope::Ok {
+        statuses.push((500, "The outcome of the call is unknown, or the tool did not answer in time."));
+    }
+    statuses
+}
+
+/// Returns the names of the parameters in a path.
+fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn coarse_operation(method: &str, path: &str, summary: &str) -> Value {
+    let parameters: Vec<Value> = path_parameters(path)
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+        .collect();
+    let mut operation = json!({
+        "summary": summary, "parameters": parameters,
+        "responses": {"default": {"description": "In the form of the protocol."}},
+    });
+    if let Some(fields) = operation.as_object_mut() {
+        if method == "post" {
+            let content = json!({"application/json": {"schema": {"type": "object"}}});
+            fields.insert("requestBody".to_owned(), json!({"content": content}));
+        }
+        if matches!(path, "/healthz" | "/readyz") {
+            fields.insert("security".to_owned(), json!([]));
+        }
+    }
+    operation
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{document, path_parameters};
+    use crate::api::table::ROUTES;
+
+    #[test]
+    fn every_route_is_in_the_document_once_with_its_parameters_and_a_name_of_its_own() {
+        let document = document();
+        let mut names = BTreeSet::new();
+        for route in ROUTES {
+            let method = route.verb.as_str().to_lowercase();
+            let operation = &document["paths"][route.path][method.as_str()];
+            assert_eq!(operation["operationId"], route.name);
+            assert!(names.insert(route.name), "{}", route.name);
+            let parameters = operation["parameters"].as_array().unwrap();
+            assert_eq!(parameters.len(), path_parameters(route.path).count() + route.query.len());
+            assert!(operation["responses"]["200"].is_object() && operation["responses"]["404"].is_object());
+        }
+        assert!(document["paths"]["/v1/messages"]["post"].is_object());
+    }
+}
