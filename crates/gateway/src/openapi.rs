@@ -62,9 +62,8 @@ pub fn document() -> Value {
 }
 
 fn operation(route: &Route) -> Value {
-    let in_path = path_parameters(route.path).map(|name| {
-        json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})
-    });
+    let in_path = path_parameters(route.path)
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
     let in_query = route.query.iter().map(|parameter| {
         let (name, description) = (parameter.name, parameter.description);
         json!({"name": name, "in": "query", "description": description, "schema": parameter.schema()})

@@ -237,11 +237,7 @@ pub(crate) async fn transcript(
     rows.iter().map(|row| Ok((row.try_get(3)?, read_entry(row)?))).collect()
 }
 
-pub(crate) async fn changed_since(
-    backend: &Backend,
-    since: Millis,
-    limit: u32,
-) -> Result<Vec<ChangedRow>, StoreError> {
+pub(crate) async fn changed_since(backend: &Backend, since: Millis, limit: u32) -> Result<Vec<ChangedRow>, StoreError> {
     let runs = format!(
         "SELECT run_id, state, session_id, {RUN_OWNER}, updated_at FROM runs WHERE updated_at >= $1 \
          ORDER BY updated_at, run_id LIMIT $2"

@@ -84,7 +84,8 @@ pub(super) async fn list(State(api): State<Api>, viewer: Viewer, query: Query) -
 async fn visible(api: &Api, viewer: &Viewer, id: &str) -> Result<(Approval, Option<String>), ApiError> {
     let approval = api.store().approval(&ApprovalId::new(id)).await?.ok_or_else(ApiError::not_found)?;
     let run = api.store().run(&approval.run_id).await?;
-    let scope = run.map_or_else(|| Scope { session_id: approval.session_id.clone(), ..Scope::default() }, |run| run.scope);
+    let scope =
+        run.map_or_else(|| Scope { session_id: approval.session_id.clone(), ..Scope::default() }, |run| run.scope);
     let owner = owner(api.store(), &scope).await?;
     if viewer.sees(owner.as_deref()) { Ok((approval, owner)) } else { Err(ApiError::not_found()) }
 }

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::catalog::Catalog;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use ::catalog::Catalog;
 use contract::cell::PendingState;
 use contract::ids::RunId;
 use contract::scope::Scope;
@@ -90,7 +90,8 @@ impl Invocations {
         let mut calls = self.0.lock();
         let own = calls.entry(principal.to_owned()).or_default();
         if *own >= MAX_INVOKES_PER_PRINCIPAL {
-            let message = format!("{MAX_INVOKES_PER_PRINCIPAL} calls of this principal are in progress; try again later");
+            let message =
+                format!("{MAX_INVOKES_PER_PRINCIPAL} calls of this principal are in progress; try again later");
             return Err(ApiError::busy(message));
         }
         *own += 1;
@@ -300,4 +301,35 @@ async fn approval_required(store: &Store, run_id: &RunId) -> Result<InvokeError,
     let message = "a person must approve this call; send the same request again when it is approved";
     let error = ApiError::new(StatusCode::FORBIDDEN, "approval_required", message);
     Ok(InvokeError { error, approval_id: asked.map(|approval| approval.approval_id.to_string()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use serde_json::json;
+
+    use super::{Invocations, call_name};
+    use crate::api::limits::MAX_INVOKES_PER_PRINCIPAL;
+
+    #[test]
+    fn a_principal_with_too_many_calls_is_told_to_retry_and_others_are_not() {
+        let invocations = Invocations::default();
+        let begun: Vec<_> = (0..MAX_INVOKES_PER_PRINCIPAL).map(|_| invocations.begin("ada").unwrap()).collect();
+        let refused = invocations.begin("ada").unwrap_err();
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(refused.response(&json!({})).headers().contains_key("retry-after"));
+        assert!(invocations.begin("bob").is_ok());
+        drop(begun);
+        assert!(invocations.begin("ada").is_ok());
+        assert!(invocations.0.lock().is_empty());
+    }
+
+    #[test]
+    fn a_parked_call_is_found_by_its_tool_and_arguments() {
+        let name = call_name("a", &json!({"b": "c"}));
+        assert_eq!(name, call_name("a", &json!({"b": "c"})));
+        for (id, arguments) in [("a", json!({"b": "d"})), ("b", json!({"b": "c"})), ("a", json!({}))] {
+            assert_ne!(name, call_name(id, &arguments));
+        }
+    }
 }

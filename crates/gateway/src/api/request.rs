@@ -99,9 +99,11 @@ impl Query {
     pub(crate) fn number(&self, name: &str) -> u32 {
         let given = self.text(name).and_then(|value| value.parse().ok());
         let default = || {
-            self.parameters.iter().find(|parameter| parameter.name == name).map_or(1, |parameter| match parameter.kind {
-                ParameterKind::Number { default, .. } => default,
-                ParameterKind::Text | ParameterKind::OneOf(_) => 1,
+            self.parameters.iter().find(|parameter| parameter.name == name).map_or(1, |parameter| {
+                match parameter.kind {
+                    ParameterKind::Number { default, .. } => default,
+                    ParameterKind::Text | ParameterKind::OneOf(_) => 1,
+                }
             })
         };
         given.unwrap_or_else(default)
@@ -231,4 +233,53 @@ fn is_json(headers: &HeaderMap) -> bool {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use store::PageKey;
+
+    use super::{Parameter, ParameterKind, Query, cursor, is_id, page, read_cursor};
+
+    static PARAMETERS: [Parameter; 2] = [
+        Parameter { name: "limit", kind: ParameterKind::Number { max: 9, default: 3 }, description: "" },
+        Parameter { name: "cursor", kind: ParameterKind::Text, description: "" },
+    ];
+
+    #[test]
+    fn a_query_has_only_known_parameters_once_and_within_their_bounds() {
+        let read = |query: &str| Query::read(&PARAMETERS, query);
+        assert_eq!(read("").unwrap().number("limit"), 3);
+        assert_eq!(read("limit=9").unwrap().number("limit"), 9);
+        for bad in ["limit=0", "limit=10", "limit=", "limit=1&limit=1", "other=1", "cursor=%00", "limit=-1"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert!(read(&format!("cursor={}", "x".repeat(1_025))).is_err());
+    }
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written_and_others_are_refused() {
+        let key = PageKey { at: -7, id: "run:1".to_owned() };
+        assert_eq!(read_cursor(&cursor(&key)).unwrap(), key);
+        let nul = cursor(&PageKey { at: 1, id: "a\0".to_owned() });
+        for bad in ["", "!", "AAAA", nul.as_str()] {
+            assert!(read_cursor(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_page_has_a_cursor_only_if_there_is_more() {
+        let key = |id: &i64| PageKey { at: *id, id: "x".to_owned() };
+        let two = page(vec![1, 2], 2, key, |id| json!(id));
+        assert_eq!(two, json!({"items": [1, 2], "nextCursor": null}));
+        let more = page(vec![1, 2, 3], 2, key, |id| json!(id));
+        assert_eq!(more, json!({"items": [1, 2], "nextCursor": cursor(&key(&2))}));
+    }
+
+    #[test]
+    fn a_text_with_control_characters_or_too_many_bytes_is_no_id() {
+        assert!(is_id("gw:main:0") && is_id(&"x".repeat(256)));
+        assert!(!is_id("") && !is_id("a\0") && !is_id("a\n") && !is_id(&"x".repeat(257)));
+    }
 }

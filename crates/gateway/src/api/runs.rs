@@ -17,8 +17,8 @@ use super::error::ApiError;
 use super::limits::MAX_SHOWN_CALLS;
 use super::request::{Ids, Query, page};
 use super::schema::Presence::Required;
-use super::schema::{any, integer, list as list_of, nullable_integer, nullable_text, object, one_of, text};
 use super::schema::{Presence, page as page_of};
+use super::schema::{any, integer, list as list_of, nullable_integer, nullable_text, object, one_of, text};
 
 fn state_schema() -> Value {
     one_of(&RunState::ALL.map(RunState::as_str))

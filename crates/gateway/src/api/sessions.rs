@@ -45,12 +45,10 @@ pub(super) fn deleted_schema() -> Value {
 }
 
 pub(super) fn transcript_schema() -> Value {
-    let call = open_object(&[("at", Required, integer()), ("kind", Required, text()), ("toolCallId", Required, text())]);
-    let entry = open_object(&[
-        ("at", Required, integer()),
-        ("kind", Required, text()),
-        ("calls", Optional, list_of(call)),
-    ]);
+    let call =
+        open_object(&[("at", Required, integer()), ("kind", Required, text()), ("toolCallId", Required, text())]);
+    let entry =
+        open_object(&[("at", Required, integer()), ("kind", Required, text()), ("calls", Optional, list_of(call))]);
     object(&[
         ("sessionId", Required, text()),
         ("items", Required, list_of(entry)),

@@ -92,11 +92,8 @@ const READ_OR_APPROVE: Needs = Needs::Either(Permission::Read, Permission::Appro
 const READ_OR_EXECUTE: Needs = Needs::Either(Permission::Read, Permission::Execute);
 
 const LIMIT: Parameter = limit(MAX_PAGE, DEFAULT_PAGE);
-const CURSOR: Parameter = Parameter {
-    name: "cursor",
-    kind: ParameterKind::Text,
-    description: "The `nextCursor` of the page before.",
-};
+const CURSOR: Parameter =
+    Parameter { name: "cursor", kind: ParameterKind::Text, description: "The `nextCursor` of the page before." };
 const AGENT: Parameter = Parameter { name: "agent", kind: ParameterKind::Text, description: "The id of an agent." };
 const SESSION: Parameter =
     Parameter { name: "session", kind: ParameterKind::Text, description: "The id of a session." };
@@ -171,14 +168,9 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/api/v1/runs/{runId}", "getRun", "Returns a run.", READ, Content::Json(runs::run_schema), |m| {
         on(m, runs::get)
     }),
-    post(
-        "/api/v1/runs/{runId}/abort",
-        "abortRun",
-        "Aborts a run.",
-        EXECUTE,
-        (schema::nothing, schema::aborted),
-        |m| on(m, runs::abort),
-    ),
+    post("/api/v1/runs/{runId}/abort", "abortRun", "Aborts a run.", EXECUTE, (schema::nothing, schema::aborted), |m| {
+        on(m, runs::abort)
+    }),
     get(
         "/api/v1/runs/{runId}/outputs",
         "listOutputs",

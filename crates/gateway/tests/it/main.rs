@@ -8,6 +8,12 @@
 )]
 
 mod answer;
+mod api_client;
+mod api_events;
+mod api_fuzz;
+mod api_invoke;
+mod api_routes;
+mod api_sessions;
 mod checker;
 mod continuations;
 mod errors;

@@ -11,7 +11,7 @@ use executor::{Canned, ToolSource};
 use gateway::debug::DebugSettings;
 use gateway::provider::Providers;
 use gateway::{Gateway, Settings};
-use http_server::{Access, BudgetLimits, FrontDoor, Gate, Principal, RouteRules, Token};
+use http_server::{Access, BudgetLimits, FrontDoor, Gate, Permission, Principal, RouteRules, Scopes, Token, Transport};
 use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
@@ -29,6 +29,15 @@ pub(crate) const ADA: &str = "ada-0123456789abcdef";
 
 /// The token of another principal.
 pub(crate) const BOB: &str = "bob-0123456789abcdef";
+
+/// The token of a principal that sees and may do everything.
+pub(crate) const ROOT: &str = "root-0123456789abcdef";
+
+/// The token of `ada` with which approvals are decided, and nothing else.
+pub(crate) const APPROVER: &str = "approver-0123456789abcdef";
+
+/// The token of `ada` with which turns and tools are run, and nothing else.
+pub(crate) const RUNNER: &str = "runner-0123456789abcdef";
 
 /// The client wires, each with the path of its requests.
 pub(crate) const WIRES: [Wire; 3] = [Wire::Chat, Wire::Responses, Wire::Messages];
@@ -203,12 +212,27 @@ fn providers(options: &Options, model: &ScriptedModel) -> Providers {
 async fn serve(gateway: Gateway, stop: CancellationToken) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let token = |name: &str, secret: &str| Token::new(Principal::named(name).unwrap(), secret).unwrap();
-    let access = Access::Tokens(vec![token("ada", ADA), token("bob", BOB)]);
-    let gate = Gate { access, hosts: Vec::new(), budget: BudgetLimits::default() };
+    let token =
+        |name: &str, secret: &str, scopes: Scopes| Token::new(Principal::named(name).unwrap(), secret, scopes).unwrap();
+    let only = |permission: Permission| [permission].into_iter().collect();
+    let access = Access::tokens(vec![
+        token("ada", ADA, Scopes::of_agents()),
+        token("bob", BOB, Scopes::of_agents()),
+        token("root", ROOT, Scopes::all()),
+        token("ada", APPROVER, only(Permission::Approve)),
+        token("ada", RUNNER, only(Permission::Execute)),
+    ]);
+    let gate = Gate { access, hosts: Vec::new(), budget: BudgetLimits::default(), transport: Transport::Plain };
     let door = FrontDoor::new(listener, gate).unwrap();
-    let rules = RouteRules { respond: gateway::http::refusal, ..RouteRules::default() };
-    let routes = door.guard(gateway::http::routes(gateway), rules).merge(gateway::http::open_routes());
+    let wires = RouteRules {
+        respond: gateway::http::refusal,
+        ..RouteRules::requiring(Permission::Execute).with_large_bodies()
+    };
+    let routes = door
+        .guard(gateway::http::routes(gateway.clone()), wires)
+        .merge(door.guard(gateway::api::routes(gateway.clone()), gateway::api::rules()))
+        .merge(gateway::http::open_routes())
+        .merge(gateway::api::health(gateway));
     tokio::spawn(door.serve(routes, stop));
     base
 }
