@@ -2,7 +2,7 @@
 //!
 //! A transcript is flat: the call of `exec`, the tool calls that its cell makes, and their results follow each other,
 //! mixed with those of other cells. A reader gets one entry for each message and each control call; a control call has
-//! `calls` and, when it has ended, `result`.
+//! `toolCalls` and, when it has ended, `result`.
 
 use std::collections::VecDeque;
 
@@ -121,7 +121,7 @@ impl Node {
         let is_control = self.entry.kind == EntryKind::ControlCall;
         let mut shown = flat(self.entry);
         if let Some(fields) = shown.as_object_mut().filter(|_| is_control) {
-            fields.insert("calls".to_owned(), Value::from(self.calls));
+            fields.insert("toolCalls".to_owned(), Value::from(self.calls));
         }
         shown
     }
@@ -200,12 +200,17 @@ mod tests {
         assert_eq!(kinds, ["user_message", "control_call", "control_call", "model_message"]);
         assert_eq!((&all[1]["toolCallId"], &all[1]["result"]["result"]), (&json!("a"), &json!(1)));
         let ids = |entry: &Value| -> Vec<String> {
-            entry["calls"].as_array().unwrap().iter().map(|call| call["toolCallId"].as_str().unwrap().into()).collect()
+            entry["toolCalls"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|call| call["toolCallId"].as_str().unwrap().into())
+                .collect()
         };
         assert_eq!((ids(&all[1]), ids(&all[2])), (vec!["a1".to_owned(), "a2".to_owned()], vec!["b1".to_owned()]));
-        assert_eq!(all[1]["calls"][0]["result"], json!({"at": 1, "isError": false}));
-        assert_eq!(all[1]["calls"][1].get("result"), None);
-        assert_eq!(all[2]["calls"][0]["result"]["isError"], true);
+        assert_eq!(all[1]["toolCalls"][0]["result"], json!({"at": 1, "isError": false}));
+        assert_eq!(all[1]["toolCalls"][1].get("result"), None);
+        assert_eq!(all[2]["toolCalls"][0]["result"]["isError"], true);
     }
 
     #[test]
@@ -225,7 +230,7 @@ mod tests {
             ],
             100,
         );
-        assert_eq!(all[0]["calls"][0]["notes"][0]["note"], "approval_asked");
+        assert_eq!(all[0]["toolCalls"][0]["notes"][0]["note"], "approval_asked");
         let kinds: Vec<&str> = all.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["control_call", "note", "tool_result", "control_result", "tool_call"]);
         assert!(all[4]["result"].is_object());

@@ -5,14 +5,15 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
+use contract::ids::RunId;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{PageKey, SessionSummary, Store};
+use store::{PageKey, RunPageFilter, SessionSummary, Store};
 
 use super::Api;
 use super::access::Viewer;
 use super::error::ApiError;
-use super::limits::{DEFAULT_TRANSCRIPT_PAGE, MAX_HELD_ENTRIES, MAX_SHOWN_TURNS};
+use super::limits::{DEFAULT_TRANSCRIPT_PAGE, MAX_HELD_ENTRIES, MAX_PAGE, MAX_SHOWN_TURNS};
 use super::nesting::Nesting;
 use super::request::{Ids, Query, cursor, page};
 use super::schema::Presence::{Optional, Required};
@@ -36,7 +37,7 @@ pub(super) fn session_schema() -> Value {
         ("principal", Required, nullable_text()),
         ("turns", Required, list_of(object(&turn_fields()))),
         ("turnsOmitted", Required, integer()),
-        ("runs", Required, integer()),
+        ("liveRuns", Required, integer()),
     ])
 }
 
@@ -48,7 +49,7 @@ pub(super) fn transcript_schema() -> Value {
     let call =
         open_object(&[("at", Required, integer()), ("kind", Required, text()), ("toolCallId", Required, text())]);
     let entry =
-        open_object(&[("at", Required, integer()), ("kind", Required, text()), ("calls", Optional, list_of(call))]);
+        open_object(&[("at", Required, integer()), ("kind", Required, text()), ("toolCalls", Optional, list_of(call))]);
     object(&[
         ("sessionId", Required, text()),
         ("items", Required, list_of(entry)),
@@ -88,7 +89,7 @@ pub(super) async fn get(State(api): State<Api>, viewer: Viewer, ids: Ids) -> Res
     let omitted = turns.len().saturating_sub(MAX_SHOWN_TURNS);
     let shown: Vec<Value> = turns.iter().skip(omitted).map(turn_json).collect();
     Ok(Json(json!({
-        "sessionId": ids.first(), "principal": principal, "turns": shown, "turnsOmitted": omitted, "runs": runs.len(),
+        "sessionId": ids.first(), "principal": principal, "turns": shown, "turnsOmitted": omitted, "liveRuns": runs.len(),
     })))
 }
 
@@ -99,10 +100,22 @@ pub(super) async fn delete(State(api): State<Api>, viewer: Viewer, ids: Ids) -> 
         abort_turn(&api, &turn, "the session was deleted").await?;
     }
     api.gateway.code_mode().end_session(session).await;
-    let runs = api.store().runs_of_session(session).await?;
-    let deleted_runs = api.store().delete_runs(&runs).await?;
+    let deleted_runs = delete_runs(api.store(), session).await?;
     let deleted_turns = api.store().delete_session(session).await?;
     Ok(Json(json!({"deletedTurns": deleted_turns, "deletedRuns": deleted_runs})))
+}
+
+/// Deletes the runs of a session that have ended.
+async fn delete_runs(store: &Store, session: &str) -> Result<u64, ApiError> {
+    let filter = RunPageFilter { session: Some(session.to_owned()), ..RunPageFilter::default() };
+    let (mut deleted, mut after) = (0, None);
+    loop {
+        let page = store.run_page(&filter, after.as_ref(), MAX_PAGE).await?;
+        let Some(last) = page.last() else { return Ok(deleted) };
+        after = Some(PageKey { at: last.created_at, id: last.run_id.to_string() });
+        let runs: Vec<RunId> = page.into_iter().map(|run| run.run_id).collect();
+        deleted += store.delete_runs(&runs).await?;
+    }
 }
 
 pub(super) async fn transcript(

@@ -51,7 +51,6 @@ pub(crate) fn operations() -> Vec<Operation> {
 #[derive(Clone, Debug)]
 pub(crate) struct ApiResponse {
     pub(crate) status: u16,
-    pub(crate) headers: reqwest::header::HeaderMap,
     pub(crate) text: String,
     pub(crate) body: Value,
 }
@@ -63,11 +62,11 @@ pub(crate) async fn call(world: &World, token: &str, method: Method, path: &str,
         request = request.json(body);
     }
     let response = request.send().await.unwrap();
-    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let status = response.status().as_u16();
     let text = response.text().await.unwrap();
     let body: Value = serde_json::from_str(&text).unwrap_or_default();
     check(&method, path, status, &body);
-    ApiResponse { status, headers, text, body }
+    ApiResponse { status, text, body }
 }
 
 pub(crate) async fn get(world: &World, token: &str, path: &str) -> ApiResponse {

@@ -37,7 +37,7 @@ async fn the_calls_of_a_cell_are_under_the_cell_in_transcript_and_trajectory() {
     let kinds: Vec<&str> = entries.iter().map(|entry| text(entry, "kind")).collect();
     let at = kinds.iter().position(|kind| *kind == "control_call").unwrap();
     assert!(!kinds.contains(&"tool_call") && kinds[..at].contains(&"user_message"), "{kinds:?}");
-    let calls = entries[at]["calls"].as_array().unwrap();
+    let calls = entries[at]["toolCalls"].as_array().unwrap();
     assert_eq!(calls.len(), 3);
     assert_eq!(calls[2]["arguments"], json!({"a": 42, "b": 42}));
     assert!(calls.iter().all(|call| call["toolId"] == "openclaw:core:add" && call["result"]["isError"] == false));
