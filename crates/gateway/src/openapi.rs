@@ -8,9 +8,14 @@ use serde_json::{Map, Value, json};
 use crate::api::table::{Content, Envelope, ROUTES, Route};
 
 /// The routes of other modules: method, path, and what it does.
-const OTHERS: [(&str, &str, &str); 9] = [
+const OTHERS: [(&str, &str, &str); 14] = [
     ("post", "/v1/chat/completions", "OpenAI Chat Completions: one turn of an agent."),
     ("post", "/v1/responses", "OpenAI Responses: one turn of an agent."),
+    ("get", "/v1/responses/{id}", "Returns a stored response."),
+    ("delete", "/v1/responses/{id}", "Deletes a stored response."),
+    ("post", "/v1/responses/{id}/cancel", "Cancels the turn of a response."),
+    ("get", "/v1/responses/{id}/input_items", "Returns the input of a stored response."),
+    ("post", "/v1/messages/count_tokens", "Estimates the tokens of a request."),
     ("post", "/v1/messages", "Anthropic Messages: one turn of an agent."),
     ("get", "/v1/models", "Lists the agents as models."),
     ("get", "/v1/models/{id}", "Returns an agent as a model."),

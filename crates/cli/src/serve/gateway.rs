@@ -113,6 +113,7 @@ async fn serve_clients(
     };
     let routes = front
         .guard(gateway::http::routes(gateway.clone()), turns)
+        .merge(front.guard(gateway::api::routes(gateway.clone()), gateway::api::rules()))
         .merge(front.guard(mcp, mcp_rules))
         .merge(gateway::http::open_routes())
         .merge(http_health(frontend.clone()));
