@@ -14,7 +14,7 @@ use super::error::ApiError;
 use super::schema::Presence::Required;
 use super::schema::{boolean, nullable_text, object, page, text};
 use crate::turn::prepared::PreparedTurn;
-use crate::turn::record::TurnRequest;
+use crate::turn::record::{Origin, TurnRequest};
 
 pub(super) fn page_schema() -> Value {
     page(object(&[
@@ -73,6 +73,8 @@ pub(super) fn prepare(api: &Api, scope: Scope) -> Result<PreparedTurn, ApiError>
     };
     let request = TurnRequest {
         agent: scope.agent_id.clone(),
+        model: None,
+        origin: Origin::default(),
         wire: Wire::Chat,
         parent: None,
         instructions: String::new(),

@@ -469,6 +469,8 @@ mod tests {
     fn record() -> TurnRecord {
         TurnRecord::new(TurnRequest {
             agent: "a".into(),
+            model: None,
+            origin: super::Origin::default(),
             wire: Wire::Chat,
             parent: None,
             instructions: String::new(),
