@@ -308,7 +308,8 @@ impl Gateway {
             (true, _) => LogEnd::Done { stop: StopReason::EndTurn, usage },
             (false, _) => LogEnd::Calls { calls, usage },
         });
-        Some(TurnHandle { turn_id: turn_id.clone(), reader: log.read() })
+        let round = u32::try_from(response).unwrap_or(u32::MAX);
+        Some(TurnHandle { turn_id: turn_id.clone(), reader: log.read(), round })
     }
 
     /// Returns what the model receives for its calls that have no result in a turn: the results of their runs, or that
@@ -320,8 +321,8 @@ impl Gateway {
     ) -> Result<Vec<CallResult>, TurnError> {
         let open = record.open_calls();
         let Some(row) = self.store().turn(turn_id).await?.filter(|_| !open.is_empty()) else { return Ok(Vec::new()) };
-        let targets = self.targets(&row.agent_id)?;
-        let prepared = self.prepare(&owner_of(&row), turn_id, record.request(), &targets)?;
+        let targets = self.targets_of(record.request())?;
+        let prepared = self.prepare(&owner_of(&row, record.request()), turn_id, record.request(), &targets)?;
         let cancelled = CancellationToken::new();
         let calls = ControlCalls { code_mode: self.code_mode(), prepared: &prepared, cancelled: &cancelled };
         let unfinished = if row.state.is_over() { Unfinished::Resume } else { Unfinished::Leave };
@@ -505,14 +506,7 @@ impl Gateway {
             _ => TurnError::HeldElsewhere,
         })?;
         let record = self.read_record(&row.turn_id).await?;
-        let owner = Owner {
-            principal: row.principal.clone(),
-            agent: row.agent_id.clone(),
-            session_id: row.session_id.clone(),
-            session_key: record.request().origin.session_key.clone(),
-            sender: record.request().origin.sender.clone(),
-            channel: record.request().origin.channel.clone(),
-        };
+        let owner = owner_of(row, record.request());
         let targets = self.targets_of(record.request())?;
         let prepared = self.prepare(&owner, &row.turn_id, record.request(), &targets)?;
         let history = match &record.request().parent {
@@ -672,15 +666,11 @@ impl Drop for StartingTurn {
     }
 }
 
-fn owner_of(row: &TurnRow) -> Owner {
-    Owner {
-        principal: row.principal.clone(),
-        agent: row.agent_id.clone(),
-        session_id: row.session_id.clone(),
-        session_key: None,
-        sender: None,
-        channel: None,
-    }
+/// Returns whose turn a stored turn is, as its request said.
+fn owner_of(row: &TurnRow, request: &TurnRequest) -> Owner {
+    let Origin { session_key, sender, channel } = request.origin.clone();
+    let (principal, agent) = (row.principal.clone(), row.agent_id.clone());
+    Owner { principal, agent, session_id: row.session_id.clone(), session_key, sender, channel }
 }
 
 /// A turn that is ready to be driven.

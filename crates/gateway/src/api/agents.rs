@@ -71,19 +71,7 @@ pub(super) fn prepare(api: &Api, scope: Scope) -> Result<PreparedTurn, ApiError>
         }
         None => PolicyProvider::Unknown,
     };
-    let request = TurnRequest {
-        agent: scope.agent_id.clone(),
-        model: None,
-        origin: Origin::default(),
-        wire: Wire::Chat,
-        parent: None,
-        instructions: String::new(),
-        items: Vec::new(),
-        tools: Vec::new(),
-        tool_choice: ToolChoice::default(),
-        max_output_tokens: None,
-        extra: Map::new(),
-    };
+    let request = TurnRequest::new(&scope.agent_id, Wire::Chat, Vec::new());
     PreparedTurn::new(api.gateway.settings(), &api.gateway.offered(), scope, &request, provider).map_err(|error| {
         tracing::warn!(error = telemetry::chain(&error), "the tools of an agent cannot be prepared");
         ApiError::unavailable("the tools of this agent cannot be prepared; the server's log says why")

@@ -102,7 +102,7 @@ fn the_longest_known_beginning_is_looked_up_first() {
     let done = LogEnd::Done { stop: StopReason::EndTurn, usage: Usage::default() };
     assert_eq!(digests_at_end("a", &items[..5], "2", &done), [found.answered[0].digest.clone()]);
     assert_eq!(digests_at_end("a", &items[..1], "1\n", &done), [found.answered[1].digest.clone()]);
-    let failed = LogEnd::Failed { status: 500, message: String::new() };
+    let failed = LogEnd::Failed { status: 500, message: String::new(), has_effects: false };
     assert!(digests_at_end("a", &items, "x", &failed).is_empty());
 }
 
@@ -139,17 +139,7 @@ fn record() -> TurnRecord {
     };
     let answered = |id: &str| Step::Answered(Answers { results: vec![CallResult::text(id, "1")], ..Answers::default() });
     let result = |id: &str, text: &str| Step::Result(ControlResult { run_id: None, result: CallResult::text(id, text) });
-    let request = TurnRequest {
-        agent: "a".into(),
-        wire: Wire::Chat,
-        parent: None,
-        instructions: String::new(),
-        items: vec![user("q")],
-        tools: Vec::new(),
-        tool_choice: wire::upstream::ToolChoice::Auto,
-        max_output_tokens: None,
-        extra: serde_json::Map::new(),
-    };
+    let request = TurnRequest::new("a", Wire::Chat, vec![user("q")]);
     TurnRecord::from_steps(vec![
         Step::Request(request),
         model("thinking", Some("m1")),

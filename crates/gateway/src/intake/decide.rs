@@ -13,7 +13,7 @@ use super::{REPLAY_MS, RequestFacts, is_equal};
 use crate::turn::record::Answers;
 
 /// The outcome of a call that did not arrive at the client.
-pub const NOT_TAKEN: &str = "the client did not take this call";
+pub(super) const NOT_TAKEN: &str = "the client did not take this call";
 
 /// What a request means.
 #[derive(Debug)]

@@ -48,17 +48,7 @@ fn delivery(call_id: &str, round: u32, is_answered: bool) -> DeliveryRow {
 
 /// Returns a turn that has delivered these rounds. The given answers end the first rounds.
 fn asked(state: TurnState, rounds: &[&[&str]], answers: &[(&str, &str)]) -> AskedTurn {
-    let request = TurnRequest {
-        agent: "main".into(),
-        wire: Wire::Messages,
-        parent: None,
-        instructions: String::new(),
-        items: Vec::new(),
-        tools: Vec::new(),
-        tool_choice: wire::upstream::ToolChoice::Auto,
-        max_output_tokens: None,
-        extra: serde_json::Map::new(),
-    };
+    let request = TurnRequest::new("main", Wire::Messages, Vec::new());
     let (mut steps, mut deliveries) = (vec![Step::Request(request)], Vec::new());
     for (round, ids) in (0..).zip(rounds) {
         let client = |id: &&str| DeliveredCall {

@@ -91,6 +91,25 @@ pub struct Origin {
     pub channel: Option<String>,
 }
 
+impl TurnRequest {
+    /// Returns a request for these items that begins a conversation.
+    pub fn new(agent: &str, wire: Wire, items: Vec<Item>) -> Self {
+        Self {
+            agent: agent.to_owned(),
+            wire,
+            parent: None,
+            instructions: String::new(),
+            items,
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            max_output_tokens: None,
+            extra: Map::new(),
+            model: None,
+            origin: Origin::default(),
+        }
+    }
+}
+
 /// A complete response of the model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -462,24 +481,12 @@ mod tests {
     use wire::Wire;
     use wire::conversation::{Arguments, Assistant, CallResult, Item, ModelCall, Part, StopReason, Usage};
     use wire::downstream::ClientCall;
-    use wire::upstream::ToolChoice;
 
     use super::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord, TurnRequest};
 
     fn record() -> TurnRecord {
-        TurnRecord::new(TurnRequest {
-            agent: "a".into(),
-            model: None,
-            origin: super::Origin::default(),
-            wire: Wire::Chat,
-            parent: None,
-            instructions: String::new(),
-            items: vec![Item::User(vec![Part::Text("hello".into())])],
-            tools: Vec::new(),
-            tool_choice: ToolChoice::Auto,
-            max_output_tokens: None,
-            extra: serde_json::Map::new(),
-        })
+        let hello = Item::User(vec![Part::Text("hello".into())]);
+        TurnRecord::new(TurnRequest::new("a", Wire::Chat, vec![hello]))
     }
 
     fn call(id: &str) -> ModelCall {
@@ -502,6 +509,10 @@ mod tests {
         Step::Result(ControlResult { run_id: None, result: CallResult::text(id, "done") })
     }
 
+    fn answered(id: &str) -> Step {
+        Step::Answered(super::Answers { results: vec![CallResult::text(id, "1")], ..super::Answers::default() })
+    }
+
     fn delivered(id: &str) -> DeliveredCall {
         let client = ClientCall { id: id.into(), name: "tool".into(), arguments: "{}".into() };
         DeliveredCall { run_id: "cm_1".into(), call: CallId(1), client }
@@ -518,9 +529,9 @@ mod tests {
         let asked = vec![delivered("call_a"), delivered("call_b")];
         record.push(Step::Delivered(asked.clone()));
         assert_eq!(record.next(), Next::Client(asked.clone()));
-        record.push(Step::Answered(vec![CallResult::text("call_b", "1")]));
+        record.push(answered("call_b"));
         assert_eq!(record.next(), Next::Client(vec![delivered("call_a")]));
-        record.push(Step::Answered(vec![CallResult::text("call_a", "1")]));
+        record.push(answered("call_a"));
         assert_eq!(record.next(), Next::Calls(vec![call("one")]));
         record.push(result("one"));
         assert_eq!(record.next(), Next::Model);
@@ -549,7 +560,7 @@ mod tests {
         let mut record = record();
         record.push(model("I look.", &["one", "two"]));
         record.push(Step::Delivered(vec![delivered("call_a")]));
-        record.push(Step::Answered(vec![CallResult::text("call_a", "1")]));
+        record.push(answered("call_a"));
         record.push(result("one"));
         record.push(result("two"));
         record.push(model("bye", &[]));
