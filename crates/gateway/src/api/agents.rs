@@ -5,16 +5,15 @@ use axum::Json;
 use axum::extract::State;
 use contract::config::{AgentsConfig, LOCAL_AGENT};
 use contract::scope::Scope;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use wire::Wire;
-use wire::upstream::ToolChoice;
 
 use super::Api;
 use super::error::ApiError;
 use super::schema::Presence::Required;
 use super::schema::{boolean, nullable_text, object, page, text};
 use crate::turn::prepared::PreparedTurn;
-use crate::turn::record::{Origin, TurnRequest};
+use crate::turn::record::TurnRequest;
 
 pub(super) fn page_schema() -> Value {
     page(object(&[
