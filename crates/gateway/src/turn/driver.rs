@@ -534,7 +534,7 @@ fn failed(error: &CallError) -> TurnEnd {
     TurnEnd::Failed { status, message }
 }
 
-/// Returns what a client is told if people have not decided in time.
+/// Returns the text that a client receives if people have not decided in time.
 fn held_message(people: &[(RunId, Vec<Approval>)]) -> String {
     let open: Vec<&Approval> = people.iter().flat_map(|(_, approvals)| approvals).collect();
     let mut lines = vec![format!(

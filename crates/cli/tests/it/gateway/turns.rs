@@ -39,7 +39,8 @@ fn a_later_message_continues_the_conversation_with_what_the_model_saw() {
         when_last("42", Reply::text("It is 42.")),
         when_last("again", Reply::text("Still 42.")),
     ];
-    let setup = Setup::new(json!([]), replies);
+    // Without any tool, the model would be shown none.
+    let setup = Setup::new(json!([reads("add", json!([]))]), replies);
     let running = setup.start();
     for wire in Wire::ALL {
         let mut items = wire.user("count");
