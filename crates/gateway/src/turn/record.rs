@@ -418,7 +418,7 @@ impl TurnRecord {
         self.steps.iter().any(|step| matches!(step, Step::Delivered(calls) if calls.iter().any(is_it)))
     }
 
-    /// Returns what a client is told about usage: the prompt of the last request and the output of all of them.
+    /// Returns the usage that a client receives: the prompt of the last request and the output of all of them.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         for step in &self.steps {
