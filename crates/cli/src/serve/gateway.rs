@@ -76,7 +76,7 @@ fn settings(arguments: &GatewayArguments, started: &Started, models: &Models) ->
             approval_policy: started.approval_policy(),
             exempt: started.policy.pass.clone(),
         },
-        gateway: models.gateway.clone(),
+        gateway: models.gateway,
         surface: arguments.serving.surface(),
         sandboxed: started.policy.sandboxed,
         runtime_available: started.runtime_available,
