@@ -161,6 +161,9 @@ impl ControlCalls<'_> {
                 let hold = std::time::Duration::from_millis(config.limits.max_wait_ms);
                 let request = codemode::ExecRequest::from(input);
                 let request = if config.has_own_timeout { request } else { request.hold_for(hold) };
+                let over = CancellationToken::new();
+                let _over = over.clone().drop_guard();
+                let request = request.on_start(move |run_id: &RunId| self.abort_with_turn(run_id, over));
                 self.code_mode.exec(executor, config, &call.id, request).await
             }
         };
@@ -177,11 +180,32 @@ impl ControlCalls<'_> {
         let result = match earlier.filter(|row| same_session(&row.scope, executor)) {
             Some(row) => {
                 let executor = executor.clone().with_agent_run(&row.scope.agent_run_id);
+                let over = CancellationToken::new();
+                let _over = over.clone().drop_guard();
+                self.abort_with_turn(&row.run_id, over);
                 self.code_mode.wait(&executor, config, &call.id, &row.run_id).await
             }
             None => self.code_mode.wait_json(executor, config, &call.id, input).await,
         };
         self.cell(call, result).await
+    }
+
+    /// Aborts a run if the turn is aborted before `over` is cancelled. A run that was started just now may not be in the
+    /// store yet, so it cannot be found there.
+    fn abort_with_turn(&self, run_id: &RunId, over: CancellationToken) {
+        let (code_mode, executor) = (self.code_mode.clone(), self.prepared.executor.clone());
+        let (cancelled, run_id) = (self.cancelled.clone(), run_id.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                // First, because an abort also ends the call that cancels `over`.
+                biased;
+                () = cancelled.cancelled() => {
+                    // A run that has ended needs no abort.
+                    let _was_running = code_mode.abort_with(&executor, &run_id).await;
+                }
+                () = over.cancelled() => {}
+            }
+        });
     }
 
     /// Decides how the result of a cell continues: only a cell that waits for a client or for people does not go to the
@@ -237,14 +261,9 @@ impl ControlCalls<'_> {
         }
         let (executor, config) = (&self.prepared.executor, &self.prepared.config.tool_search);
         let tools = ToolSearch::new(self.code_mode.clone());
-        let (code_mode, cancelled) = (self.code_mode.clone(), self.cancelled.clone());
-        let on_start = |run_id: &RunId| {
-            let run_id = run_id.clone();
-            tokio::spawn(async move {
-                cancelled.cancelled().await;
-                code_mode.abort(&run_id).await;
-            });
-        };
+        let over = CancellationToken::new();
+        let _over = over.clone().drop_guard();
+        let on_start = |run_id: &RunId| self.abort_with_turn(run_id, over);
         let found = tools.code_with(executor, config, &call.id, input, on_start).await;
         done(None, answer(call, ModelAnswer::of_search(found)))
     }

@@ -70,6 +70,7 @@ async fn a_turn_whose_client_has_disconnected_is_aborted_without_another_model_c
         world.model_requests(1).await;
         let turn_id = live_turn(&world).await;
         assert_eq!(state(&world, &turn_id).await, TurnState::Running);
+        wait_until(|| (world.gateway.code_mode().live_runs() > 0).then_some(())).await;
         sent.abort();
         wait_for_state(&world, &turn_id, TurnState::Aborted).await;
         wait_until(|| (world.gateway.live_turns() == 0).then_some(())).await;
@@ -77,7 +78,12 @@ async fn a_turn_whose_client_has_disconnected_is_aborted_without_another_model_c
         let steps = world.store.turn_steps(&turn_id).await.unwrap();
         let last = &steps.last().unwrap().body;
         assert!(last.contains("the client closed its connection"), "{last}");
-        assert_eq!(world.store.live_runs().await.unwrap(), 0, "the cell was aborted");
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while world.store.live_runs().await.unwrap() > 0 {
+            assert!(tokio::time::Instant::now() < deadline, "the cell was not aborted");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        wait_until(|| (world.gateway.code_mode().live_runs() == 0).then_some(())).await;
     }
 }
 

@@ -75,7 +75,9 @@ async fn the_chosen_surface_is_what_the_model_sees() {
     ];
     for api in APIS {
         for (choice, expected) in &cases {
-            let options = Options { api, tools: many_tools(3), surface: Some(*choice), ..Options::default() };
+            let tools_config = json!({"toolSearch": {"mode": "tools"}});
+            let options =
+                Options { api, tools: many_tools(3), surface: Some(*choice), tools_config, ..Options::default() };
             let world = World::start(options, vec![Reply::text("ok")]).await;
             let answer = world.ask(Wire::Messages, &question(Wire::Messages, Form::Stream, "hi")).await;
             assert_eq!(answer.text(), "ok", "{}", answer.raw);
@@ -94,7 +96,8 @@ async fn a_tool_that_is_shown_directly_or_found_by_search_is_called() {
     let direct = script(Reply::call("tool_1", json!({"city": "Rome"})));
     let search = script(Reply::call("tool_call", json!({"id": "openclaw:core:tool_1", "args": {"city": "Rome"}})));
     for (surface, script) in [(SurfaceChoice::Direct, direct), (SurfaceChoice::Search, search)] {
-        let options = Options { tools: many_tools(3), surface: Some(surface), ..Options::default() };
+        let tools_config = json!({"toolSearch": {"mode": "tools"}});
+        let options = Options { tools: many_tools(3), surface: Some(surface), tools_config, ..Options::default() };
         let world = World::start(options, script).await;
         let answer = world.ask(Wire::Chat, &question(Wire::Chat, Form::Whole, "hi")).await;
         assert_eq!(answer.text(), "done", "{}", answer.raw);

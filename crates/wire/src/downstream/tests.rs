@@ -272,3 +272,20 @@ fn a_conversation_passes_between_wires() {
         }
     }
 }
+
+#[test]
+fn no_client_receives_a_status_that_it_would_misread() {
+    use super::{Repetition, WireError};
+    for wire in [Wire::Chat, Wire::Responses, Wire::Messages] {
+        let of = |status: u16| WireError::new(status, "x").http_status(wire);
+        assert_eq!((of(499), of(409), of(400), of(503)), (503, 400, 400, 503), "{wire:?}");
+        assert_eq!(of(529), if wire == Wire::Messages { 529 } else { 503 });
+    }
+    let repeats = |status: u16| WireError::new(status, "x").may_repeat();
+    assert!([408, 429, 500, 502, 503, 529].into_iter().all(repeats));
+    assert!(![400, 401, 403, 404, 409, 413, 499].into_iter().any(repeats));
+    let done = WireError { repetition: Repetition::Never, ..WireError::new(502, "x") };
+    assert!(!done.may_repeat());
+    let gone = WireError::new(404, "x").with_code("thread_not_found").body(Wire::Messages, "req_1");
+    assert_eq!(gone["error"]["details"]["error_code"], "thread_not_found");
+}

@@ -334,7 +334,8 @@ impl ResponseWriter {
             (false, _) => error.body(self.wire, request_id).to_string(),
             (true, Wire::Chat) => format!("data: {}\n\n", error.body(self.wire, request_id)),
             (true, Wire::Responses) => {
-                let response = self.unfinished("failed", error);
+                let mut response = self.response("failed", &json!([]), None);
+                set(&mut response, "error", error.responses());
                 self.event("response.failed", json!({"response": response}))
             }
             (true, Wire::Messages) => format!("event: error\ndata: {}\n\n", error.body(self.wire, request_id)),
