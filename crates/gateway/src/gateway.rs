@@ -13,8 +13,8 @@ use mcp::server::{CallPolicy, OfferedSources};
 use parking_lot::Mutex;
 use serde_json::json;
 use store::{
-    CommitError, Durability, Entry, EntryKind, HeldTurn, LeaseError, NewStep, NewTurn, ReleaseLease, StoreError, TurnChange, TurnRow,
-    TurnState,
+    CommitError, Durability, Entry, EntryKind, HeldTurn, LeaseError, NewStep, NewTurn, ReleaseLease, StoreError,
+    TurnChange, TurnRow, TurnState,
 };
 use telemetry::LogIgnored;
 use tokio::sync::watch;
@@ -613,7 +613,10 @@ impl Gateway {
             ..TurnChange::default()
         };
         self.store().commit_turn(&mut held, &change, Durability::Synced, now).await?;
-        tracing::info!(turn = row.turn_id.as_str(), "an interrupted turn was ended, because its client did not come back");
+        tracing::info!(
+            turn = row.turn_id.as_str(),
+            "an interrupted turn was ended, because its client did not come back"
+        );
         Ok(())
     }
 

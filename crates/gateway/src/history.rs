@@ -154,7 +154,8 @@ pub fn rebuild(items: &[Item], known: &KnownTurns) -> Vec<Item> {
                 for (turn_id, turn, model) in origins.iter().flatten() {
                     let told = told.entry(*turn_id).or_default();
                     if *told <= *model {
-                        let open = |call: &ModelCall| turn.open.get(&call.id).cloned().unwrap_or_else(|| not_over(call));
+                        let open =
+                            |call: &ModelCall| turn.open.get(&call.id).cloned().unwrap_or_else(|| not_over(call));
                         rebuilt.extend(turn.record.exchange(*told..=*model, open));
                         *told = *model + 1;
                     }
@@ -181,6 +182,15 @@ pub fn rebuild(items: &[Item], known: &KnownTurns) -> Vec<Item> {
 /// Returns what the model receives for a call that is not over and of which nothing else is known.
 pub fn not_over(call: &ModelCall) -> CallResult {
     CallResult::text(&call.id, serde_json::json!({"status": "waiting"}).to_string())
+}
+
+/// Returns the ids of the calls in a conversation in their order.
+pub fn call_ids_in_order(items: &[Item]) -> impl DoubleEndedIterator<Item = &str> {
+    let calls = items.iter().filter_map(|item| match item {
+        Item::Assistant(message) => Some(&message.calls),
+        Item::System(_) | Item::User(_) | Item::Results(_) => None,
+    });
+    calls.flatten().map(|call| call.id.as_str())
 }
 
 /// Returns the ids of all calls and results in a conversation, each once.

@@ -59,7 +59,9 @@ fn every_form_in_which_clients_send_a_history_has_one_digest() {
         digest("a", &request.items)
     };
     let chat = |messages: serde_json::Value| read(Wire::Chat, json!({"model": "m", "messages": messages}));
-    let messages = |messages: serde_json::Value| read(Wire::Messages, json!({"model": "m", "max_tokens": 1, "messages": messages}));
+    let messages = |messages: serde_json::Value| {
+        read(Wire::Messages, json!({"model": "m", "max_tokens": 1, "messages": messages}))
+    };
     let responses = |input: serde_json::Value| read(Wire::Responses, json!({"model": "m", "input": input}));
     let plain = chat(json!([
         {"role": "user", "content": "which?"},
@@ -158,7 +160,8 @@ fn record() -> TurnRecord {
 
 fn known() -> KnownTurns {
     let turn_id = TurnId::new("turn_1");
-    let open = HashMap::from([("m3".to_owned(), CallResult::text("m3", "{\"status\":\"waiting\",\"runId\":\"cm_2\"}"))]);
+    let open =
+        HashMap::from([("m3".to_owned(), CallResult::text("m3", "{\"status\":\"waiting\",\"runId\":\"cm_2\"}"))]);
     let calls = ["c1", "c2", "c3"].map(|id| (id.to_owned(), turn_id.clone()));
     KnownTurns { turns: HashMap::from([(turn_id, KnownTurn { record: record(), open })]), calls: HashMap::from(calls) }
 }
@@ -209,8 +212,17 @@ fn messages_with_known_calls_are_replaced_by_what_the_model_saw() {
 
 #[test]
 fn a_history_that_lost_half_of_a_cell_is_still_rebuilt() {
-    let expected = ["raw assistant thinking m1", "results m1=server only", "raw assistant asking m2", "results m2=the cell's result"];
-    for history in [vec![asks("", &["c1"]), gives(&["c1"])], vec![asks("", &["c2"])], vec![asks("", &["c2"]), gives(&["c1", "c2"])]] {
+    let expected = [
+        "raw assistant thinking m1",
+        "results m1=server only",
+        "raw assistant asking m2",
+        "results m2=the cell's result",
+    ];
+    for history in [
+        vec![asks("", &["c1"]), gives(&["c1"])],
+        vec![asks("", &["c2"])],
+        vec![asks("", &["c2"]), gives(&["c1", "c2"])],
+    ] {
         assert_eq!(shown(&rebuild(&history, &known())), expected);
     }
     assert!(shown(&rebuild(&[gives(&["c1"])], &known())).is_empty(), "results without their call");
@@ -219,7 +231,10 @@ fn a_history_that_lost_half_of_a_cell_is_still_rebuilt() {
 #[test]
 fn a_cell_that_is_not_over_is_shown_as_waiting() {
     let rebuilt = shown(&rebuild(&[asks("", &["c3"]), gives(&["c3"]), user("other")], &known()));
-    assert_eq!(rebuilt[4..], ["raw assistant and m3", "results m3={\"status\":\"waiting\",\"runId\":\"cm_2\"}", "user other"]);
+    assert_eq!(
+        rebuilt[4..],
+        ["raw assistant and m3", "results m3={\"status\":\"waiting\",\"runId\":\"cm_2\"}", "user other"]
+    );
 }
 
 #[test]

@@ -119,11 +119,11 @@ async fn begin(
         Plan::Answer { turn, answers } => {
             gateway.answer(&turn, answers, Abandonment::Abort, on_end).await.map_err(failed)?
         }
-        Plan::Start { parent, items } => {
+        Plan::Start { parent, items, session_id } => {
             let named = named_session(principal.name(), &facts.agent, headers, &request);
-            let session = match (named, &parent) {
+            let session = match (named, session_id) {
                 (Some((session_id, key)), _) => (session_id, Some(key)),
-                (None, Some(parent)) => (session_of(gateway, parent).await.map_err(failed)?, None),
+                (None, Some(session_id)) => (session_id, None),
                 (None, None) => {
                     let id = crate::random::id().map_err(|error| failed(TurnError::Randomness(error)))?;
                     (format!("gw:{}:{id}", facts.agent), None)
@@ -178,11 +178,6 @@ pub(super) fn turn_request(
         max_output_tokens: request.max_output_tokens,
         extra: Map::new(),
     }
-}
-
-async fn session_of(gateway: &Gateway, turn_id: &TurnId) -> Result<String, TurnError> {
-    let row = gateway.code_mode().store().turn(turn_id).await?;
-    Ok(row.ok_or(TurnError::Unknown)?.session_id)
 }
 
 /// What is kept of a response that can be retrieved or continued by its id.

@@ -20,13 +20,20 @@ pub(super) const NOT_TAKEN: &str = "the client did not take this call";
 pub enum Decision {
     Start(Start),
     /// The results of all calls that a waiting turn has asked its client for.
-    Answer { turn: Box<TurnRow>, answers: Answers, late: Vec<LateAnswer> },
+    Answer {
+        turn: Box<TurnRow>,
+        answers: Answers,
+        late: Vec<LateAnswer>,
+    },
     /// The turn of an equal request is in progress in this process.
     Join(TurnId),
     /// The turn of an equal request was interrupted, and can be continued.
     Resume(Box<TurnRow>),
     /// The request is repeated, and the turn has recorded its response; they are numbered from 0.
-    Replay { turn: TurnId, response: usize },
+    Replay {
+        turn: TurnId,
+        response: usize,
+    },
     Refuse(WireError),
 }
 
@@ -70,7 +77,12 @@ pub fn decide(request: &ClientRequest, facts: &RequestFacts, lookups: &Lookups) 
         if is_waiting(row, lookups) && !open.is_empty() {
             return missing(request.wire, &open);
         }
-        return Decision::Start(Start { parent: Some(row.turn_id.clone()), items: request.items.clone(), fork: None, late });
+        return Decision::Start(Start {
+            parent: Some(row.turn_id.clone()),
+            items: request.items.clone(),
+            fork: None,
+            late,
+        });
     }
     if let Some(decision) = lookups.cut.as_ref().and_then(|cut| dropped_calls(request, facts, cut, lookups)) {
         return decision;
@@ -219,8 +231,10 @@ fn missing(wire: Wire, calls: &[&DeliveryRow]) -> Decision {
         ),
         Wire::Responses => format!("No tool output found for function call {ids}."),
         Wire::Messages => {
-            format!("tool_use ids were found without tool_result blocks immediately after: {ids}. Each tool_use block \
-                     must have a corresponding tool_result block in the next message.")
+            format!(
+                "tool_use ids were found without tool_result blocks immediately after: {ids}. Each tool_use block \
+                     must have a corresponding tool_result block in the next message."
+            )
         }
     };
     Decision::Refuse(WireError::new(400, message))

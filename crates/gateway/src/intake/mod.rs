@@ -35,9 +35,17 @@ const ATTEMPTS: usize = 4;
 #[derive(Debug)]
 pub enum Plan {
     /// A new turn, which continues the conversation of `parent` with these items.
-    Start { parent: Option<TurnId>, items: Vec<Item> },
+    Start {
+        parent: Option<TurnId>,
+        items: Vec<Item>,
+        /// The session of the conversation, if the store knows it: in it, the model can resume runs of earlier turns.
+        session_id: Option<String>,
+    },
     /// A waiting turn continues with what its client sends.
-    Answer { turn: Box<TurnRow>, answers: Answers },
+    Answer {
+        turn: Box<TurnRow>,
+        answers: Answers,
+    },
     /// The response exists: a turn in progress, or a recorded response.
     Follow(TurnHandle),
     /// The turn of an equal request was interrupted, and can be continued.
@@ -115,7 +123,7 @@ pub async fn plan(gateway: &Gateway, request: &ClientRequest, facts: &RequestFac
                 let record = gateway.record(&turn, &facts.principal).await?;
                 return Ok(match gateway.replay(&turn, &record, response) {
                     Some(handle) => Plan::Follow(handle),
-                    None => Plan::Start { parent: None, items: request.items.clone() },
+                    None => Plan::Start { parent: None, items: request.items.clone(), session_id: None },
                 });
             }
             Decision::Answer { turn, answers, late } => {
@@ -154,10 +162,17 @@ async fn start_plan(
         items = whole;
     }
     let known = known_turns(gateway, facts, lookups, &items).await?;
-    if !known.calls.is_empty() {
-        items = history::rebuild(&items, &known);
-    }
-    Ok(Plan::Start { parent, items })
+    let before = items;
+    let items = if known.calls.is_empty() { before.clone() } else { history::rebuild(&before, &known) };
+    let earlier = match &parent {
+        Some(parent) => Some(parent),
+        None => history::call_ids_in_order(&before).rev().find_map(|id| known.calls.get(id)),
+    };
+    let session_id = match earlier {
+        Some(turn_id) => gateway.code_mode().store().turn(turn_id).await?.map(|row| row.session_id),
+        None => None,
+    };
+    Ok(Plan::Start { parent, items, session_id })
 }
 
 /// Reads the turns whose calls occur in these items.

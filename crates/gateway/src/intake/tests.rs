@@ -59,7 +59,8 @@ fn asked(state: TurnState, rounds: &[&[&str]], answers: &[(&str, &str)]) -> Aske
         steps.push(Step::Delivered(ids.iter().map(client).collect()));
         let given = |id: &&str| answers.iter().find(|(given, _)| given == id);
         deliveries.extend(ids.iter().map(|id| delivery(id, round, given(id).is_some())));
-        let results: Vec<CallResult> = ids.iter().filter_map(given).map(|(id, text)| CallResult::text(*id, *text)).collect();
+        let results: Vec<CallResult> =
+            ids.iter().filter_map(given).map(|(id, text)| CallResult::text(*id, *text)).collect();
         if !results.is_empty() {
             steps.push(Step::Answered(Answers { results, said: Vec::new(), request: format!("answer {round}") }));
         }
@@ -287,7 +288,8 @@ fn a_named_response_is_continued_and_one_in_the_middle_of_its_turn_is_forked() {
     let next = request(json!([{"role": "user", "content": "next"}]));
     let known = Lookups { now: NOW, named: named.clone(), ..Lookups::default() };
     assert_eq!(shown(decide(&next, &facts, &known)), "start after turn_1 with 1");
-    let forked = request(json!([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "1"}]}]));
+    let forked =
+        request(json!([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "1"}]}]));
     let known = Lookups { named, ..lookups(over) };
     assert_eq!(shown(decide(&forked, &facts, &known)), "start within turn_1 with 1");
 }

@@ -104,9 +104,9 @@ impl ControlCalls<'_> {
     pub(crate) async fn recorded(&self, call: &ModelCall, unfinished: Unfinished) -> Result<CallResult, StoreError> {
         let (executor, store) = (&self.prepared.executor, self.code_mode.store());
         let named = match call.name.as_str() {
-            "wait" => contract::json::read(call.arguments.text()).ok().and_then(|input| {
-                input.get("runId").and_then(Value::as_str).map(|run_id| RunId::new(run_id.trim()))
-            }),
+            "wait" => contract::json::read(call.arguments.text())
+                .ok()
+                .and_then(|input| input.get("runId").and_then(Value::as_str).map(|run_id| RunId::new(run_id.trim()))),
             _ => None,
         };
         let run_id = match named {

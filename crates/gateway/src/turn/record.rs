@@ -318,7 +318,11 @@ impl TurnRecord {
 
     /// Returns the model's responses with these numbers and the results of their calls. `open` gives the results of
     /// calls that have none.
-    pub fn exchange(&self, models: std::ops::RangeInclusive<usize>, open: impl Fn(&ModelCall) -> CallResult) -> Vec<Item> {
+    pub fn exchange(
+        &self,
+        models: std::ops::RangeInclusive<usize>,
+        open: impl Fn(&ModelCall) -> CallResult,
+    ) -> Vec<Item> {
         let (mut items, mut said, mut number) = (Vec::new(), Vec::new(), 0);
         let mut unanswered: Vec<&ModelCall> = Vec::new();
         for step in &self.steps {

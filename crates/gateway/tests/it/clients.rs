@@ -66,12 +66,12 @@ impl Talk {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let given = results.iter().map(|(call, value)| (call.id.clone(), text(value)));
         match self.wire {
-            Wire::Chat => self.messages.extend(
-                given.map(|(id, text)| json!({"role": "tool", "tool_call_id": id, "content": text})),
-            ),
-            Wire::Responses => self.messages.extend(
-                given.map(|(id, text)| json!({"type": "function_call_output", "call_id": id, "output": text})),
-            ),
+            Wire::Chat => self
+                .messages
+                .extend(given.map(|(id, text)| json!({"role": "tool", "tool_call_id": id, "content": text}))),
+            Wire::Responses => self
+                .messages
+                .extend(given.map(|(id, text)| json!({"type": "function_call_output", "call_id": id, "output": text}))),
             Wire::Messages => {
                 let blocks: Vec<Value> = given
                     .map(|(id, text)| json!({"type": "tool_result", "tool_use_id": id, "content": text}))
@@ -182,7 +182,8 @@ async fn results_that_were_settled_give_the_model_the_recorded_result_of_the_cel
 
 #[tokio::test(flavor = "multi_thread")]
 async fn results_of_an_older_round_leave_the_newer_calls_open() {
-    let (world, mut talk, first) = parked(Wire::Messages, TWO_ROUNDS, vec![Reply::text("aside"), Reply::text("done")]).await;
+    let (world, mut talk, first) =
+        parked(Wire::Messages, TWO_ROUNDS, vec![Reply::text("aside"), Reply::text("done")]).await;
     let calls = first.calls();
     talk.answer(&first, &[(&calls[0], json!(1)), (&calls[1], json!(2))]);
     let second = talk.ask(&world).await;
@@ -233,7 +234,8 @@ async fn equal_results_at_once_continue_the_turn_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn contradictory_results_are_recorded_and_do_not_change_the_first() {
-    let (world, mut talk, first) = parked(Wire::Messages, ONE_CALL, vec![Reply::text("done"), Reply::text("again")]).await;
+    let (world, mut talk, first) =
+        parked(Wire::Messages, ONE_CALL, vec![Reply::text("done"), Reply::text("again")]).await;
     talk.messages.extend(first.as_history());
     let before = talk.messages.len();
     talk.give(&[(&first.calls()[0], json!("first"))]);
@@ -246,7 +248,8 @@ async fn contradictory_results_are_recorded_and_do_not_change_the_first() {
     let turns = world.store.deliveries("ada", &[first.calls()[0].id.clone()]).await.unwrap();
     let row = world.store.turn(&turns[0].turn_id).await.unwrap().unwrap();
     let notes = world.store.transcript(&row.session_id).await.unwrap();
-    let is_late = |entry: &store::Entry| entry.entry["note"] == "late_result" && entry.entry["callId"] == first.calls()[0].id;
+    let is_late =
+        |entry: &store::Entry| entry.entry["note"] == "late_result" && entry.entry["callId"] == first.calls()[0].id;
     assert_eq!(notes.iter().filter(|entry| is_late(entry)).count(), 1, "{notes:?}");
 }
 
@@ -267,7 +270,8 @@ async fn a_call_that_the_client_dropped_is_settled_as_not_taken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_without_known_ids_begins_a_new_turn_and_the_parked_run_waits() {
-    let (world, mut talk, first) = parked(Wire::Messages, ONE_CALL, vec![Reply::text("fresh"), Reply::text("done")]).await;
+    let (world, mut talk, first) =
+        parked(Wire::Messages, ONE_CALL, vec![Reply::text("fresh"), Reply::text("done")]).await;
     let compacted = Talk::new(Wire::Messages, "Summary of the conversation so far: we looked something up. Go on.");
     assert_eq!(compacted.ask(&world).await.text(), "fresh");
     talk.answer(&first, &[(&first.calls()[0], json!("red"))]);
@@ -315,7 +319,8 @@ async fn tools_of_the_client_can_be_called_directly_and_with_tool_search() {
     let direct = Reply::call("lookup", json!({"q": 1}));
     let search = Reply::call("tool_call", json!({"id": "client:app:lookup", "args": {"q": 1}}));
     for (surface, call) in [(SurfaceChoice::Direct, direct), (SurfaceChoice::Search, search)] {
-        let options = Options { surface: Some(surface), ..Options::default() };
+        let tools_config = json!({"toolSearch": {"mode": "tools"}});
+        let options = Options { surface: Some(surface), tools_config, ..Options::default() };
         let world = World::start(options, vec![call, Reply::text("done")]).await;
         let mut talk = Talk::new(Wire::Messages, "look");
         let first = talk.ask(&world).await;
