@@ -84,7 +84,9 @@ pub fn decide(request: &ClientRequest, facts: &RequestFacts, lookups: &Lookups) 
             late,
         });
     }
-    if let Some(decision) = lookups.cut.as_ref().and_then(|cut| dropped_calls(request, facts, cut, lookups)) {
+    // A client that went back to an earlier round has not lost the calls of a later one.
+    let cut = lookups.cut.as_ref().filter(|_| lookups.asked.is_none());
+    if let Some(decision) = cut.and_then(|cut| dropped_calls(request, facts, cut, lookups)) {
         return decision;
     }
     let (end, parent) = match &lookups.conversation {

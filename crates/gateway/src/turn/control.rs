@@ -357,7 +357,7 @@ fn failure_result(call: &ModelCall, why: &str) -> CallResult {
 }
 
 /// Returns the result of a call that still waits.
-fn waiting_result(call: &ModelCall, run_id: &RunId) -> CallResult {
+pub(super) fn waiting_result(call: &ModelCall, run_id: &RunId) -> CallResult {
     CallResult::text(&call.id, json!({"status": "waiting", "runId": run_id}).to_string())
 }
 

@@ -11,8 +11,8 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use store::{
-    Approval, CallState, CommitError, Durability, Entry, EntryKind, HeldTurn, NewDelivery, NewStep, ReleaseLease,
-    SettleError, StoreError, TurnChange, TurnState,
+    Approval, CallState, CommitError, DeliveryRow, Durability, Entry, EntryKind, HeldTurn, NewDelivery, NewStep,
+    ReleaseLease, SettleError, StoreError, TurnChange, TurnState,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,10 +20,10 @@ use wire::conversation::{CallResult, Image, Item, ModelCall, Part, StopReason, U
 use wire::downstream::ClientCall;
 use wire::upstream::{ModelEvent, ModelRequest, ToolChoice};
 
-use super::control::{Attempt, ControlCalls, ControlEnd, is_client_tool};
+use super::control::{Attempt, ControlCalls, ControlEnd, is_client_tool, waiting_result};
 use super::log::{LogEnd, TurnLog};
 use super::prepared::PreparedTurn;
-use super::record::{DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
+use super::record::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
 use super::{EndRecord, OnEnd, Owner, TurnSummary};
 use crate::gateway::Gateway;
 use crate::history;
@@ -298,9 +298,13 @@ impl Driver {
         };
         self.attempt = Attempt::Repeated;
         let (mut steps, mut clients, mut people) = (Vec::new(), Vec::new(), Vec::new());
-        for end in ends {
+        for (call, end) in calls.iter().zip(ends) {
             match end? {
                 ControlEnd::Done(result) => steps.push(Step::Result(result)),
+                ControlEnd::Client(run_id) if self.is_awaited_elsewhere(&run_id).await? => {
+                    let result = waiting_result(call, &run_id);
+                    steps.push(Step::Result(ControlResult { run_id: Some(run_id), result }));
+                }
                 ControlEnd::Client(run_id) => clients.push(run_id),
                 ControlEnd::People { run_id, approvals } => people.push((run_id, approvals)),
             }
@@ -321,6 +325,18 @@ impl Driver {
         let message = held_message(&people);
         let runs = people.into_iter().map(|(run_id, _)| run_id).collect();
         Ok(Some(TurnEnd::Held { message, runs }))
+    }
+
+    /// Returns whether another turn has sent a call of the run to the client: a call is never sent under two ids.
+    async fn is_awaited_elsewhere(&self, run_id: &RunId) -> Result<bool, StoreError> {
+        let store = self.gateway.code_mode().store();
+        for turn_id in store.turns_of_run(run_id).await? {
+            let is_open = |one: &DeliveryRow| one.run_id == *run_id && one.answered_at.is_none();
+            if turn_id != self.held.turn_id && store.deliveries_of_turn(&turn_id).await?.iter().any(is_open) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Waits until a decision may let one of the runs continue. Returns `false` if the client cannot wait any longer.

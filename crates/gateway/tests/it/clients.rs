@@ -194,7 +194,8 @@ async fn results_of_an_older_round_leave_the_newer_calls_open() {
     assert!(aside.contains("waiting") && aside.contains("runId"), "{aside}");
     talk.answer(&second, &[(&second.calls()[0], json!("late but right"))]);
     assert_eq!(talk.ask(&world).await.text(), "done");
-    assert!(body_text(&world.model.requests()[2]).contains("sum late but right"));
+    let last = body_text(&world.model.requests()[2]);
+    assert!(last.contains("sum late but right"), "{last}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -514,4 +515,20 @@ async fn a_provider_of_another_wire_gets_the_same_exchange() {
         let last = body_text(&wait_until(|| world.model.requests().get(2).cloned()).await);
         assert!(last.contains("got red") && !last.contains(&first.calls()[0].id), "{last}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_one_turn_sent_is_not_sent_again_by_another() {
+    let (world, mut talk, first) = parked(Wire::Messages, TWO_ROUNDS, vec![]).await;
+    let calls = first.calls();
+    talk.answer(&first, &[(&calls[0], json!(1)), (&calls[1], json!(2))]);
+    let second = talk.ask(&world).await;
+    let sent = world.store.deliveries("ada", &[second.calls()[0].id.clone()]).await.unwrap();
+    let wait = Reply::call("wait", json!({"runId": sent[0].run_id}));
+    let other = World::start_beside(&world, Options::default(), vec![wait, Reply::text("aside")]).await;
+    talk.say("what have you done so far?");
+    let aside = talk.ask(&other).await;
+    assert_eq!((aside.text().as_str(), aside.calls().len()), ("aside", 0), "{}", aside.raw);
+    let told = body_text(&other.model.requests()[1]);
+    assert!(told.contains("waiting"), "{told}");
 }
