@@ -1,8 +1,7 @@
-//! `/openapi.json`: the document that describes all routes. It is generated from the table that the router is built from.
+//! The OpenAPI document, which describes all routes. It is generated from the table that the router is built from.
 //!
 //! The wires under `/v1` are described coarsely: their forms are those of OpenAI and Anthropic.
 
-use axum::Json;
 use serde_json::{Map, Value, json};
 
 use crate::api::table::{Content, Envelope, ROUTES, Route};
@@ -24,17 +23,6 @@ const OTHERS: [(&str, &str, &str); 14] = [
     ("get", "/healthz", "Says that the process runs. Needs no token."),
     ("get", "/readyz", "Says whether requests can be served. Needs no token."),
 ];
-
-pub(crate) fn document_schema() -> Value {
-    json!({
-        "type": "object", "required": ["openapi", "info", "paths"],
-        "properties": {"openapi": {"type": "string"}, "info": {"type": "object"}, "paths": {"type": "object"}},
-    })
-}
-
-pub(crate) async fn serve() -> Json<Value> {
-    Json(document())
-}
 
 /// Returns the whole document.
 pub fn document() -> Value {

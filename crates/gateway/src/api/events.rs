@@ -1,8 +1,8 @@
 //! `GET /api/v1/events`: changes of runs, turns, approvals and sessions, as server-sent events without contents.
 //!
 //! One task reads from the store what has changed, whichever process changed it, and appends it to a bounded ring. A
-//! connection reads the ring at its own pace. One that is too slow, or that resumes too late, is told with `reset` to
-//! read everything again.
+//! connection reads the ring at its own pace. A client that is too slow, or that resumes too late, receives `reset`, and
+//! must read everything again.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -57,7 +57,7 @@ pub const EVENT_KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// The shortest time between two reads of what has changed.
 pub const EVENT_READ_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The rows that one read returns. If more have changed, clients are told to read everything again.
+/// The rows that one read returns. If more have changed, clients receive `reset` and read everything again.
 pub const MAX_CHANGED_ROWS: u32 = 5_000;
 
 /// How far the clocks of the processes that share a store may be apart.

@@ -7,6 +7,7 @@ mod access;
 mod agents;
 mod approvals;
 mod catalog;
+mod document;
 mod error;
 mod events;
 mod invoke;
@@ -25,7 +26,7 @@ use axum::Router;
 use axum::http::request::Parts;
 use axum::response::Response;
 use http_server::{Refusal, RouteRules};
-use serde_json::json;
+use serde_json::{Value, json};
 use store::Store;
 
 use crate::gateway::Gateway;
@@ -40,6 +41,8 @@ pub(crate) struct Api {
     pub(crate) gateway: Gateway,
     pub(crate) events: Arc<EventHub>,
     pub(crate) invocations: Invocations,
+    /// The OpenAPI document.
+    pub(crate) document: Arc<Value>,
 }
 
 impl Api {
@@ -51,7 +54,8 @@ impl Api {
 /// Returns the routes of the interface. They need an authenticated caller: guard them with [`rules`].
 pub fn routes(gateway: Gateway) -> Router {
     let events = Arc::new(EventHub::new(gateway.code_mode().store().clone(), gateway.shutdown().clone()));
-    table::router().with_state(Api { gateway, events, invocations: Invocations::default() })
+    let document = Arc::new(crate::openapi::document());
+    table::router().with_state(Api { gateway, events, invocations: Invocations::default(), document })
 }
 
 /// Returns the rules with which a front door must guard [`routes`]. Each route checks its own permission.

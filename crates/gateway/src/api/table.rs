@@ -16,12 +16,15 @@ use super::limits::{
     MAX_TRANSCRIPT_PAGE,
 };
 use super::request::{Fields, Parameter, ParameterKind, Query};
-use super::{Api, agents, approvals, catalog, events, invoke, runs, schema, sessions, turns};
+use super::{Api, agents, approvals, catalog, document, events, invoke, runs, schema, sessions, turns};
+
+/// Returns a JSON Schema.
+type Schema = fn() -> Value;
 
 /// The content of a successful response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {
-    Json(fn() -> Value),
+    Json(Schema),
     /// JSON values, one per line.
     Lines,
     /// Server-sent events.
@@ -64,7 +67,7 @@ pub(crate) struct Route {
     pub(crate) summary: &'static str,
     pub(crate) needs: Needs,
     pub(crate) query: &'static [Parameter],
-    pub(crate) request: Option<fn() -> Value>,
+    pub(crate) request: Option<Schema>,
     pub(crate) content: Content,
     /// Whether errors have `ok: false` beside `error`.
     pub(crate) envelope: Envelope,
@@ -140,7 +143,7 @@ const fn post(
     name: &'static str,
     summary: &'static str,
     needs: Needs,
-    (request, response): (fn() -> Value, fn() -> Value),
+    (request, response): (Schema, Schema),
     handler: fn(MethodFilter) -> MethodRouter<Api>,
 ) -> Route {
     Route {
@@ -336,8 +339,8 @@ pub(crate) static ROUTES: &[Route] = &[
         "getDocument",
         "Returns this document.",
         Needs::Token,
-        Content::Json(crate::openapi::document_schema),
-        |m| on(m, crate::openapi::serve),
+        Content::Json(document::document_schema),
+        |m| on(m, document::get),
     ),
 ];
 

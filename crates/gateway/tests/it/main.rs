@@ -14,6 +14,7 @@ mod api_fuzz;
 mod api_invoke;
 mod api_routes;
 mod api_sessions;
+mod api_turns;
 mod checker;
 mod continuations;
 mod errors;
