@@ -13,8 +13,8 @@ pub(super) async fn list(State(gateway): State<Gateway>) -> Json<Value> {
     let policy = gateway.policy();
     let mut models = vec![model("openclaw")];
     models.extend(policy.config.agent_ids().map(|agent| model(&model_name(agent))));
-    let mut ids = models.iter().filter_map(|model| model.get("id"));
-    let (first, last) = (ids.clone().next().cloned(), ids.next_back().cloned());
+    let id = |model: &Value| model.get("id").cloned();
+    let (first, last) = (models.first().and_then(id), models.last().and_then(id));
     Json(json!({"object": "list", "data": models, "has_more": false, "first_id": first, "last_id": last}))
 }
 
