@@ -22,9 +22,11 @@ use tokio_util::sync::CancellationToken;
 use wire::conversation::{CallResult, Item, Part, StopReason};
 
 use crate::history;
+use crate::live::{Interventions, LiveTurn, LiveTurns};
 use crate::provider::{ModelTarget, Providers};
+use crate::services::Services;
 use crate::settings::Settings;
-use crate::turn::driver::{Driver, Interventions};
+use crate::turn::driver::Driver;
 use crate::turn::log::{LogEnd, LogReader, TurnLog};
 use crate::turn::prepared::{PreparationError, PreparedTurn};
 use crate::turn::record::{Answers, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest};
@@ -53,27 +55,15 @@ pub struct Gateway {
 
 #[derive(Debug)]
 struct Inner {
-    code_mode: CodeMode,
-    settings: Settings,
-    offered: watch::Receiver<OfferedSources>,
-    providers: Providers,
+    services: Arc<Services>,
     /// The turns that this process runs.
-    live: Mutex<HashMap<TurnId, LiveTurn>>,
+    live: Arc<LiveTurns>,
     /// The turns that this process is about to run.
     starting: Mutex<HashSet<TurnId>>,
     /// The requests whose meaning this process is finding out, by their digests.
     requests: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Identifies this process in leases.
     holder: String,
-    shutdown: CancellationToken,
-}
-
-#[derive(Clone, Debug)]
-struct LiveTurn {
-    owner: Owner,
-    log: TurnLog,
-    interventions: Arc<Interventions>,
-    round: u32,
 }
 
 /// A turn in progress and what a client reads of it.
@@ -148,16 +138,13 @@ impl Gateway {
         offered: watch::Receiver<OfferedSources>,
         providers: Providers,
     ) -> Result<Self, getrandom::Error> {
+        let shutdown = CancellationToken::new();
         let inner = Arc::new(Inner {
-            code_mode,
-            settings,
-            offered,
-            providers,
-            live: Mutex::default(),
+            services: Arc::new(Services { code_mode, settings, offered, providers, shutdown }),
+            live: Arc::default(),
             starting: Mutex::default(),
             requests: Mutex::default(),
             holder: executor::random_name()?,
-            shutdown: CancellationToken::new(),
         });
         tokio::spawn(renew(Arc::downgrade(&inner)));
         tokio::spawn(sweep(Arc::downgrade(&inner)));
@@ -165,35 +152,34 @@ impl Gateway {
     }
 
     pub fn code_mode(&self) -> &CodeMode {
-        &self.inner.code_mode
+        &self.inner.services.code_mode
     }
 
     pub fn settings(&self) -> &Settings {
-        &self.inner.settings
+        &self.inner.services.settings
     }
 
     pub fn providers(&self) -> &Providers {
-        &self.inner.providers
+        &self.inner.services.providers
     }
 
     /// Returns the policy for new steps of turns, which may have changed since the start.
     pub fn policy(&self) -> Arc<CallPolicy> {
-        let offered = self.inner.offered.borrow();
-        offered.policy.clone().unwrap_or_else(|| Arc::new(self.inner.settings.policy.clone()))
+        self.inner.services.policy()
     }
 
     /// Returns the tool sources that are offered now.
     pub fn offered(&self) -> OfferedSources {
-        self.inner.offered.borrow().clone()
+        self.inner.services.offered.borrow().clone()
     }
 
     pub fn shutdown(&self) -> &CancellationToken {
-        &self.inner.shutdown
+        &self.inner.services.shutdown
     }
 
     /// Returns the number of turns that this process runs.
     pub fn live_turns(&self) -> usize {
-        self.inner.live.lock().len()
+        self.inner.live.len()
     }
 
     /// Waits until no equal request is being read. The caller holds the lock until the request's turn is in progress, so
@@ -206,7 +192,7 @@ impl Gateway {
 
     /// Returns whether this process runs a turn, or is about to.
     pub(crate) fn is_live(&self, turn_id: &TurnId) -> bool {
-        self.inner.live.lock().contains_key(turn_id)
+        self.inner.live.has(turn_id)
     }
 
     /// Starts a turn. It runs until it ends or waits for its client.
@@ -241,7 +227,7 @@ impl Gateway {
             parent: request.parent.clone(),
             wire: request.wire.as_str().to_owned(),
             request_digest: digest,
-            expires_at: self.client_deadline(),
+            expires_at: self.inner.services.client_deadline(),
         };
         let step = Step::Request(request.clone());
         let body = serde_json::to_string(&step).map_err(|error| TurnError::Corrupt(error.to_string()))?;
@@ -335,41 +321,23 @@ impl Gateway {
 
     /// Returns a turn that this process runs, if it belongs to the principal.
     pub fn live(&self, turn_id: &TurnId, principal: &str) -> Option<TurnHandle> {
-        let live = self.inner.live.lock();
-        let turn = live.get(turn_id).filter(|turn| turn.owner.principal == principal)?;
-        Some(TurnHandle { turn_id: turn_id.clone(), reader: turn.log.read(), round: turn.round })
+        let (reader, round) = self.inner.live.read(turn_id, principal)?;
+        Some(TurnHandle { turn_id: turn_id.clone(), reader, round })
     }
 
     /// Returns the turns of a principal that this process runs, with the numbers of their responses.
     pub fn live_responses(&self, principal: &str) -> Vec<(TurnId, u32)> {
-        let live = self.inner.live.lock();
-        let own = live.iter().filter(|(_, turn)| turn.owner.principal == principal);
-        own.map(|(turn_id, turn)| (turn_id.clone(), turn.round)).collect()
-    }
-
-    /// Records that a driver no longer runs a turn. Must be called before the client can send the next request.
-    pub(crate) fn forget(&self, turn_id: &TurnId, interventions: &Arc<Interventions>) {
-        let mut live = self.inner.live.lock();
-        if live.get(turn_id).is_some_and(|turn| Arc::ptr_eq(&turn.interventions, interventions)) {
-            live.remove(turn_id);
-        }
+        self.inner.live.of(principal)
     }
 
     /// Aborts a turn that this process runs. Returns whether there was one.
     pub fn abort(&self, turn_id: &TurnId, reason: &str) -> bool {
-        let live = self.inner.live.lock();
-        let Some(turn) = live.get(turn_id) else { return false };
-        turn.interventions.reason.lock().get_or_insert_with(|| reason.to_owned());
-        turn.interventions.abort.cancel();
-        true
+        self.inner.live.abort(turn_id, reason)
     }
 
     /// Adds a person's message to a turn that this process runs: the model gets it with its next request.
     pub fn steer(&self, turn_id: &TurnId, parts: Vec<Part>) -> bool {
-        let live = self.inner.live.lock();
-        let Some(turn) = live.get(turn_id) else { return false };
-        turn.interventions.steered.lock().push(parts);
-        true
+        self.inner.live.steer(turn_id, parts)
     }
 
     /// Returns the conversation up to and including a turn, as the model has seen it.
@@ -408,21 +376,15 @@ impl Gateway {
         TurnRecord::from_steps(steps).map_err(|error| TurnError::Corrupt(error.to_string()))
     }
 
-    /// Returns the time until which a client may send the result of a call that it is asked for now.
-    pub(crate) fn client_deadline(&self) -> store::Millis {
-        let seconds = i64::try_from(self.inner.settings.gateway.client_tool_ttl_seconds).unwrap_or(i64::MAX);
-        now_ms().saturating_add(seconds.saturating_mul(1_000))
-    }
-
     fn store(&self) -> &store::Store {
-        self.inner.code_mode.store()
+        self.inner.services.code_mode.store()
     }
 
     fn admit(&self) -> Result<(), TurnError> {
-        if self.inner.shutdown.is_cancelled() {
+        if self.inner.services.shutdown.is_cancelled() {
             return Err(TurnError::ShuttingDown);
         }
-        let limit = usize::try_from(self.inner.settings.gateway.max_concurrent_turns).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.inner.services.settings.gateway.max_concurrent_turns).unwrap_or(usize::MAX);
         if self.live_turns() >= limit {
             return Err(TurnError::TooMany(limit));
         }
@@ -432,7 +394,7 @@ impl Gateway {
     /// Returns the models of a turn: the one that the client asks for, or those of the agent.
     fn targets_of(&self, request: &TurnRequest) -> Result<Vec<ModelTarget>, TurnError> {
         let Some(name) = &request.model else { return self.targets(&request.agent) };
-        let target = self.inner.providers.target(name).filter(|_| self.is_offered(name));
+        let target = self.inner.services.providers.target(name).filter(|_| self.is_offered(name));
         Ok(vec![target.ok_or_else(|| TurnError::NotOffered(name.clone()))?])
     }
 
@@ -444,7 +406,7 @@ impl Gateway {
             choice
                 .is_some_and(|choice| std::iter::once(&choice.primary).chain(&choice.fallbacks).any(|one| one == name))
         };
-        self.inner.providers.is_listed(name) || config.agent_ids().any(used)
+        self.inner.services.providers.is_listed(name) || config.agent_ids().any(used)
     }
 
     /// Estimates the tokens of the first request to the model for a turn: four bytes are one token.
@@ -466,7 +428,8 @@ impl Gateway {
         let policy = self.policy();
         let choice = policy.config.model(agent).ok_or_else(|| TurnError::NoModel(agent.to_owned()))?;
         let all = std::iter::once(&choice.primary).chain(&choice.fallbacks);
-        all.map(|name| self.inner.providers.target(name).ok_or_else(|| TurnError::UnknownModel(name.clone()))).collect()
+        all.map(|name| self.inner.services.providers.target(name).ok_or_else(|| TurnError::UnknownModel(name.clone())))
+            .collect()
     }
 
     fn prepare(
@@ -491,7 +454,7 @@ impl Gateway {
             }
             None => PolicyProvider::Unknown,
         };
-        Ok(PreparedTurn::new(&self.inner.settings, &self.offered(), scope, request, provider)?)
+        Ok(PreparedTurn::new(&self.inner.services.settings, &self.offered(), scope, request, provider)?)
     }
 
     /// Takes a turn that no process runs.
@@ -524,11 +487,16 @@ impl Gateway {
         log.text(&record.responses().last().map(|response| response.text.clone()).unwrap_or_default());
         let turn_id = held.turn_id.clone();
         let round = record.rounds();
-        let live =
-            LiveTurn { owner: owner.clone(), log: log.clone(), interventions: Arc::clone(&interventions), round };
-        self.inner.live.lock().insert(turn_id.clone(), live);
+        let live = LiveTurn {
+            principal: owner.principal.clone(),
+            log: log.clone(),
+            interventions: Arc::clone(&interventions),
+            round,
+        };
+        self.inner.live.add(&turn_id, live);
         let driver = Driver {
-            gateway: self.clone(),
+            services: Arc::clone(&self.inner.services),
+            live: Arc::clone(&self.inner.live),
             owner,
             held,
             record,
@@ -542,19 +510,24 @@ impl Gateway {
         };
         let (gateway, id) = (self.clone(), turn_id.clone());
         let reader = log.read();
-        let watched = log.clone();
+        let (watched, lost_log) = (log.clone(), log.clone());
         tokio::spawn(async move {
             let running = driver.run();
             tokio::pin!(running);
             let abandoned = abandoned(watched, abandonment, gateway.settings().gateway.abandoned_seconds);
             tokio::select! {
                 () = &mut running => {}
+                () = interventions.lost.cancelled() => {
+                    // The other process continues the turn and its runs, so nothing is aborted here.
+                    let message = "another process has taken over the turn; send the request again".to_owned();
+                    lost_log.end(LogEnd::Failed { status: 503, message, has_effects: false });
+                }
                 () = abandoned => {
                     gateway.abort(&id, "the client closed its connection and did not come back");
                     running.await;
                 }
             }
-            gateway.forget(&id, &interventions);
+            gateway.inner.live.forget(&id, &interventions);
         });
         TurnHandle { turn_id, reader, round }
     }
@@ -564,7 +537,7 @@ impl Gateway {
     pub async fn sweep(&self, now: store::Millis) -> Result<u64, TurnError> {
         let store = self.store();
         let mut ended = store.expire_turns(now).await?;
-        let seconds = i64::try_from(self.inner.settings.gateway.abandoned_seconds).unwrap_or(i64::MAX);
+        let seconds = i64::try_from(self.inner.services.settings.gateway.abandoned_seconds).unwrap_or(i64::MAX);
         let left = now.saturating_sub(seconds.saturating_mul(1_000));
         for row in store.orphaned_turns(left, ORPHANS_PER_SWEEP).await? {
             // A lease that was released has no time of its own.
@@ -622,7 +595,7 @@ impl Gateway {
 
     /// Stops accepting turns and releases those that this process runs, so that another process can continue them.
     pub async fn shut_down(&self) {
-        self.inner.shutdown.cancel();
+        self.inner.services.shutdown.cancel();
         self.store().release_turns(&self.inner.holder).await.log_ignored("release the turns of this process");
     }
 }
@@ -656,7 +629,7 @@ impl StartingTurn {
     /// Returns `None` if this process runs the turn, or another request is about to continue it.
     fn new(inner: &Arc<Inner>, turn_id: &TurnId) -> Option<Self> {
         let mut starting = inner.starting.lock();
-        if inner.live.lock().contains_key(turn_id) || !starting.insert(turn_id.clone()) {
+        if inner.live.has(turn_id) || !starting.insert(turn_id.clone()) {
             return None;
         }
         Some(Self { inner: Arc::clone(inner), turn_id: turn_id.clone() })
@@ -704,22 +677,20 @@ async fn abandoned(log: TurnLog, abandonment: Abandonment, seconds: u64) {
     }
 }
 
-/// Renews the leases of this process's turns. A turn that another process has taken is aborted here.
+/// Renews the leases of this process's turns. A driver whose turn another process has taken stops.
 async fn renew(inner: Weak<Inner>) {
     loop {
         tokio::time::sleep(LEASE / RENEWALS).await;
         let Some(inner) = inner.upgrade() else { return };
-        let ids: Vec<TurnId> = inner.live.lock().keys().cloned().collect();
+        let ids = inner.live.ids();
         if ids.is_empty() {
             continue;
         }
-        let store = inner.code_mode.store();
+        let store = inner.services.code_mode.store();
         store.renew_turns(&inner.holder, &ids, lease_until(now_ms())).await.log_ignored("renew the leases of turns");
         let Ok(lost) = store.lost_turns(&inner.holder, &ids).await else { continue };
         for turn_id in lost {
-            if let Some(turn) = inner.live.lock().get(&turn_id) {
-                turn.interventions.abort.cancel();
-            }
+            inner.live.lose(&turn_id);
         }
     }
 }
@@ -730,7 +701,7 @@ async fn sweep(inner: Weak<Inner>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(inner) = inner.upgrade() else { return };
-        if inner.shutdown.is_cancelled() {
+        if inner.services.shutdown.is_cancelled() {
             return;
         }
         let gateway = Gateway { inner };

@@ -13,9 +13,11 @@ mod gateway;
 pub mod history;
 pub mod http;
 pub mod intake;
+mod live;
 pub mod openapi;
 pub mod provider;
 mod random;
+mod services;
 mod settings;
 pub mod turn;
 

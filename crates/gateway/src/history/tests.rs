@@ -139,8 +139,10 @@ fn record() -> TurnRecord {
         let client = ClientCall { id: id.into(), name: "f".into(), arguments: "{}".into() };
         Step::Delivered(vec![DeliveredCall { run_id: RunId::new("cm_1"), call: CallId(number), client }])
     };
-    let answered = |id: &str| Step::Answered(Answers { results: vec![CallResult::text(id, "1")], ..Answers::default() });
-    let result = |id: &str, text: &str| Step::Result(ControlResult { run_id: None, result: CallResult::text(id, text) });
+    let answered =
+        |id: &str| Step::Answered(Answers { results: vec![CallResult::text(id, "1")], ..Answers::default() });
+    let result =
+        |id: &str, text: &str| Step::Result(ControlResult { run_id: None, result: CallResult::text(id, text) });
     let request = TurnRequest::new("a", Wire::Chat, vec![user("q")]);
     TurnRecord::from_steps(vec![
         Step::Request(request),

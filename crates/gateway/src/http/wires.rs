@@ -131,7 +131,8 @@ async fn begin(
             };
             let owner = owner(principal.name(), &facts.agent, session, headers);
             let turn = turn_request(&facts.agent, headers, &request, parent, items);
-            let new = NewTurnRequest { owner, request: turn, digest: facts.digest, abandonment: Abandonment::Abort, on_end };
+            let new =
+                NewTurnRequest { owner, request: turn, digest: facts.digest, abandonment: Abandonment::Abort, on_end };
             gateway.begin(new).await.map_err(failed)?
         }
     };

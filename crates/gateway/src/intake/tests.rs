@@ -148,7 +148,7 @@ fn an_equal_request_joins_a_turn_in_progress_and_otherwise_begins_a_new_one_unle
     let cases = [
         (TurnState::Running, false, true, "join turn_1", "join turn_1"),
         (TurnState::Running, false, false, "resume turn_1", "resume turn_1"),
-        // The first response was told whole, and the turn continued with the client's results.
+        // The client received the whole first response, and the turn continued with its results.
         (TurnState::Running, true, true, "start with 1", "replay 0"),
         (TurnState::Waiting, true, false, "start with 1", "replay 0"),
         (TurnState::Completed, false, false, "start with 1", "replay 0"),

@@ -8,14 +8,12 @@ use contract::tool::ToolId;
 use executor::clock::now_ms;
 use executor::{CallToken, Outcome, Returned};
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use store::{
     Approval, CallState, CommitError, DeliveryRow, Durability, Entry, EntryKind, HeldTurn, NewDelivery, NewStep,
     ReleaseLease, SettleError, StoreError, TurnChange, TurnState,
 };
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use wire::conversation::{CallResult, Image, Item, ModelCall, Part, StopReason, Usage};
 use wire::downstream::ClientCall;
 use wire::upstream::{ModelEvent, ModelRequest, ToolChoice};
@@ -25,9 +23,10 @@ use super::log::{LogEnd, TurnLog};
 use super::prepared::PreparedTurn;
 use super::record::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
 use super::{EndRecord, OnEnd, Owner, TurnSummary};
-use crate::gateway::Gateway;
 use crate::history;
+use crate::live::{Interventions, LiveTurns};
 use crate::provider::{Backoff, CallError, ClientProgress, ModelTarget, verify};
+use crate::services::Services;
 
 /// How often the store is read while people are awaited.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -38,18 +37,10 @@ const SETTLED_PAUSE: Duration = Duration::from_millis(10);
 /// The most approvals that a message names.
 const MAX_NAMED_APPROVALS: usize = 8;
 
-/// What an abort or a message of a person changes in a running turn.
-#[derive(Debug, Default)]
-pub(crate) struct Interventions {
-    pub(crate) abort: CancellationToken,
-    pub(crate) reason: Mutex<Option<String>>,
-    /// Messages that have not reached the record.
-    pub(crate) steered: Mutex<Vec<Vec<Part>>>,
-}
-
 /// A turn that this process runs.
 pub(crate) struct Driver {
-    pub(crate) gateway: Gateway,
+    pub(crate) services: Arc<Services>,
+    pub(crate) live: Arc<LiveTurns>,
     pub(crate) owner: Owner,
     pub(crate) held: HeldTurn,
     pub(crate) record: TurnRecord,
@@ -83,13 +74,13 @@ impl Driver {
             let turn = self.held.turn_id.as_str();
             tracing::warn!(turn, error = telemetry::chain(&stopped), "a turn stopped, because it cannot be written");
             let message = "the turn cannot be written to the store now; send the request again to continue it";
-            self.gateway.forget(&self.held.turn_id, &self.interventions);
+            self.live.forget(&self.held.turn_id, &self.interventions);
             log.end(LogEnd::Failed { status: 503, message: message.to_owned(), has_effects: false });
         }
     }
 
     async fn run_steps(&mut self) -> Result<(), Stopped> {
-        let hold_until = Instant::now() + Duration::from_secs(self.gateway.settings().gateway.hold_seconds);
+        let hold_until = Instant::now() + Duration::from_secs(self.services.settings.gateway.hold_seconds);
         self.settle_answers().await?;
         loop {
             if self.interventions.abort.is_cancelled() {
@@ -126,7 +117,7 @@ impl Driver {
             NewStep { kind: step.kind().to_owned(), body }
         };
         let change = TurnChange { steps: steps.iter().map(new).collect(), ..change };
-        let store = self.gateway.code_mode().store();
+        let store = self.services.code_mode.store();
         store.commit_turn(&mut self.held, &change, Durability::Synced, now_ms()).await?;
         steps.into_iter().for_each(|step| self.record.push(step));
         Ok(())
@@ -146,7 +137,7 @@ impl Driver {
     /// Gives the client's results to the calls that wait for them. A result that was given before is ignored.
     async fn settle_answers(&self) -> Result<(), Stopped> {
         for (token, outcome) in answered_calls(&self.record) {
-            match self.gateway.code_mode().settle(&token, &outcome).await {
+            match self.services.code_mode.settle(&token, &outcome).await {
                 // A call that has a result keeps it.
                 Ok(_) | Err(SettleError::NotParked) => {}
                 // Without the result, the cell would seem to wait for the client.
@@ -159,7 +150,7 @@ impl Driver {
     /// Asks the model, and repeats the request as often as that may help.
     async fn ask_model(&mut self) -> Result<ModelStep, TurnEnd> {
         let agent = &self.record.request().agent;
-        let limit = self.gateway.policy().config.max_model_calls(agent);
+        let limit = self.services.policy().config.max_model_calls(agent);
         if self.record.model_calls() as u64 >= limit {
             let message = format!(
                 "the turn has asked the model {limit} times, which is its limit; continue in a new message, or raise \
@@ -247,7 +238,7 @@ impl Driver {
 
     fn request_body(&self, target: &ModelTarget, items: &[Item]) -> Vec<u8> {
         let request = self.record.request();
-        let policy = self.gateway.policy();
+        let policy = self.services.policy();
         let own = policy.config.instructions(&request.agent);
         let instructions = match (own.is_empty(), request.instructions.is_empty()) {
             (false, false) => format!("{own}\n\n{}", request.instructions),
@@ -282,7 +273,7 @@ impl Driver {
     async fn make_calls(&mut self, calls: &[ModelCall], hold_until: Instant) -> Result<Option<TurnEnd>, Stopped> {
         let ends = {
             let controls = ControlCalls {
-                code_mode: self.gateway.code_mode(),
+                code_mode: &self.services.code_mode,
                 prepared: &self.prepared,
                 cancelled: &self.interventions.abort,
             };
@@ -329,7 +320,7 @@ impl Driver {
 
     /// Returns whether another turn has sent a call of the run to the client: a call is never sent under two ids.
     async fn is_awaited_elsewhere(&self, run_id: &RunId) -> Result<bool, StoreError> {
-        let store = self.gateway.code_mode().store();
+        let store = self.services.code_mode.store();
         for turn_id in store.turns_of_run(run_id).await? {
             let is_open = |one: &DeliveryRow| one.run_id == *run_id && one.answered_at.is_none();
             if turn_id != self.held.turn_id && store.deliveries_of_turn(&turn_id).await?.iter().any(is_open) {
@@ -348,10 +339,10 @@ impl Driver {
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = self.interventions.abort.cancelled() => return true,
-                () = self.gateway.shutdown().cancelled() => return false,
+                () = self.services.shutdown.cancelled() => return false,
             }
             for (run_id, asked) in people {
-                let store = self.gateway.code_mode().store();
+                let store = self.services.code_mode.store();
                 let Ok(current) = store.approvals_of_run(run_id).await else { continue };
                 let now = now_ms();
                 let is_open =
@@ -365,7 +356,7 @@ impl Driver {
 
     /// Aborts the cells that the calls of the model have started.
     async fn abort_runs(&self, calls: &[ModelCall]) {
-        let (code_mode, executor) = (self.gateway.code_mode(), &self.prepared.executor);
+        let (code_mode, executor) = (&self.services.code_mode, &self.prepared.executor);
         for call in calls {
             if let Ok(Some(run_id)) = code_mode.store().run_of_tool_call(executor.scope(), &call.id).await {
                 code_mode.abort_with(executor, &run_id).await;
@@ -375,8 +366,8 @@ impl Driver {
 
     /// Stores the calls that these runs want from the client. They are sent afterwards.
     async fn deliver(&mut self, runs: &[RunId]) -> Result<(), Stopped> {
-        let store = self.gateway.code_mode().store().clone();
-        let expires_at = self.gateway.client_deadline();
+        let store = self.services.code_mode.store().clone();
+        let expires_at = self.services.client_deadline();
         let round = self.record.steps().iter().filter(|step| matches!(step, Step::Delivered(_))).count();
         let round = u32::try_from(round).unwrap_or(u32::MAX);
         let mut calls = Vec::new();
@@ -432,7 +423,7 @@ impl Driver {
     /// Ends the log with the calls that the client is asked to make. The turn is in the store, where no process holds it.
     async fn wait_for_client(&mut self, calls: &[DeliveredCall]) -> Result<(), Stopped> {
         let calls = calls.iter().map(|call| call.client.clone()).collect();
-        self.gateway.forget(&self.held.turn_id, &self.interventions);
+        self.live.forget(&self.held.turn_id, &self.interventions);
         self.log.end(LogEnd::Calls { calls, usage: self.record.usage() });
         Ok(())
     }
@@ -480,7 +471,7 @@ impl Driver {
         if let Err(error) = written {
             return Err(error.into());
         }
-        self.gateway.forget(&self.held.turn_id, &self.interventions);
+        self.live.forget(&self.held.turn_id, &self.interventions);
         self.log.end(log_end);
         Ok(())
     }

@@ -66,8 +66,7 @@ fn each_debug_variable_writes_its_lines_and_no_key_is_in_any() {
     let reply = Reply::text(&format!("{RESPONSE} {KEY} is the key, is it not? Well, I will not say."));
     let mut setup = Setup::new(json!([]), vec![when_last(PROMPT, reply)]);
     configure(&setup, &json!({"codeMode": {"enabled": true}}), &json!({}));
-    let nothing =
-        Seen { started: 0, transport: 0, payloads: 0, events: 0, has_prompt: false, has_response: false };
+    let nothing = Seen { started: 0, transport: 0, payloads: 0, events: 0, has_prompt: false, has_response: false };
     let transport = Seen { started: 3, transport: 9, ..nothing };
     let payload = Seen { started: 3, payloads: 3, ..nothing };
     let cases: [(&[(&'static str, &'static str)], Seen); 10] = [

@@ -153,7 +153,10 @@ fn every_tool_was_used(value: &Value) {
     // 9. The declarations describe the MCP tools that are visible.
     assert_eq!(value["files"], json!(["mcp/s.d.ts"]), "{value}");
     let declared = value["declared"].as_str().unwrap();
-    assert!(declared.contains("Adds two numbers.") && declared.contains("add(") && !declared.contains("hidden"), "{value}");
+    assert!(
+        declared.contains("Adds two numbers.") && declared.contains("add(") && !declared.contains("hidden"),
+        "{value}"
+    );
     // 10. MCP tools are called in `MCP` and are not in `tools`.
     assert_eq!((&value["mcp"], &value["hidden"]), (&json!({"sum": 3}), &json!("undefined")), "{value}");
     assert!(texts(&value["functions"]).contains(&"add".to_owned()), "{value}");
@@ -207,8 +210,12 @@ fn nested(place: &Place, run: &str) {
         .collect();
     let calls = ["openclaw:core:read", "plugin:demo:echo", "client:app:look", "mcp:s:add"];
     let pairs = calls.iter().flat_map(|id| [("tool_call", *id), ("tool_result", *id)]);
-    let expected: Vec<_> = [("control_call", "exec")].into_iter().chain(pairs).chain([("control_result", "exec")]).collect();
+    let expected: Vec<_> =
+        [("control_call", "exec")].into_iter().chain(pairs).chain([("control_result", "exec")]).collect();
     assert_eq!(shown, expected, "{entries:?}");
     let control = &entries[0]["toolCallId"];
-    assert!(control.is_string() && entries[1..9].iter().all(|entry| entry["parentToolCallId"] == *control), "{entries:?}");
+    assert!(
+        control.is_string() && entries[1..9].iter().all(|entry| entry["parentToolCallId"] == *control),
+        "{entries:?}"
+    );
 }

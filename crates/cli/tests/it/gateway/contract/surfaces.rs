@@ -99,7 +99,10 @@ fn tool_search_calls_the_tool_of_a_large_plugin_with_a_smaller_request_than_dire
         assert_eq!(counts, [json!(1), json!(1), json!(1)], "{telemetry}");
         assert_eq!(telemetry["selectedTools"], json!([{"id": TICKET, "source": "plugin"}]));
         assert_eq!(telemetry["visibleTools"], json!(["tool_search_code"]));
-        assert!(telemetry["sources"]["plugin"].as_u64() >= Some(101) && telemetry["sources"]["client"] == 1, "{telemetry}");
+        assert!(
+            telemetry["sources"]["plugin"].as_u64() >= Some(101) && telemetry["sources"]["client"] == 1,
+            "{telemetry}"
+        );
         let (visible, all) = (telemetry["visibleBytes"].as_u64().unwrap(), telemetry["directBytes"].as_u64().unwrap());
         assert!(visible > 0 && visible * 8 < all, "{telemetry}");
     }
@@ -111,7 +114,11 @@ fn tool_search_calls_the_tool_of_a_large_plugin_with_a_smaller_request_than_dire
 const SURFACES: [(&str, &str, &[&str]); 4] = [
     ("direct", r#"{"codeMode": false, "toolSearch": false}"#, &[]),
     ("searched", r#"{"codeMode": false, "toolSearch": true}"#, &["tool_search_code"]),
-    ("structured", r#"{"codeMode": false, "toolSearch": {"mode": "tools"}}"#, &["tool_search", "tool_describe", "tool_call"]),
+    (
+        "structured",
+        r#"{"codeMode": false, "toolSearch": {"mode": "tools"}}"#,
+        &["tool_search", "tool_describe", "tool_call"],
+    ),
     ("coded", r#"{"codeMode": {"enabled": true}}"#, &["exec", "wait"]),
 ];
 
@@ -134,7 +141,9 @@ fn the_tools_of_a_request_have_a_size_that_only_direct_mode_lets_grow() {
             }
         }
     }
-    setup.place.configure(&json!({"mcpServers": servers, "agents": agents, "models": {"providers": providers(&setup)}}));
+    setup
+        .place
+        .configure(&json!({"mcpServers": servers, "agents": agents, "models": {"providers": providers(&setup)}}));
     let running = setup.start();
     for provider in Provider::ALL {
         let mut coded = Vec::new();
@@ -149,7 +158,10 @@ fn the_tools_of_a_request_have_a_size_that_only_direct_mode_lets_grow() {
                 let seen = names(&sent);
                 if fixed.is_empty() {
                     // The client's own tool is among them.
-                    assert!((0..size).all(|n| seen.iter().any(|name| name.ends_with(&format!("__tool{n}")))), "{agent} {seen:?}");
+                    assert!(
+                        (0..size).all(|n| seen.iter().any(|name| name.ends_with(&format!("__tool{n}")))),
+                        "{agent} {seen:?}"
+                    );
                     assert!(seen.iter().any(|name| name == "look") && seen.len() == size + 1, "{agent} {seen:?}");
                 } else {
                     assert_eq!(seen, fixed, "{agent}");

@@ -112,7 +112,11 @@ fn in_order(entries: &[Value]) {
     let inside = &shown[1..shown.len() - 1];
     let look = |kind| (kind, "client:app:look");
     // Both are sent to the client together, so their calls come first.
-    assert_eq!(inside[..4], [look("tool_call"), look("tool_call"), look("tool_result"), look("tool_result")], "{shown:?}");
+    assert_eq!(
+        inside[..4],
+        [look("tool_call"), look("tool_call"), look("tool_result"), look("tool_result")],
+        "{shown:?}"
+    );
     let [echo, add] = ["plugin:demo:echo", "mcp:s:add"].map(|id| [("tool_call", id), ("tool_result", id)]);
     assert_eq!(inside[4..], [echo, add].concat(), "{shown:?}");
     let control = &entries[0]["toolCallId"];
