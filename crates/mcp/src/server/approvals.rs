@@ -175,7 +175,7 @@ pub(crate) async fn decide(
 #[cfg(test)]
 mod tests {
     use contract::config::pattern::Pattern;
-    use contract::tool::{Repeat, Source, ToolId, ToolSpec};
+    use contract::tool::{Repeat, ToolId, ToolSpec};
     use serde_json::json;
 
     use super::ApprovalPolicy;
