@@ -30,8 +30,6 @@ enum Proof {
     Tests(Vec<String>),
     /// The first column of a row in `docs/divergences.md`, and tests that show the requirement where it does not apply.
     Divergence(String, Vec<String>),
-    /// Nothing can show it before there is a gateway.
-    Gateway,
     /// The line asks nothing of this project.
     Nothing,
     /// The tests come with work that is not merged yet.
@@ -50,7 +48,6 @@ impl Proof {
             return Ok(Self::Pending(work.to_owned()));
         }
         match text {
-            "gateway" => Ok(Self::Gateway),
             "none" => Ok(Self::Nothing),
             _ => names(text).map(Self::Tests),
         }
@@ -64,7 +61,7 @@ fn names(text: &str) -> Result<Vec<String>, String> {
     let names: Option<Vec<String>> = text.replace("`, `", "`\n`").lines().map(quoted).collect();
     names
         .filter(|names| names.iter().all(|name| !name.contains('`')))
-        .ok_or_else(|| format!("`{text}` is no list of tests, divergence, `gateway`, `none` or `pending`"))
+        .ok_or_else(|| format!("`{text}` is no list of tests, divergence, `none` or `pending`"))
 }
 
 /// The map, as far as it can be read.
@@ -140,7 +137,7 @@ impl Map {
                 Proof::Pending(work) if !unmerged.contains(&work.as_str()) => {
                     add(format!("{place}: nothing is pending from `{work}`; name the tests"));
                 }
-                Proof::Tests(_) | Proof::Pending(_) | Proof::Gateway | Proof::Nothing => {}
+                Proof::Tests(_) | Proof::Pending(_) | Proof::Nothing => {}
             }
             let (Proof::Tests(names) | Proof::Divergence(_, names)) = proof else { continue };
             for name in names.iter().filter(|name| !exists(name)) {
@@ -167,15 +164,14 @@ impl Map {
 
     /// The table at the head of the map.
     fn totals(&self) -> String {
-        let kinds = ["shown by tests", "differ, as docs/divergences.md lists", "need the gateway", "ask nothing"];
+        let kinds = ["shown by tests", "differ, as docs/divergences.md lists", "ask nothing"];
         let mut counts: BTreeMap<usize, usize> = (0..kinds.len()).map(|kind| (kind, 0)).collect();
         let mut pending = 0;
         for (_, proof) in &self.lines {
             let kind = match proof {
                 Proof::Tests(_) => 0,
                 Proof::Divergence(..) => 1,
-                Proof::Gateway => 2,
-                Proof::Nothing => 3,
+                Proof::Nothing => 2,
                 Proof::Pending(_) => {
                     pending += 1;
                     continue;
@@ -292,8 +288,7 @@ fn a_wrong_map_is_detected() {
         .map(|number| {
             let proof = match number {
                 1 => format!("differs: a row; otherwise {test}"),
-                2 => "gateway".to_owned(),
-                3 => "none".to_owned(),
+                2 | 3 => "none".to_owned(),
                 4 => "pending: work".to_owned(),
                 _ => test.to_owned(),
             };
@@ -315,9 +310,9 @@ fn a_wrong_map_is_detected() {
     };
     for (number, row, problem) in [
         (9, "", "lines without a row: [9]"),
-        (9, "| 10 | it works | gateway |", "a line has two rows, or a number is too large"),
-        (9, "| 481 | it works | gateway |", "a line has two rows, or a number is too large"),
-        (9, "| 9 | | gateway |", "a row that cannot be read: | 9 | | gateway |"),
+        (9, "| 10 | it works | none |", "a line has two rows, or a number is too large"),
+        (9, "| 481 | it works | none |", "a line has two rows, or a number is too large"),
+        (9, "| 9 | | none |", "a row that cannot be read: | 9 | | none |"),
         (9, "| 9 | it works | soon |", "line 9: `soon` is no list of tests"),
         (9, "| 9 | it works | `testkit hooks::nothing` |", "line 9: there is no test `testkit hooks::nothing`"),
         (9, "| 9 | it works | `testkit a` and more |", "and more` is no list of tests"),
@@ -325,8 +320,8 @@ fn a_wrong_map_is_detected() {
         (1, "| 1 | it works | differs: a row; otherwise `testkit no::test` |", "line 1: there is no test"),
         (9, "| 9 | it works | differs: no row |", "line 9: docs/divergences.md has no row `no row`"),
         (9, "| 9 | it works | differs: another row |", "`another row` has a line"),
-        (1, "| 1 | it works | gateway |", "no line names the divergence `a row`"),
-        (4, "| 4 | it works | gateway |", "no line is pending from `work`"),
+        (1, "| 1 | it works | none |", "no line names the divergence `a row`"),
+        (4, "| 4 | it works | none |", "no line is pending from `work`"),
     ] {
         let found = changed(number, row);
         assert!(found.iter().any(|one| one.contains(problem)), "{row}: {found:?}");

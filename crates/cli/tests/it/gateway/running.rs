@@ -1,7 +1,6 @@
 //! A gateway process, its folder and its model.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -122,16 +121,6 @@ impl Running {
             Wire::Chat | Wire::Responses => ("Authorization", bearer.as_str()),
         };
         wire.read(self.post(wire.path(), &[header], body), body["stream"] == true)
-    }
-
-    /// Sends a request and does not read the response. The client disconnects when the stream is dropped.
-    pub(super) fn begin(&self, wire: Wire, body: &Value) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.served.address).unwrap();
-        let (body, host, token) = (body.to_string(), &self.served.address, self.token());
-        let head = format!("POST {} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n", wire.path());
-        let head = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
-        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-        stream
     }
 
     /// Returns an MCP client of the gateway.

@@ -15,11 +15,14 @@ def answer(request, result):
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}) + "\n")
         sys.stdout.flush()
 
-def call(request):
-    name, given = request["params"]["name"], request["params"]["input"]
+def record(line):
     with LOCK:
         with open(os.path.join(DATA, "record"), "a") as file:
-            file.write(name + "\n")
+            file.write(line + "\n")
+
+def call(request):
+    name, given = request["params"]["name"], request["params"]["input"]
+    record(name)
     while name == "late" and not os.path.exists(os.path.join(DATA, given["file"])):
         time.sleep(0.02)
     answer(request, {"details": {"tool": name, "input": given}})

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 use testkit::model::Reply;
 
-use super::super::running::{cell, when_last};
+use super::super::running::{Running, cell, when_last};
 use super::super::wires::Wire;
 use super::{Provider, configure, names, request, setup};
 use crate::mcp::place::Place;
@@ -16,6 +16,8 @@ use crate::mcp::place::Place;
 const CODE: &str = "const seen = await Promise.all([tools.look({n: 1}), tools.look({n: 2})]); \
     const echo = await tools.echo({word: 'w'}); const { structuredContent } = await MCP.s.add({a: 1, b: 2}); \
     return ['calls of every kind', seen.length, echo.input.word, structuredContent.sum]";
+
+const CALLS: [&str; 4] = ["client:app:look", "client:app:look", "plugin:demo:echo", "mcp:s:add"];
 
 fn runs(place: &Place, arguments: &[&str]) -> Vec<u8> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
@@ -38,14 +40,19 @@ pub(super) fn exported(place: &Place, run: &str) -> Vec<Value> {
     exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+fn session_id(place: &Place, run: &str) -> String {
+    let run = listed(place).into_iter().find(|one| one["runId"] == run).unwrap();
+    run["sessionId"].as_str().unwrap().to_owned()
+}
+
 /// Returns kind and content of each entry in the transcript of the session that a run belongs to.
 pub(super) fn session(place: &Place, run: &str) -> Vec<(String, Value)> {
-    let run = listed(place).into_iter().find(|one| one["runId"] == run).unwrap();
+    let session_id = session_id(place, run);
     let location = Location::File(place.path("state/runs.db").into());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let entries = runtime.block_on(async {
         let store = Store::open(&location, Keys::ephemeral().unwrap()).await.unwrap();
-        store.transcript(run["sessionId"].as_str().unwrap()).await.unwrap()
+        store.transcript(&session_id).await.unwrap()
     });
     entries.into_iter().map(|entry| (entry.kind.as_str().to_owned(), entry.entry)).collect()
 }
@@ -72,21 +79,23 @@ fn a_turn_with_client_plugin_and_mcp_calls_is_exported_in_order_and_replayed_als
         items.extend(done.items);
         let run = newest_run(&setup.place);
         let (export, session) = (exported(&setup.place, &run), session(&setup.place, &run));
-        in_order(&export);
+        nested(&export, &CALLS);
+        let shown = trajectory(&running, &session_id(&setup.place, &run), &CALLS);
         let kinds: Vec<&str> = session.iter().map(|(kind, _)| kind.as_str()).collect();
         let expected = ["user_message", "model_message", "control_call"];
         assert_eq!(&kinds[..3], expected, "{wire:?} {session:?}");
         assert_eq!(&kinds[kinds.len() - 3..], ["control_result", "model_message", "turn_note"], "{session:?}");
         let model = &session[1].1;
         assert_eq!((&model["calls"][0]["name"], &model["calls"][0]["id"]), (&json!("exec"), &export[0]["toolCallId"]));
-        rows.push((wire, provider, items, run, export, session));
+        rows.push((wire, provider, items, run, export, session, shown));
     }
     running.signal(Signal::KILL);
     running.wait();
     let running = setup.start();
-    for (wire, provider, mut items, run, export, before) in rows {
+    for (wire, provider, mut items, run, export, before, shown) in rows {
         assert_eq!(exported(&setup.place, &run), export, "{wire:?}");
         assert_eq!(session(&setup.place, &run), before, "{wire:?}");
+        assert_eq!(trajectory(&running, &session_id(&setup.place, &run), &CALLS), shown, "{wire:?}");
         items.extend(wire.user("and then"));
         let later = running.send(wire, &request(wire, provider.agent(), &items, false));
         assert_eq!(later.text, "That was all.", "{wire:?} {}", later.body);
@@ -102,24 +111,39 @@ fn a_turn_with_client_plugin_and_mcp_calls_is_exported_in_order_and_replayed_als
     }
 }
 
-/// Checks that every call is under the call of `exec`, after those that it depends on and before its own result.
-fn in_order(entries: &[Value]) {
-    let shown: Vec<(&str, &str)> = entries
+/// Checks that the calls are below the control calls of their cell, in this order, each before its own result. A cell that
+/// calls the client is suspended by the result of `exec` and resumed by a `wait` of the same call.
+pub(super) fn nested(entries: &[Value], expected: &[&str]) {
+    let of = |kind: &str| entries.iter().filter(|entry| entry["kind"] == kind).collect::<Vec<_>>();
+    let ids = |kind| of(kind).iter().map(|entry| entry["toolId"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(ids("tool_call"), expected, "{entries:#?}");
+    assert_eq!(ids("tool_result"), expected, "{entries:#?}");
+    let controls: Vec<&str> = of("control_call").iter().map(|entry| entry["toolName"].as_str().unwrap()).collect();
+    assert!(controls[0] == "exec" && controls[1..].iter().all(|name| *name == "wait"), "{entries:#?}");
+    assert_eq!(of("control_result").len(), controls.len(), "{entries:#?}");
+    let (first, last) = (&entries[0], &entries[entries.len() - 1]);
+    assert_eq!((&first["kind"], &last["kind"]), (&json!("control_call"), &json!("control_result")), "{entries:#?}");
+    assert_eq!(last["result"]["status"], "completed", "{entries:#?}");
+    for (at, entry) in entries.iter().enumerate() {
+        let own = if entry["toolId"].is_string() { &entry["parentToolCallId"] } else { &entry["toolCallId"] };
+        assert!(own.is_string() && *own == first["toolCallId"], "{entry}");
+        let is_begun = |one: &Value| one["kind"] == "tool_call" && one["toolCallId"] == entry["toolCallId"];
+        assert!(entry["kind"] != "tool_result" || entries[..at].iter().any(is_begun), "{entry}");
+    }
+}
+
+/// Checks the export over HTTP: the same calls, inside the control calls that they belong to.
+fn trajectory(running: &Running, session: &str, expected: &[&str]) -> String {
+    let text = running.get(&format!("/api/v1/sessions/{session}/trajectory")).text();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["kind"], &lines[0]["sessionId"]), (&json!("trajectory"), &json!(session)), "{text}");
+    let calls: Vec<&str> = lines
         .iter()
-        .map(|entry| (entry["kind"].as_str().unwrap(), entry["toolId"].as_str().unwrap_or("exec")))
+        .filter(|line| line["kind"] == "control_call")
+        .flat_map(|line| line["toolCalls"].as_array().unwrap())
+        .map(|call| call["toolId"].as_str().unwrap())
         .collect();
-    assert_eq!((shown[0], shown[shown.len() - 1]), (("control_call", "exec"), ("control_result", "exec")), "{shown:?}");
-    let inside = &shown[1..shown.len() - 1];
-    let look = |kind| (kind, "client:app:look");
-    // Both are sent to the client together, so their calls come first.
-    assert_eq!(
-        inside[..4],
-        [look("tool_call"), look("tool_call"), look("tool_result"), look("tool_result")],
-        "{shown:?}"
-    );
-    let [echo, add] = ["plugin:demo:echo", "mcp:s:add"].map(|id| [("tool_call", id), ("tool_result", id)]);
-    assert_eq!(inside[4..], [echo, add].concat(), "{shown:?}");
-    let control = &entries[0]["toolCallId"];
-    let inside = &entries[1..entries.len() - 1];
-    assert!(control.is_string() && inside.iter().all(|entry| entry["parentToolCallId"] == *control), "{entries:?}");
+    assert_eq!(calls, expected, "{text}");
+    // The first line has the time of the export.
+    text.split_once('\n').unwrap().1.to_owned()
 }
