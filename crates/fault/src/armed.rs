@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::{InjectedFault, POINTS};
+use crate::{InjectedFault, POINTS, TURN_POINTS};
 
 static FAULT: Mutex<Fault> = parking_lot::const_mutex(Fault { armed: None, reached: BTreeMap::new() });
 
@@ -37,7 +37,8 @@ enum Action {
 /// The text given to [`arm`] does not describe a fault.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "invalid fault `{0}`; expected `NAME:HIT:kill`, `NAME:HIT:sleep=MS` or `NAME:HIT:error`, with a name from POINTS"
+    "invalid fault `{0}`; expected `NAME:HIT:kill`, `NAME:HIT:sleep=MS` or `NAME:HIT:error`, with a name from POINTS \
+     or TURN_POINTS"
 )]
 pub struct InvalidFault(String);
 
@@ -49,7 +50,7 @@ pub fn arm(text: &str) -> Result<(), InvalidFault> {
     let (Some(name), Some(hit), Some(action), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
         return Err(invalid());
     };
-    let name = POINTS.into_iter().find(|point| *point == name).ok_or_else(invalid)?;
+    let name = POINTS.into_iter().chain(TURN_POINTS).find(|point| *point == name).ok_or_else(invalid)?;
     let remaining = hit.parse().ok().filter(|hit| *hit > 0).ok_or_else(invalid)?;
     let action = match action.split_once('=') {
         None if action == "kill" => Action::Kill,

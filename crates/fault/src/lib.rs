@@ -27,7 +27,7 @@ pub use disabled::{commit_answer, fill_random, point, run_in_turn, time, wait_fo
 #[cfg(feature = "inject")]
 pub use simulated::{commit_answer, fill_random, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
 
-/// The names of all fault points, grouped by the operation they interrupt.
+/// The names of the fault points that runs of cells reach, grouped by the operation they interrupt.
 pub const POINTS: [&str; 45] = [
     "open.before_commit",
     "open.after_commit",
@@ -74,6 +74,24 @@ pub const POINTS: [&str; 45] = [
     "sweep.in_transaction",
     "sweep.before_commit",
     "sweep.after_commit",
+];
+
+/// The names of the fault points that only turns of the gateway reach, grouped by the operation they interrupt.
+pub const TURN_POINTS: [&str; 14] = [
+    "turn.before_create",
+    "turn.after_create",
+    "turn.before_model",
+    "turn.after_model",
+    "turn.before_commit",
+    "turn.after_commit",
+    "delivery.before_commit",
+    "delivery.after_commit",
+    "answer.before_commit",
+    "answer.after_commit",
+    "answer.before_settle",
+    "answer.after_settle",
+    "turn.before_end",
+    "turn.after_end",
 ];
 
 /// Marks a fault point. Fails only if the point is armed with an error, or a simulation decides that it fails.

@@ -235,7 +235,9 @@ impl Gateway {
         let steps = vec![NewStep { kind: step.kind().to_owned(), body }];
         let first = TurnChange { steps, transcript, ..TurnChange::default() };
         let (now, holder) = (now_ms(), &self.inner.holder);
+        fault::point("turn.before_create").map_err(StoreError::from)?;
         let held = self.store().create_turn(&row, &first, holder, lease_until(now), now).await?;
+        fault::point("turn.after_create").map_err(StoreError::from)?;
         let record = TurnRecord::new(request);
         let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::First };
         Ok(self.launch(held, driven, abandonment, on_end))
@@ -267,7 +269,9 @@ impl Gateway {
             answered,
             ..TurnChange::default()
         };
+        fault::point("answer.before_commit").map_err(StoreError::from)?;
         self.store().commit_turn(&mut held, &change, Durability::Synced, now_ms()).await?;
+        fault::point("answer.after_commit").map_err(StoreError::from)?;
         driven.record.push(step);
         Ok(self.launch(held, driven, abandonment, on_end))
     }

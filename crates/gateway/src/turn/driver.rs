@@ -90,15 +90,19 @@ impl Driver {
             }
             self.take_steered().await?;
             match self.record.next() {
-                Next::Model => match self.ask_model().await {
-                    Ok(step) => {
-                        let transcript = vec![model_entry(&self.held, &step)];
-                        let step = Step::Model(step);
-                        self.commit(vec![step], TurnChange { transcript, ..TurnChange::default() }).await?;
-                        self.attempt = Attempt::First;
+                Next::Model => {
+                    fault::point("turn.before_model").map_err(StoreError::from)?;
+                    match self.ask_model().await {
+                        Ok(step) => {
+                            fault::point("turn.after_model").map_err(StoreError::from)?;
+                            let transcript = vec![model_entry(&self.held, &step)];
+                            let step = Step::Model(step);
+                            self.commit(vec![step], TurnChange { transcript, ..TurnChange::default() }).await?;
+                            self.attempt = Attempt::First;
+                        }
+                        Err(end) => return self.end(end).await,
                     }
-                    Err(end) => return self.end(end).await,
-                },
+                }
                 Next::Calls(calls) => {
                     if let Some(end) = self.make_calls(&calls, hold_until).await? {
                         return self.end(end).await;
@@ -137,12 +141,14 @@ impl Driver {
     /// Gives the client's results to the calls that wait for them. A result that was given before is ignored.
     async fn settle_answers(&self) -> Result<(), Stopped> {
         for (token, outcome) in answered_calls(&self.record) {
+            fault::point("answer.before_settle").map_err(StoreError::from)?;
             match self.services.code_mode.settle(&token, &outcome).await {
                 // A call that has a result keeps it.
                 Ok(_) | Err(SettleError::NotParked) => {}
                 // Without the result, the cell would seem to wait for the client.
                 Err(SettleError::Store(error)) => return Err(error.into()),
             }
+            fault::point("answer.after_settle").map_err(StoreError::from)?;
         }
         Ok(())
     }
@@ -416,7 +422,9 @@ impl Driver {
             response,
             ..TurnChange::default()
         };
+        fault::point("delivery.before_commit").map_err(StoreError::from)?;
         self.commit(vec![Step::Delivered(calls)], change).await?;
+        fault::point("delivery.after_commit").map_err(StoreError::from)?;
         Ok(())
     }
 
@@ -467,10 +475,9 @@ impl Driver {
             transcript,
             ..TurnChange::default()
         };
-        let written = self.commit(vec![Step::Ended(end)], change).await;
-        if let Err(error) = written {
-            return Err(error.into());
-        }
+        fault::point("turn.before_end").map_err(StoreError::from)?;
+        self.commit(vec![Step::Ended(end)], change).await?;
+        fault::point("turn.after_end").map_err(StoreError::from)?;
         self.live.forget(&self.held.turn_id, &self.interventions);
         self.log.end(log_end);
         Ok(())

@@ -34,8 +34,13 @@ pub(crate) struct Asked {
 
 impl Answer {
     pub(crate) async fn read(wire: Wire, response: reqwest::Response) -> Self {
+        Self::try_read(wire, response).await.unwrap()
+    }
+
+    /// Reads an answer that may be cut off.
+    pub(crate) async fn try_read(wire: Wire, response: reqwest::Response) -> reqwest::Result<Self> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let raw = response.text().await.unwrap();
+        let raw = response.text().await?;
         let is_stream =
             headers.get("content-type").is_some_and(|kind| kind.to_str().unwrap().starts_with("text/event-stream"));
         let events = if is_stream { events(&raw) } else { Vec::new() };
@@ -43,7 +48,7 @@ impl Answer {
             true => collect(wire, &events),
             false => serde_json::from_str(&raw).unwrap_or(Value::Null),
         };
-        Self { wire, status, headers, raw, events, body }
+        Ok(Self { wire, status, headers, raw, events, body })
     }
 
     /// Returns the visible text.

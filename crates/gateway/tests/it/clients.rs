@@ -22,20 +22,20 @@ const TWO_ROUNDS: &str = "
 const ONE_CALL: &str = "return 'got ' + await tools.call('client:app:lookup', {q: 1})";
 
 /// A conversation of a client that has tools.
-struct Talk {
-    wire: Wire,
+pub(crate) struct Talk {
+    pub(crate) wire: Wire,
     messages: Vec<Value>,
     tools: Vec<(String, Value)>,
 }
 
 impl Talk {
-    fn new(wire: Wire, text: &str) -> Self {
+    pub(crate) fn new(wire: Wire, text: &str) -> Self {
         let schema = json!({"type": "object", "properties": {"q": {"type": "number"}}, "required": ["q"]});
         let messages = vec![json!({"role": "user", "content": text})];
         Self { wire, messages, tools: vec![("lookup".to_owned(), schema)] }
     }
 
-    fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         let mut body = conversation(self.wire, Form::Whole, self.messages.clone());
         let tool = |(name, schema): &(String, Value)| match self.wire {
             Wire::Chat => json!({"type": "function", "function": {"name": name, "parameters": schema}}),
@@ -57,7 +57,7 @@ impl Talk {
     }
 
     /// Adds the model's message and these results.
-    fn answer(&mut self, answer: &Answer, results: &[(&Asked, Value)]) {
+    pub(crate) fn answer(&mut self, answer: &Answer, results: &[(&Asked, Value)]) {
         self.messages.extend(answer.as_history());
         self.give(results);
     }

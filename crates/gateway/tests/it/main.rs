@@ -19,6 +19,7 @@ mod checker;
 mod clients;
 mod continuations;
 mod errors;
+mod faults;
 mod headers;
 mod mandatory;
 mod streams;

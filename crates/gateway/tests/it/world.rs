@@ -113,30 +113,14 @@ impl World {
         Self::start_over((other.store.clone(), Arc::clone(&other.folder)), options, script).await
     }
 
-    async fn start_over((store, folder): (Store, Arc<TempDir>), options: Options, script: Vec<Reply>) -> Self {
+    pub(crate) async fn start_over(
+        (store, folder): (Store, Arc<TempDir>),
+        options: Options,
+        script: Vec<Reply>,
+    ) -> Self {
         let model = ScriptedModel::start(script.into()).unwrap();
-        let pool = PoolOptions {
-            jail: JailPolicy::Off,
-            workers: 1,
-            slots: 16,
-            threads: 4,
-            ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
-        };
-        let code_mode = CodeMode::new(Pool::start(pool).await.unwrap(), store.clone()).unwrap();
         let canned = Canned::parse(&json!({"tools": options.tools}).to_string()).unwrap();
-        let canned: Arc<dyn ToolSource> = Arc::new(canned);
-        let offered = OfferedSources { sources: vec![canned], settled: true, ..OfferedSources::default() };
-        let config = AgentsConfig::resolve(&options.tools_config, &options.agents).unwrap();
-        let policy = CallPolicy { config, approval_policy: options.approvals.clone(), exempt: Vec::new() };
-        let settings = Settings {
-            policy,
-            gateway: GatewayConfig::resolve(&options.gateway).unwrap(),
-            surface: options.surface,
-            sandboxed: false,
-            runtime_available: true,
-        };
-        let providers = providers(&options, &model);
-        let gateway = Gateway::new(code_mode, settings, watch::channel(offered).1, providers).unwrap();
+        let gateway = start_gateway(&store, Arc::new(canned), &options, &model.url()).await;
         let stop = CancellationToken::new();
         let base = serve(gateway.clone(), stop.clone()).await;
         let client = reqwest::Client::builder().timeout(PATIENCE).build().unwrap();
@@ -168,6 +152,35 @@ impl World {
     }
 }
 
+/// Starts a gateway without its HTTP server, whose server tools are those of one source.
+pub(crate) async fn start_gateway(
+    store: &Store,
+    source: Arc<dyn ToolSource>,
+    options: &Options,
+    model_url: &str,
+) -> Gateway {
+    let pool = PoolOptions {
+        jail: JailPolicy::Off,
+        workers: 1,
+        slots: 16,
+        threads: 4,
+        ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
+    };
+    let code_mode = CodeMode::new(Pool::start(pool).await.unwrap(), store.clone()).unwrap();
+    let offered = OfferedSources { sources: vec![source], settled: true, ..OfferedSources::default() };
+    let config = AgentsConfig::resolve(&options.tools_config, &options.agents).unwrap();
+    let policy = CallPolicy { config, approval_policy: options.approvals.clone(), exempt: Vec::new() };
+    let settings = Settings {
+        policy,
+        gateway: GatewayConfig::resolve(&options.gateway).unwrap(),
+        surface: options.surface,
+        sandboxed: false,
+        runtime_available: true,
+    };
+    let providers = providers(options, model_url);
+    Gateway::new(code_mode, settings, watch::channel(offered).1, providers).unwrap()
+}
+
 /// Waits until something has happened.
 pub(crate) async fn wait_until<T>(mut check: impl FnMut() -> Option<T>) -> T {
     let deadline = tokio::time::Instant::now() + PATIENCE;
@@ -181,7 +194,7 @@ pub(crate) async fn wait_until<T>(mut check: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Returns a new location of a store: on the Postgres server in `CELLMATE_TEST_POSTGRES` if it is set, else a file.
-async fn location(folder: &TempDir) -> Location {
+pub(crate) async fn location(folder: &TempDir) -> Location {
     match std::env::var("CELLMATE_TEST_POSTGRES") {
         Ok(server) => {
             let schema = format!("gateway_{}", executor::random_name().unwrap().to_lowercase().replace('-', "_"));
@@ -195,13 +208,13 @@ async fn location(folder: &TempDir) -> Location {
     }
 }
 
-fn providers(options: &Options, model: &ScriptedModel) -> Providers {
+fn providers(options: &Options, model_url: &str) -> Providers {
     let api = match options.api {
         Api::Chat => "openai-completions",
         Api::Responses => "openai-responses",
         Api::Messages => "anthropic-messages",
     };
-    let mut scripted = json!({"baseUrl": model.url(), "api": api, "apiKey": "sk-provider-key", "models": []});
+    let mut scripted = json!({"baseUrl": model_url, "api": api, "apiKey": "sk-provider-key", "models": []});
     let more = options.provider.as_object().unwrap().clone();
     scripted.as_object_mut().unwrap().extend(more);
     let models = json!({"providers": {"scripted": scripted}});
@@ -209,7 +222,7 @@ fn providers(options: &Options, model: &ScriptedModel) -> Providers {
     Providers::new(&config, &|text: &str| Ok(text.to_owned()), DebugSettings::default()).unwrap()
 }
 
-async fn serve(gateway: Gateway, stop: CancellationToken) -> String {
+pub(crate) async fn serve(gateway: Gateway, stop: CancellationToken) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let token =

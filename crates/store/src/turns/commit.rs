@@ -72,7 +72,7 @@ async fn write_until_known(
     }
     held.totals = after;
     held.sequence += 1;
-    Ok(())
+    Ok(fault::point("turn.after_commit")?)
 }
 
 /// Returns what the change uses of the principal's quota; `None` if nothing.
@@ -116,5 +116,6 @@ async fn write(
     }
     let entries = rows::of_turn(held, &change.transcript);
     transcript::write(&mut transaction, backend.dialect, &held.session_id, &held.turn_id, &entries).await?;
+    fault::point("turn.before_commit")?;
     fault::commit_answer(transaction.commit().await).map_err(AttemptError::AtCommit)
 }

@@ -1,0 +1,384 @@
+//! Turns of gateways that are killed at every fault point, on SQLite and Postgres, with a client that repeats its requests
+//! to the next gateway. No answer may be lost, no call may be sent under two ids, and no effect may happen twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use executor::clock::now_ms;
+use fault::{POINTS, TURN_POINTS};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use store::{Keys, Location, SessionFilter, Store, TurnState};
+use tempfile::TempDir;
+use testkit::ledger::Ledger;
+use testkit::model::{Condition, Reply, ScriptedModel};
+use testkit::postgres::Server;
+use tokio_util::sync::CancellationToken;
+use wire::Wire;
+
+use crate::answer::{Answer, Asked};
+use crate::clients::Talk;
+use crate::world::{ADA, Form, Options, PATIENCE, WIRES, World, exec, path, serve, start_gateway};
+
+/// Histories at once; most of the time they wait for leases of killed hosts.
+const PARALLEL: usize = 20;
+
+/// How long a turn whose host was killed may stay in progress: its lease, `abandonedSeconds` of this test, and time for
+/// a loaded machine.
+const ORPHANED: Duration = Duration::from_secs(6 + 1 + 20);
+
+/// A cell that calls a server tool that must not be repeated and two client tools at once, then one that depends on them.
+const CODE: &str = "
+    const look = (q) => tools.call('client:app:lookup', {q});
+    const effect = async () => {
+        try {
+            return (await tools.call('openclaw:ledger:slow', {n: 7})).did.n;
+        } catch (error) {
+            return 'unknown';
+        }
+    };
+    const [done, a, b] = await Promise.all([effect(), look(1), look(2)]);
+    return 'sum ' + await look(a + b) + ' effect ' + done;";
+
+const QUESTION: &str = "look it up";
+
+const FINAL_TEXT: &str = "all done";
+
+/// The variables that describe a host process.
+const STORE: &str = "CELLMATE_TEST_STORE";
+const LEDGER: &str = "CELLMATE_TEST_LEDGER";
+const MODEL: &str = "CELLMATE_TEST_MODEL";
+const FAULT: &str = "CELLMATE_TEST_FAULT";
+
+/// What a host prints before its address.
+const LISTENING: &str = "listening at ";
+
+/// What a host prints before the fault points that it has reached.
+const REACHED: &str = "reached ";
+
+#[test]
+#[ignore = "run by the tests below"]
+fn gateway_in_a_separate_process() {
+    let Ok(store) = std::env::var(STORE) else { return };
+    let variable = |name: &str| std::env::var(name).unwrap();
+    if let Ok(fault) = std::env::var(FAULT) {
+        fault::arm(&fault).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let base = runtime.block_on(async {
+        let store = open(&store).await;
+        let ledger = Arc::new(Ledger::open(Path::new(&variable(LEDGER))).unwrap());
+        let gateway = start_gateway(&store, ledger, &Options::default(), &variable(MODEL)).await;
+        serve(gateway, CancellationToken::new()).await
+    });
+    println!("{LISTENING}{base}");
+    // Each line asks for the fault points. The host ends with the process that started it.
+    for _line in std::io::stdin().lock().lines() {
+        println!("{REACHED}{}", json!(fault::reached()));
+    }
+}
+
+async fn open(store: &str) -> Store {
+    let location = match store.starts_with("postgres:") {
+        true => Location::Postgres(store.to_owned()),
+        false => Location::File(store.into()),
+    };
+    // A fixed key, so that the next process can open the snapshots of this one.
+    Store::open(&location, Keys::new(1, [7; 32])).await.unwrap()
+}
+
+/// A gateway in a process of its own.
+struct Host {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    base: String,
+}
+
+impl Host {
+    fn start(place: &Place, fault: Option<&str>) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["faults::gateway_in_a_separate_process", "--exact", "--ignored", "--nocapture"])
+            .env(STORE, &place.store)
+            .env(LEDGER, &place.ledger)
+            .env(MODEL, place.model.url())
+            .env_remove(FAULT)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if let Some(fault) = fault {
+            command.env(FAULT, fault);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let base = after(&mut output, LISTENING).expect("the host has started");
+        Self { child, output, base }
+    }
+
+    /// Returns how often each fault point was reached.
+    fn reached(&mut self) -> BTreeMap<String, usize> {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        serde_json::from_str(&after(&mut self.output, REACHED).unwrap()).unwrap()
+    }
+
+    /// Returns whether the host was killed, for which it is given some time.
+    fn is_dead(&mut self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if self.child.try_wait().unwrap().is_some() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // A host that was killed cannot be killed again.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Returns what follows the mark in the first line that contains it.
+fn after(output: &mut impl BufRead, mark: &str) -> Option<String> {
+    output.lines().map_while(Result::ok).find_map(|line| line.split_once(mark).map(|(_, rest)| rest.to_owned()))
+}
+
+/// What survives the hosts of a history: the store, the effects and the model.
+struct Place {
+    store: String,
+    ledger: PathBuf,
+    model: ScriptedModel,
+    folder: TempDir,
+}
+
+impl Place {
+    /// Creates a place with this store, or with a new SQLite file if it is empty.
+    fn new(store: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("store.db").display().to_string();
+        let when = |text: &str| Some(Condition { last_contains: Some(text.to_owned()), ..Condition::default() });
+        let script = vec![
+            Reply { when: when(QUESTION), ..exec(CODE) },
+            Reply { when: when("sum 300 effect"), ..Reply::text(FINAL_TEXT) },
+        ];
+        Self {
+            store: if store.is_empty() { file } else { store.to_owned() },
+            ledger: folder.path().join("ledger"),
+            model: ScriptedModel::start(script.into()).unwrap(),
+            folder,
+        }
+    }
+}
+
+/// When a client closes its connection and repeats its request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Disturbance {
+    None,
+    /// The host is killed at a fault point.
+    Kill(String),
+}
+
+/// A case of a test: how one history is disturbed.
+#[derive(Clone, Debug)]
+struct Case {
+    /// Empty for an SQLite file.
+    store: String,
+    wire: Wire,
+    form: Form,
+    disturbance: Disturbance,
+}
+
+impl Case {
+    /// Returns the case with this number. Neighbours differ in wire and form.
+    fn new(number: usize, store: &str, disturbance: Disturbance) -> Self {
+        let form = if number.is_multiple_of(2) { Form::Stream } else { Form::Whole };
+        Self { store: store.to_owned(), wire: WIRES[number % WIRES.len()], form, disturbance }
+    }
+
+    fn fault(&self) -> Option<&str> {
+        match &self.disturbance {
+            Disturbance::Kill(fault) => Some(fault),
+            Disturbance::None => None,
+        }
+    }
+}
+
+/// A client of hosts that are killed.
+struct Session<'a> {
+    case: &'a Case,
+    place: &'a Place,
+    host: Host,
+    client: reqwest::Client,
+    deaths: usize,
+}
+
+impl<'a> Session<'a> {
+    fn new(case: &'a Case, place: &'a Place) -> Self {
+        let client = reqwest::Client::builder().timeout(PATIENCE).pool_max_idle_per_host(0).build().unwrap();
+        Self { case, place, host: Host::start(place, case.fault()), client, deaths: 0 }
+    }
+
+    /// Sends a request once.
+    async fn try_ask(&self, talk: &Talk, retries: u32) -> reqwest::Result<Answer> {
+        let mut body = talk.body();
+        body["stream"] = json!(self.case.form == Form::Stream);
+        let request = self.client.post(format!("{}{}", self.host.base, path(talk.wire))).bearer_auth(ADA).json(&body);
+        let response = request.header("x-stainless-retry-count", retries.to_string()).send().await?;
+        Answer::try_read(talk.wire, response).await
+    }
+
+    /// Sends a request, and repeats it until it is answered. If the host was killed, the next one is asked.
+    async fn ask(&mut self, talk: &Talk) -> Answer {
+        let deadline = Instant::now() + PATIENCE;
+        for retries in 0.. {
+            assert!(Instant::now() < deadline, "{:?}: the request is not answered", self.case);
+            match self.try_ask(talk, retries).await {
+                Ok(answer) if answer.status == 200 && answer.error().is_none() => return answer,
+                Ok(answer) if answer.status == 503 => tokio::time::sleep(Duration::from_millis(100)).await,
+                Ok(answer) => panic!("{:?}: {}", self.case, answer.raw),
+                Err(error) => {
+                    assert!(self.host.is_dead(), "{:?}: {error}", self.case);
+                    self.deaths += 1;
+                    self.host = Host::start(self.place, None);
+                }
+            }
+        }
+        unreachable!()
+    }
+}
+
+/// The result of one history.
+struct HistoryResult {
+    deaths: usize,
+    /// The fault points that the last host has reached.
+    reached: BTreeMap<String, usize>,
+}
+
+/// Runs one history: a question, two rounds of client calls, and the final text.
+async fn history(case: &Case) -> HistoryResult {
+    let place = Place::new(&case.store);
+    let mut session = Session::new(case, &place);
+    let mut talk = Talk::new(case.wire, QUESTION);
+    let mut asked: BTreeMap<String, Asked> = BTreeMap::new();
+    let text = loop {
+        let answer = session.ask(&talk).await;
+        let calls = answer.calls();
+        if calls.is_empty() {
+            break answer.text();
+        }
+        for call in &calls {
+            let first = asked.entry(call.id.clone()).or_insert_with(|| call.clone());
+            assert_eq!(first, call, "{case:?}: a call that is sent again is the same");
+        }
+        let results: Vec<(&Asked, Value)> =
+            calls.iter().map(|call| (call, json!(call.arguments["q"].as_i64().unwrap() * 10))).collect();
+        talk.answer(&answer, &results);
+    };
+    assert_eq!(text, FINAL_TEXT, "{case:?}");
+    let inputs: Vec<i64> = asked.values().map(|call| call.arguments["q"].as_i64().unwrap()).collect();
+    assert_eq!(inputs.len(), 3, "{case:?}: every call has one id: {asked:?}");
+    assert_eq!(BTreeSet::from_iter(inputs), BTreeSet::from([1, 2, 30]), "{case:?}: {asked:?}");
+    judge_model(case, &place);
+    let result = HistoryResult { deaths: session.deaths, reached: session.host.reached() };
+    drop(session);
+    judge_store(case, &place).await;
+    result
+}
+
+/// Checks that the model was asked only with whole responses and results, and that the effect happened at most once.
+fn judge_model(case: &Case, place: &Place) {
+    let mut bodies: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+    for request in place.model.requests() {
+        let messages = request.json()["messages"].as_array().unwrap().len();
+        bodies.entry(messages).or_default().insert(String::from_utf8(request.body).unwrap());
+    }
+    let counts: Vec<usize> = bodies.values().map(BTreeSet::len).collect();
+    assert_eq!(counts, [1, 1], "{case:?}: a request that is repeated is the same: {bodies:#?}");
+    let last = bodies.pop_last().unwrap().1.pop_last().unwrap();
+    let effects = std::fs::read_to_string(&place.ledger).unwrap();
+    let effects = effects.lines().filter(|line| line.starts_with("slow ")).count();
+    if last.contains("sum 300 effect 7") {
+        assert_eq!(effects, 1, "{case:?}");
+    } else {
+        assert!(last.contains("sum 300 effect unknown") && effects <= 1, "{case:?}: {effects} effects: {last}");
+        let during_call = case.fault().is_some_and(|fault| POINTS.iter().any(|point| fault.starts_with(point)));
+        assert!(during_call, "{case:?}: the outcome of a call that was not interrupted is known");
+    }
+}
+
+/// Checks that the store contains one turn, which is over and whose calls were all answered.
+async fn judge_store(case: &Case, place: &Place) {
+    let store = open(&place.store).await;
+    let sessions = store.sessions(&SessionFilter::default(), 10, None).await.unwrap();
+    assert_eq!(sessions.len(), 1, "{case:?}");
+    let turns = store.turns_of_session(&sessions[0].session_id).await.unwrap();
+    let states: Vec<TurnState> = turns.iter().map(|turn| turn.state).collect();
+    assert_eq!(states, [TurnState::Completed], "{case:?}");
+    let deliveries = store.deliveries_of_turn(&turns[0].turn_id).await.unwrap();
+    assert_eq!(deliveries.len(), 3, "{case:?}: {deliveries:?}");
+    assert!(deliveries.iter().all(|one| one.answered_at.is_some()), "{case:?}: {deliveries:?}");
+    let runs = store.runs_of_session(&sessions[0].session_id).await.unwrap();
+    assert_eq!(runs.len(), 1, "{case:?}: {runs:?}");
+    assert!(store.run(&runs[0]).await.unwrap().unwrap().state.is_over(), "{case:?}");
+}
+
+/// Runs histories at the same time, and returns their results in the order of the cases.
+async fn histories(cases: Vec<Case>) -> Vec<(Case, HistoryResult)> {
+    let run = |case: Case| async {
+        tokio::spawn(async move {
+            let result = history(&case).await;
+            (case, result)
+        })
+        .await
+        .unwrap()
+    };
+    stream::iter(cases).map(run).buffered(PARALLEL).collect().await
+}
+
+/// Returns how often an undisturbed history reaches each fault point.
+async fn reached(store: &str) -> BTreeMap<String, usize> {
+    let (_, result) = histories(vec![Case::new(0, store, Disturbance::None)]).await.remove(0);
+    let names: BTreeSet<&str> = result.reached.keys().map(String::as_str).collect();
+    let missing: Vec<&str> = TURN_POINTS.into_iter().filter(|point| !names.contains(point)).collect();
+    assert_eq!(missing, [""; 0], "every fault point of turns is reached");
+    result.reached
+}
+
+fn assert_killed(results: &[(Case, HistoryResult)]) {
+    for (case, result) in results {
+        // Timing matters for the points of runs: a history may reach them less often than the undisturbed one.
+        let must_die = case.fault().is_some_and(|fault| TURN_POINTS.iter().any(|point| fault.starts_with(point)));
+        assert!(!must_die || result.deaths == 1, "{case:?}: {} hosts were killed", result.deaths);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_killed_at_any_fault_point_loses_and_repeats_nothing_on_sqlite() {
+    let reached = reached("").await;
+    let faults = reached.iter().flat_map(|(point, times)| {
+        // Each time for the points of turns, and the first time for those of runs.
+        let times = if TURN_POINTS.contains(&point.as_str()) { *times } else { 1 };
+        (1..=times).map(move |hit| format!("{point}:{hit}:kill"))
+    });
+    let cases = faults.enumerate().map(|(number, fault)| Case::new(number, "", Disturbance::Kill(fault)));
+    assert_killed(&histories(cases.collect()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_killed_at_any_fault_point_loses_and_repeats_nothing_on_postgres() {
+    let server = Server::start().unwrap();
+    let schemas = server.schemas(1 + TURN_POINTS.len()).unwrap();
+    let reached = reached(&schemas[TURN_POINTS.len()]).await;
+    let cases = TURN_POINTS.iter().zip(&schemas).enumerate().map(|(number, (point, schema))| {
+        let hit = 1 + number % reached[*point];
+        Case::new(number, schema, Disturbance::Kill(format!("{point}:{hit}:kill")))
+    });
+    assert_killed(&histories(cases.collect()).await);
+}
