@@ -51,6 +51,13 @@ impl Answer {
         Ok(Self { wire, status, headers, raw, events, body })
     }
 
+    /// Returns the answer with this stream of events.
+    pub(crate) fn of_stream(wire: Wire, raw: String) -> Self {
+        let events = events(&raw);
+        let body = collect(wire, &events);
+        Self { wire, status: 200, headers: reqwest::header::HeaderMap::new(), raw, events, body }
+    }
+
     /// Returns the visible text.
     pub(crate) fn text(&self) -> String {
         let texts = |value: &Value, kind: &str| -> String {

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use testkit::ledger::Ledger;
 use testkit::model::{Condition, Reply, ScriptedModel};
 use testkit::postgres::Server;
+use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 use wire::Wire;
 
@@ -47,6 +48,12 @@ const CODE: &str = "
 const QUESTION: &str = "look it up";
 
 const FINAL_TEXT: &str = "all done";
+
+/// The beginning of a text of which the client receives only a part.
+const PARTIAL: &str = "partial";
+
+/// How long a host pauses at a fault point.
+const PAUSE: Duration = Duration::from_millis(400);
 
 /// The variables that describe a host process.
 const STORE: &str = "CELLMATE_TEST_STORE";
@@ -155,34 +162,54 @@ struct Place {
     store: String,
     ledger: PathBuf,
     model: ScriptedModel,
-    folder: TempDir,
+    /// Deleted with the place.
+    folder: Arc<TempDir>,
 }
 
 impl Place {
     /// Creates a place with this store, or with a new SQLite file if it is empty.
-    fn new(store: &str) -> Self {
+    fn new(store: &str, disturbance: &Disturbance) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("store.db").display().to_string();
         let when = |text: &str| Some(Condition { last_contains: Some(text.to_owned()), ..Condition::default() });
-        let script = vec![
+        let mut script = vec![
             Reply { when: when(QUESTION), ..exec(CODE) },
             Reply { when: when("sum 300 effect"), ..Reply::text(FINAL_TEXT) },
         ];
+        if let Disturbance::KillInText(response) = disturbance {
+            // Chosen first, and only once.
+            let text = format!("{PARTIAL} {}", "and more ".repeat(100));
+            let cut = Reply {
+                text,
+                times: Some(1),
+                cut_after_bytes: Some(2_000),
+                stall_ms: 600_000,
+                ..script[*response].clone()
+            };
+            script.insert(0, cut);
+        }
         Self {
             store: if store.is_empty() { file } else { store.to_owned() },
             ledger: folder.path().join("ledger"),
             model: ScriptedModel::start(script.into()).unwrap(),
-            folder,
+            folder: Arc::new(folder),
         }
     }
 }
 
-/// When a client closes its connection and repeats its request.
+/// What happens in a history besides its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Disturbance {
     None,
     /// The host is killed at a fault point.
     Kill(String),
+    /// The host is killed after the client has received a part of the model's text, in the response with this number.
+    KillInText(usize),
+    /// The host pauses at a fault point, and the client does not wait for it: it closes its connection and sends the
+    /// request again.
+    HangUp(String),
+    /// Each request is sent to another host. All hosts run at the same time.
+    Nodes,
 }
 
 /// A case of a test: how one history is disturbed.
@@ -204,8 +231,8 @@ impl Case {
 
     fn fault(&self) -> Option<&str> {
         match &self.disturbance {
-            Disturbance::Kill(fault) => Some(fault),
-            Disturbance::None => None,
+            Disturbance::Kill(fault) | Disturbance::HangUp(fault) => Some(fault),
+            Disturbance::None | Disturbance::KillInText(_) | Disturbance::Nodes => None,
         }
     }
 }
@@ -215,27 +242,54 @@ struct Session<'a> {
     case: &'a Case,
     place: &'a Place,
     host: Host,
+    /// The hosts of earlier requests that were not killed.
+    others: Vec<Host>,
     client: reqwest::Client,
     deaths: usize,
+    hang_ups: u32,
 }
 
 impl<'a> Session<'a> {
     fn new(case: &'a Case, place: &'a Place) -> Self {
-        let client = reqwest::Client::builder().timeout(PATIENCE).pool_max_idle_per_host(0).build().unwrap();
-        Self { case, place, host: Host::start(place, case.fault()), client, deaths: 0 }
+        // Another test may have installed it.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
+        let host = block_in_place(|| Host::start(place, case.fault()));
+        Self { case, place, host, others: Vec::new(), client, deaths: 0, hang_ups: 0 }
     }
 
     /// Sends a request once.
-    async fn try_ask(&self, talk: &Talk, retries: u32) -> reqwest::Result<Answer> {
+    async fn try_ask(&mut self, talk: &Talk, retries: u32) -> reqwest::Result<Answer> {
         let mut body = talk.body();
         body["stream"] = json!(self.case.form == Form::Stream);
         let request = self.client.post(format!("{}{}", self.host.base, path(talk.wire))).bearer_auth(ADA).json(&body);
-        let response = request.header("x-stainless-retry-count", retries.to_string()).send().await?;
+        let limit = match self.case.disturbance {
+            // Longer each time, so that a slow machine is not disturbed forever.
+            Disturbance::HangUp(_) => PAUSE / 4 * (1 + retries),
+            _ => PATIENCE,
+        };
+        let request = request.header("x-stainless-retry-count", retries.to_string()).timeout(limit);
+        let mut response = request.send().await?;
+        if matches!(self.case.disturbance, Disturbance::KillInText(_)) && self.deaths == 0 {
+            let mut received = String::new();
+            // The host is killed in the middle of the model's text, or it asks the client to make calls.
+            while let Some(piece) = response.chunk().await? {
+                received += std::str::from_utf8(&piece).unwrap();
+                if received.contains(PARTIAL) {
+                    self.host.child.kill().unwrap();
+                }
+            }
+            return Ok(Answer::of_stream(talk.wire, received));
+        }
         Answer::try_read(talk.wire, response).await
     }
 
     /// Sends a request, and repeats it until it is answered. If the host was killed, the next one is asked.
     async fn ask(&mut self, talk: &Talk) -> Answer {
+        if self.case.disturbance == Disturbance::Nodes {
+            let next = block_in_place(|| Host::start(self.place, None));
+            self.others.push(std::mem::replace(&mut self.host, next));
+        }
         let deadline = Instant::now() + PATIENCE;
         for retries in 0.. {
             assert!(Instant::now() < deadline, "{:?}: the request is not answered", self.case);
@@ -243,11 +297,14 @@ impl<'a> Session<'a> {
                 Ok(answer) if answer.status == 200 && answer.error().is_none() => return answer,
                 Ok(answer) if answer.status == 503 => tokio::time::sleep(Duration::from_millis(100)).await,
                 Ok(answer) => panic!("{:?}: {}", self.case, answer.raw),
-                Err(error) => {
+                Err(error) if error.is_timeout() && matches!(self.case.disturbance, Disturbance::HangUp(_)) => {
+                    self.hang_ups += 1;
+                }
+                Err(error) => block_in_place(|| {
                     assert!(self.host.is_dead(), "{:?}: {error}", self.case);
                     self.deaths += 1;
                     self.host = Host::start(self.place, None);
-                }
+                }),
             }
         }
         unreachable!()
@@ -257,13 +314,14 @@ impl<'a> Session<'a> {
 /// The result of one history.
 struct HistoryResult {
     deaths: usize,
+    hang_ups: u32,
     /// The fault points that the last host has reached.
     reached: BTreeMap<String, usize>,
 }
 
 /// Runs one history: a question, two rounds of client calls, and the final text.
 async fn history(case: &Case) -> HistoryResult {
-    let place = Place::new(&case.store);
+    let place = Place::new(&case.store, &case.disturbance);
     let mut session = Session::new(case, &place);
     let mut talk = Talk::new(case.wire, QUESTION);
     let mut asked: BTreeMap<String, Asked> = BTreeMap::new();
@@ -286,7 +344,11 @@ async fn history(case: &Case) -> HistoryResult {
     assert_eq!(inputs.len(), 3, "{case:?}: every call has one id: {asked:?}");
     assert_eq!(BTreeSet::from_iter(inputs), BTreeSet::from([1, 2, 30]), "{case:?}: {asked:?}");
     judge_model(case, &place);
-    let result = HistoryResult { deaths: session.deaths, reached: session.host.reached() };
+    let result = HistoryResult {
+        deaths: session.deaths,
+        hang_ups: session.hang_ups,
+        reached: block_in_place(|| session.host.reached()),
+    };
     drop(session);
     judge_store(case, &place).await;
     result
@@ -325,8 +387,7 @@ async fn judge_store(case: &Case, place: &Place) {
     assert_eq!(deliveries.len(), 3, "{case:?}: {deliveries:?}");
     assert!(deliveries.iter().all(|one| one.answered_at.is_some()), "{case:?}: {deliveries:?}");
     let runs = store.runs_of_session(&sessions[0].session_id).await.unwrap();
-    assert_eq!(runs.len(), 1, "{case:?}: {runs:?}");
-    assert!(store.run(&runs[0]).await.unwrap().unwrap().state.is_over(), "{case:?}");
+    assert!(runs.is_empty(), "{case:?}: the run of a turn that is over is over: {runs:?}");
 }
 
 /// Runs histories at the same time, and returns their results in the order of the cases.
@@ -381,4 +442,90 @@ async fn a_gateway_killed_at_any_fault_point_loses_and_repeats_nothing_on_postgr
         Case::new(number, schema, Disturbance::Kill(format!("{point}:{hit}:kill")))
     });
     assert_killed(&histories(cases.collect()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_killed_in_the_middle_of_a_text_never_uses_the_half_response() {
+    let case = |number: usize| {
+        let disturbance = Disturbance::KillInText(number % 2);
+        Case { form: Form::Stream, ..Case::new(number / 2, "", disturbance) }
+    };
+    for (case, result) in histories((0..2 * WIRES.len()).map(case).collect()).await {
+        assert_eq!(result.deaths, 1, "{case:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_hangs_up_at_any_fault_point_and_comes_back_loses_and_repeats_nothing() {
+    let reached = reached("").await;
+    let faults = TURN_POINTS.iter().flat_map(|point| {
+        let pause = PAUSE.as_millis();
+        (1..=reached[*point]).map(move |hit| format!("{point}:{hit}:sleep={pause}"))
+    });
+    let cases = faults.enumerate().map(|(number, fault)| Case::new(number, "", Disturbance::HangUp(fault)));
+    for (case, result) in histories(cases.collect()).await {
+        assert_eq!(result.deaths, 0, "{case:?}");
+        // After the commit of the last step, the response may be complete before the pause.
+        assert!(result.hang_ups > 0, "{case:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_turn_on_one_node_are_answered_on_another() {
+    let server = Server::start().unwrap();
+    let schemas = server.schemas(WIRES.len()).unwrap();
+    let case = |(number, schema): (usize, &String)| Case::new(number, schema, Disturbance::Nodes);
+    for (case, result) in histories(schemas.iter().enumerate().map(case).collect()).await {
+        assert_eq!(result.deaths, 0, "{case:?}");
+    }
+}
+
+/// Kills a host at a fault point, and checks that another one ends the turn, because the client does not come back.
+async fn leave(case: Case) {
+    let place = Place::new(&case.store, &case.disturbance);
+    let mut session = Session::new(&case, &place);
+    let mut talk = Talk::new(case.wire, QUESTION);
+    while let Ok(answer) = session.try_ask(&talk, 0).await {
+        let results: Vec<(Asked, Value)> = answer.calls().into_iter().map(|call| (call, json!(10))).collect();
+        let results: Vec<(&Asked, Value)> = results.iter().map(|(call, value)| (call, value.clone())).collect();
+        assert!(!results.is_empty(), "{case:?}: {}", answer.raw);
+        talk.answer(&answer, &results);
+    }
+    assert!(block_in_place(|| session.host.is_dead()), "{case:?}");
+    let died = Instant::now();
+    let options = Options { gateway: json!({"abandonedSeconds": 1}), ..Options::default() };
+    let other = World::start_over((open(&place.store).await, Arc::clone(&place.folder)), options, Vec::new()).await;
+    let sessions = other.store.sessions(&SessionFilter::default(), 10, None).await.unwrap();
+    let turn = other.store.turns_of_session(&sessions[0].session_id).await.unwrap().remove(0);
+    assert_eq!(turn.state, TurnState::Running, "{case:?}");
+    loop {
+        other.gateway.sweep(now_ms()).await.unwrap();
+        let row = other.store.turn(&turn.turn_id).await.unwrap().unwrap();
+        if row.state == TurnState::Aborted {
+            break;
+        }
+        assert_eq!(row.state, TurnState::Running, "{case:?}");
+        assert!(died.elapsed() < ORPHANED, "{case:?}: the turn is still in progress");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let runs = other.store.runs_of_session(&sessions[0].session_id).await.unwrap();
+    assert!(runs.is_empty(), "{case:?}: the run of a turn that is over is over: {runs:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_whose_gateway_was_killed_and_whose_client_stays_away_is_ended() {
+    let points = [
+        "turn.after_create:1",
+        "turn.after_model:1",
+        "delivery.before_commit:1",
+        "answer.after_commit:1",
+        "answer.after_settle:1",
+        "delivery.before_commit:2",
+        "turn.before_end:1",
+    ];
+    let case = |(number, point): (usize, &&str)| Case::new(number, "", Disturbance::Kill(format!("{point}:kill")));
+    let left = points.iter().enumerate().map(case).map(|case| tokio::spawn(leave(case)));
+    for ended in futures_util::future::join_all(left).await {
+        ended.unwrap();
+    }
 }
