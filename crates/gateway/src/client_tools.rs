@@ -54,9 +54,10 @@ impl ClientTools {
             if !names.insert(tool.name.as_str()) {
                 return Err(ClientToolsError::Repeated(shown()));
             }
-            // The client's tool may change something, so a call whose outcome is not known is not repeated.
+            // A dispatch only parks the call. The client gets it with a delivery, which is written once, so a dispatch that
+            // a crash interrupted can be repeated.
             specs.push(ToolSpec {
-                repeat: Repeat::Never,
+                repeat: Repeat::WithKey,
                 ..ToolSpec::new(id, &tool.description, tool.parameters.clone())
             });
         }
