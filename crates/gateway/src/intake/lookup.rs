@@ -8,7 +8,7 @@ use store::{DeliveryRow, Millis, Store, TurnRow};
 use wire::conversation::Item;
 use wire::downstream::ClientRequest;
 
-use super::{REPLAY_MS, RequestFacts};
+use super::{ATTEMPTS, REPLAY_MS, RequestFacts};
 use crate::gateway::{Gateway, TurnError};
 use crate::history;
 use crate::turn::record::TurnRecord;
@@ -76,14 +76,7 @@ pub(super) async fn look_up(
     };
     let deliveries = store.deliveries(&facts.principal, &history::call_ids(&request.items)).await?;
     let asked = match asked_turn(request, &deliveries) {
-        Some(turn_id) => match own_turn(store, facts, turn_id).await? {
-            Some(row) => {
-                let deliveries = store.deliveries_of_turn(turn_id).await?;
-                let record = gateway.record(turn_id, &facts.principal).await?;
-                Some(AskedTurn { is_live: is_live(turn_id), row, deliveries, record })
-            }
-            None => None,
-        },
+        Some(turn_id) => read_asked(gateway, facts, turn_id).await?,
         None => None,
     };
     let named = match &facts.named_parent {
@@ -126,6 +119,23 @@ async fn look_up_conversation(
         }
     }
     Ok(())
+}
+
+/// Reads a turn that asked its client to make calls, as it was at one moment: it may change while it is read, because an
+/// equal request is answered.
+async fn read_asked(gateway: &Gateway, facts: &RequestFacts, turn_id: &TurnId) -> Result<Option<AskedTurn>, TurnError> {
+    let store = gateway.code_mode().store();
+    let mut current = own_turn(store, facts, turn_id).await?;
+    for _ in 0..ATTEMPTS {
+        let Some(row) = current else { return Ok(None) };
+        let deliveries = store.deliveries_of_turn(turn_id).await?;
+        let record = gateway.record(turn_id, &facts.principal).await?;
+        current = own_turn(store, facts, turn_id).await?;
+        if current.as_ref().is_some_and(|current| (current.state, current.steps) == (row.state, row.steps)) {
+            return Ok(Some(AskedTurn { is_live: gateway.is_live(turn_id), row, deliveries, record }));
+        }
+    }
+    Err(TurnError::HeldElsewhere)
 }
 
 async fn own_turn(store: &Store, facts: &RequestFacts, turn_id: &TurnId) -> Result<Option<TurnRow>, TurnError> {

@@ -28,7 +28,7 @@ pub const REPLAY_MS: i64 = 10 * 60 * 1_000;
 /// The most bytes of an idempotency key.
 const MAX_KEY_BYTES: usize = 256;
 
-/// How often a plan is made again, because the turn that it found ended in the meantime.
+/// How often a turn is read and a plan is made again, because the turn changed in the meantime.
 const ATTEMPTS: usize = 4;
 
 /// What must be done for a request.
