@@ -29,7 +29,9 @@ use crate::settings::Settings;
 use crate::turn::driver::Driver;
 use crate::turn::log::{LogEnd, LogReader, TurnLog};
 use crate::turn::prepared::{PreparationError, PreparedTurn};
-use crate::turn::record::{Answers, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest};
+use crate::turn::record::{
+    Answers, DeliveredCall, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest,
+};
 use crate::turn::{Attempt, ControlCalls, OnEnd, Owner, Unfinished};
 
 /// How long a process keeps its turns without renewing their leases.
@@ -252,8 +254,10 @@ impl Gateway {
         on_end: OnEnd,
     ) -> Result<TurnHandle, TurnError> {
         let (mut held, mut driven, _starting) = self.take_over(row).await?;
-        if driven.record.unanswered().is_empty() {
-            // Another process received the results first.
+        let unanswered = driven.record.unanswered();
+        let is_answered = |call: &DeliveredCall| answers.results.iter().any(|result| result.call_id == call.client.id);
+        if unanswered.is_empty() || !unanswered.iter().all(is_answered) {
+            // Another process received the results first, and may have sent newer calls to the client.
             let change = TurnChange { release: ReleaseLease::Release, ..TurnChange::default() };
             self.store().commit_turn(&mut held, &change, Durability::Relaxed, now_ms()).await?;
             return Err(TurnError::HeldElsewhere);

@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use catalog::SurfaceChoice;
 use executor::clock::now_ms;
+use gateway::turn::EndRecord;
+use gateway::turn::record::Answers;
+use gateway::{Abandonment, TurnError};
 use mcp::server::ApprovalPolicy;
 use serde_json::{Value, json};
 use store::{ApprovalScope, Decision, EntryKind, TurnState};
 use testkit::model::{Api, Reply};
 use wire::Wire;
+use wire::conversation::CallResult;
 
 use crate::answer::{Answer, Asked};
 use crate::world::{BOB, Form, Options, WIRES, World, conversation, exec, path, question, wait_until};
@@ -231,6 +235,26 @@ async fn equal_results_at_once_continue_the_turn_once() {
     let answers = futures_util::future::join_all((0..4).map(|_| talk.ask(&world))).await;
     assert!(answers.iter().all(|answer| answer.text() == "done"), "{answers:?}");
     assert_eq!(world.model.requests().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_of_a_round_that_another_node_has_answered_are_not_taken_again() {
+    let (world, mut talk, first) = parked(Wire::Messages, TWO_ROUNDS, vec![Reply::text("done")]).await;
+    let beside = World::start_beside(&world, Options::default(), Vec::new()).await;
+    let calls = first.calls();
+    let turn_id = world.store.deliveries("ada", &[calls[0].id.clone()]).await.unwrap().remove(0).turn_id;
+    // As another node has read it, before the client's results arrived here.
+    let stale = world.store.turn(&turn_id).await.unwrap().unwrap();
+    talk.answer(&first, &[(&calls[0], json!(10)), (&calls[1], json!(20))]);
+    let second = talk.ask(&world).await;
+    let results = calls.iter().map(|call| CallResult::text(&call.id, "10".to_owned())).collect();
+    let answers = Answers { results, said: Vec::new(), request: "the same".to_owned() };
+    let refused = beside.gateway.answer(&stale, answers, Abandonment::Abort, Box::new(|_| EndRecord::default())).await;
+    assert!(matches!(refused, Err(TurnError::HeldElsewhere)), "{refused:?}");
+    let row = world.store.turn(&turn_id).await.unwrap().unwrap();
+    assert_eq!((row.state, row.lease_until), (TurnState::Waiting, 0), "the turn still waits for its newer call");
+    talk.answer(&second, &[(&second.calls()[0], json!("red"))]);
+    assert_eq!(talk.ask(&world).await.text(), "done");
 }
 
 #[tokio::test(flavor = "multi_thread")]
