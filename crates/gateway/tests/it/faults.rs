@@ -50,7 +50,7 @@ const QUESTION: &str = "look it up";
 const FINAL_TEXT: &str = "all done";
 
 /// The beginning of a text of which the client receives only a part.
-const PARTIAL: &str = "partial";
+const PARTIAL: &str = "unfinished";
 
 /// How long a host pauses at a fault point.
 const PAUSE: Duration = Duration::from_millis(400);
@@ -423,7 +423,9 @@ fn assert_killed(results: &[(Case, HistoryResult)]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_killed_at_any_fault_point_loses_and_repeats_nothing_on_sqlite() {
     let reached = reached("").await;
-    let faults = reached.iter().flat_map(|(point, times)| {
+    // A host that is killed while it opens the store has no turns.
+    let points = reached.iter().filter(|(point, _)| !point.starts_with("open."));
+    let faults = points.flat_map(|(point, times)| {
         // Each time for the points of turns, and the first time for those of runs.
         let times = if TURN_POINTS.contains(&point.as_str()) { *times } else { 1 };
         (1..=times).map(move |hit| format!("{point}:{hit}:kill"))
