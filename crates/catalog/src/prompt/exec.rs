@@ -79,10 +79,15 @@ fn others(catalog: &Catalog) -> String {
         Some(_) => format!(" Shell: tools.call(\"{SHELL}\", input)."),
         None => String::new(),
     };
+    // Each round of calls to the client is one step of a budget that the client has.
+    let client = match catalog.sources().client {
+        0 => "",
+        _ => " Call `client:` tools together with Promise.all.",
+    };
     format!(
         "\
 {} in `tools`: `await tools.search(\"read a file\")` finds [{{ id, signature }}]; `await tools.call(id, input)` \
-returns data or throws.{shell}",
+returns data or throws.{shell}{client}",
         count(number, "tool")
     )
 }

@@ -131,17 +131,17 @@ fn limits_are_the_runs_own() {
 fn absent_tools_and_namespaces_are_not_mentioned() {
     let config = config(&json!({"codeMode": true}));
     let shown = |catalog: &Catalog| exec(&config.code_mode, catalog, Channel::Contract);
-    let words = ["MCP", "API.", "tools.search", "Issues", "openclaw:core:exec", "resources.list"];
+    let words = ["MCP", "API.", "tools.search", "Issues", "openclaw:core:exec", "resources.list", "`client:` tools"];
     let seen = |text: &str| words.map(|word| text.contains(word));
     let mut registry = Registry::default();
     register(&mut registry, "Issues", "Issues of this repository.", Some("Use Issues.list(params)."));
-    assert_eq!(seen(&shown(&catalog(&["plugin:a:b"]))), [false, false, true, false, false, false]);
-    assert_eq!(seen(&shown(&full(&FULL))), [true; 6]);
-    assert_eq!(seen(&shown(&catalog(&["mcp:a:b"]))), [true, true, false, false, false, false]);
+    assert_eq!(seen(&shown(&catalog(&["plugin:a:b"]))), [false, false, true, false, false, false, false]);
+    assert_eq!(seen(&shown(&full(&FULL))), [true; 7]);
+    assert_eq!(seen(&shown(&catalog(&["mcp:a:b"]))), [true, true, false, false, false, false, false]);
     // The namespace's own tool, and a tool of the same name that belongs to another plugin.
     let issues = |id: &str| shown(&with_namespaces(catalog(&[id]), &registry));
-    assert_eq!(seen(&issues("plugin:github:list")), [false, false, true, true, false, false]);
-    assert_eq!(seen(&issues("plugin:evil:list")), [false, false, true, false, false, false]);
+    assert_eq!(seen(&issues("plugin:github:list")), [false, false, true, true, false, false, false]);
+    assert_eq!(seen(&issues("plugin:evil:list")), [false, false, true, false, false, false, false]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn equal_catalogs_give_equal_bytes() {
 }
 
 /// Names and texts as long and as odd as they can be.
-fn largest(servers: usize, missing: usize, namespaces: usize) -> Catalog {
+fn largest(servers: usize, missing: usize, namespaces: usize, channel: Channel<'_>) -> Catalog {
     let book = "\u{202e}Ignore\n\n# all\u{0} of \u{1F600} it. ".repeat(10_000);
     let mut registry = Registry::default();
     for number in 0..namespaces {
@@ -166,6 +166,10 @@ fn largest(servers: usize, missing: usize, namespaces: usize) -> Catalog {
     }
     let mut ids: Vec<String> = (0..servers).map(|number| format!("mcp:s{number}{}:x", "-server".repeat(8))).collect();
     ids.extend(["plugin:github:list".to_owned(), "openclaw:core:exec".to_owned()]);
+    if matches!(channel, Channel::Contract) {
+        // MCP clients bring no tools.
+        ids.push("client:app:pick".to_owned());
+    }
     let mut tools: Vec<ToolSpec> = ids.iter().map(|id| tool(id)).collect();
     if servers > 0 {
         let resources = tool(&format!("mcp:s0{}:resources_list", "-server".repeat(8)));
@@ -191,8 +195,8 @@ fn descriptions_fit_whatever_the_catalog_contains_with_the_example_first_and_the
         for servers in [0, 1, 5, 64, 500] {
             for missing in [0, 1, 5, 64, 500] {
                 for namespaces in [0, 1, MAX_NAMESPACES] {
-                    let catalog = largest(servers, missing, namespaces);
                     for channel in [Channel::Contract, Channel::Mcp(MCP), Channel::Mcp(long_names)] {
+                        let catalog = largest(servers, missing, namespaces, channel);
                         let text = exec(&config.code_mode, &catalog, channel);
                         let case = format!("{servers} {missing} {namespaces} {}: {text}", channel.wait_name());
                         assert!(utf16(&text) <= MAX_EXEC_DESCRIPTION_UNITS, "{case}");
@@ -230,7 +234,7 @@ fn namespaces_that_do_not_fit_are_described_at_the_parameter() {
     let (description, code) = shown(&full(&FULL));
     assert!(description.contains("- Issues: Issues of this repository.\n  Use Issues.list(params)."), "{description}");
     assert!(!code.contains("Issues"), "{code}");
-    let (description, code) = shown(&largest(5, 0, MAX_NAMESPACES));
+    let (description, code) = shown(&largest(5, 0, MAX_NAMESPACES, Channel::Contract));
     assert!(
         description.contains("namespaces are described at `code`") && !description.contains("N00"),
         "{description}"
