@@ -87,7 +87,10 @@ fn set(name: &str, file: &SecretFile, arguments: &SecretsArguments) -> Result<Ex
         render::print_json(&json!({"name": name, "replaced": replaced}));
     } else {
         let done = if replaced { "replaced" } else { "set" };
-        render::print(&format!("{done} `{name}`; write ${{secret:{name}}} in `env`, `headers` or `url` of a server\n"));
+        render::print(&format!(
+            "{done} `{name}`; write ${{secret:{name}}} in `env`, `headers` or `url` of a server, or in `apiKey` of a \
+             provider\n"
+        ));
     }
     if length < MIN_REDACTED_BYTES {
         render::note(&format!(

@@ -26,7 +26,8 @@ fn secrets_are_set_listed_and_removed() {
     assert_eq!(listed.out, "no secrets; set one with `cellmate secrets set NAME`\n");
     assert!(!person.has("home/.local"), "listing creates nothing");
     let first = person.run_with(&[], &format!("{CANARY}\n"), &["secrets", "set", "github.token"]);
-    let text = "set `github.token`; write ${secret:github.token} in `env`, `headers` or `url` of a server\n";
+    let text = "set `github.token`; write ${secret:github.token} in `env`, `headers` or `url` of a server, or in \
+        `apiKey` of a provider\n";
     assert_eq!((first.code, first.out.as_str(), first.err.as_str()), (0, text, ""));
     let again = person.run_with(&[], CANARY, &["secrets", "set", "github.token", "--json"]).json();
     assert_eq!(again, json!({"name": "github.token", "replaced": true}));
