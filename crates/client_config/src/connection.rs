@@ -140,13 +140,13 @@ impl Connections {
 
     /// Returns the record of a client's file; one that cannot be read counts as missing.
     pub fn record(&self, client: Client, file: &Path) -> Option<ConnectionRecord> {
-        let text = files::read_users(&self.place(client, file)?).ok()??;
+        let text = files::read_users(&self.place(client.name(), file)?).ok()??;
         ConnectionRecord::read(&text).filter(|record| record.client == client && record.file == file)
     }
 
     /// Writes a record, atomically, together with what an earlier `connect` recorded.
     pub fn write(&self, record: ConnectionRecord) -> io::Result<()> {
-        let place = self.place(record.client, &record.file);
+        let place = self.place(record.client.name(), &record.file);
         let place = place.ok_or_else(|| io::Error::other("cannot find the home folder; set HOME"))?;
         let record = match self.record(record.client, &record.file) {
             Some(earlier) => record.after(earlier),
@@ -157,17 +157,23 @@ impl Connections {
 
     /// Removes the record of a client's file, if there is one.
     pub fn remove(&self, client: Client, file: &Path) -> io::Result<()> {
-        let Some(place) = self.place(client, file) else { return Ok(()) };
+        self.remove_file(client.name(), file)
+    }
+
+    /// Removes the record whose name begins with `stem`, if there is one.
+    pub(crate) fn remove_file(&self, stem: &str, file: &Path) -> io::Result<()> {
+        let Some(place) = self.place(stem, file) else { return Ok(()) };
         match fs::remove_file(place) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    fn place(&self, client: Client, file: &Path) -> Option<PathBuf> {
+    /// Returns the path of the record of a client's file, with a name that begins with `stem`.
+    pub(crate) fn place(&self, stem: &str, file: &Path) -> Option<PathBuf> {
         let hash = ContentHash::of(file.display().to_string().as_bytes());
         let digits = hash.as_str().get(..16)?;
-        Some(self.folder.as_ref()?.join(format!("{}-{digits}.json", client.name())))
+        Some(self.folder.as_ref()?.join(format!("{stem}-{digits}.json")))
     }
 }
 

@@ -8,7 +8,9 @@ use client_config::{Change, Client, Connections, disconnect};
 use serde_json::json;
 use telemetry::LogIgnored;
 
-use super::{CONNECTED, CarriedOut, ConfirmationArguments, ConnectError, NAME, Plan, client_file, exit_code};
+use super::{
+    CONNECTED, CarriedOut, ConfirmationArguments, ConnectError, NAME, Plan, client_file, exit_code, gateway, restart,
+};
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
 #[derive(Debug, Args)]
@@ -19,6 +21,9 @@ pub(crate) struct DisconnectArguments {
     /// Configuration to change: the user's, or this project's.
     #[arg(short = 's', long, value_enum, default_value_t = ScopeArgument::User)]
     scope: ScopeArgument,
+    /// Remove the settings of `cellmate connect --gateway`.
+    #[arg(long)]
+    gateway: bool,
     #[command(flatten)]
     confirmation: ConfirmationArguments,
     #[command(flatten)]
@@ -26,7 +31,11 @@ pub(crate) struct DisconnectArguments {
 }
 
 pub(crate) fn run(arguments: &DisconnectArguments) -> ExitCode {
-    exit_code(remove(arguments))
+    exit_code(if arguments.gateway {
+        gateway::disconnect(&arguments.client, arguments.scope, &arguments.confirmation, &arguments.config)
+    } else {
+        remove(arguments)
+    })
 }
 
 fn remove(arguments: &DisconnectArguments) -> Result<ExitCode, ConnectError> {
@@ -53,9 +62,4 @@ fn remove(arguments: &DisconnectArguments) -> Result<ExitCode, ConnectError> {
         connections.remove(client, &theirs.file).log_ignored("remove the record of a connected client");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns an instruction for the user: how to make the client load the change.
-fn restart(client: Client) -> String {
-    format!("restart {} to load the change", client.name())
 }

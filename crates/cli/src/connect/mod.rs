@@ -1,6 +1,8 @@
-//! `cellmate connect CLIENT`: adds `cellmate mcp` to the client's configuration, with the variables that it needs.
+//! `cellmate connect CLIENT`: adds `cellmate mcp` to the client's configuration, with the variables that it needs, or the
+//! address of a gateway.
 
 mod disconnect;
+mod gateway;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,8 +10,8 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use client_config::{
-    Change, Client, ConfigError, ConnectionRecord, Connections, DisconnectError, EditError, Forwarded, Intent, Places,
-    References, Scope, WriteError, take_over, trust_note, write_change,
+    BadAddress, Change, Client, ConfigError, ConnectionRecord, Connections, DisconnectError, EditError, Forwarded,
+    Intent, Places, References, Scope, WriteError, take_over, trust_note, write_change,
 };
 use serde_json::{Value, json};
 
@@ -46,6 +48,14 @@ pub(crate) struct ConnectArguments {
     /// Move the client's other MCP servers into cellmate's configuration.
     #[arg(long)]
     take_over: bool,
+    /// Let the client ask this gateway for its models, instead of adding an MCP server [default: http://127.0.0.1:18789].
+    #[arg(
+        long, value_name = "URL", num_args = 0..=1, default_missing_value = gateway::ADDRESS, conflicts_with = "take_over"
+    )]
+    gateway: Option<String>,
+    /// File with the token for the gateway; without it, the one that a gateway on this machine creates.
+    #[arg(long, value_name = "FILE", requires = "gateway")]
+    token_file: Option<PathBuf>,
     #[command(flatten)]
     trust: DeclaredTrust,
     #[command(flatten)]
@@ -83,6 +93,8 @@ enum ConnectError {
     #[error(transparent)]
     Disconnect(#[from] DisconnectError),
     #[error(transparent)]
+    Address(#[from] BadAddress),
+    #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -91,6 +103,9 @@ enum ConnectError {
 }
 
 pub(crate) async fn run(arguments: &ConnectArguments) -> ExitCode {
+    if let Some(address) = &arguments.gateway {
+        return exit_code(gateway::connect(address, arguments));
+    }
     let done = match connect(arguments) {
         Ok(moved) => review_moved(arguments, &moved).await.map(|()| ExitCode::SUCCESS),
         Err(error) => Err(error),
@@ -200,14 +215,26 @@ fn undo_command(client: Client, arguments: &ConnectArguments) -> String {
 
 /// Returns the client's existing configuration file, or else the one that the client would create.
 fn client_file(client: Client, scope: Scope, places: &Places) -> Result<PathBuf, ConnectError> {
-    let files = client.files(scope, places);
-    let existing = files.iter().find(|file| file.exists());
-    existing.or(files.first()).cloned().ok_or_else(|| {
-        ConnectError::Usage(match scope {
-            Scope::Project => format!("{} has no project configuration; use --scope user", client.name()),
-            Scope::User => "cannot find the home folder; set HOME".to_owned(),
-        })
+    existing_or_first(client.files(scope, places)).ok_or_else(|| match scope {
+        Scope::Project => {
+            ConnectError::Usage(format!("{} has no project configuration; use --scope user", client.name()))
+        }
+        Scope::User => no_home(),
     })
+}
+
+fn existing_or_first(files: Vec<PathBuf>) -> Option<PathBuf> {
+    let existing = files.iter().find(|file| file.exists());
+    existing.or(files.first()).cloned()
+}
+
+fn no_home() -> ConnectError {
+    ConnectError::Usage("cannot find the home folder; set HOME".to_owned())
+}
+
+/// Returns an instruction for the user: how to make the client load the change.
+fn restart(client: Client) -> String {
+    format!("restart {} to load the change", client.name())
 }
 
 /// Returns the command that starts this program from any folder.

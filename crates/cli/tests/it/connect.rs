@@ -258,3 +258,115 @@ fn variables_of_servers_that_are_taken_over_are_passed_on() {
     let written = person.read("home/.codex/config.toml");
     assert!(written.contains("env_vars = [\"SECRET\"]") && !written.contains("mcp_servers.a]"), "{written}");
 }
+
+const TOKEN_FILE: &str = "home/.local/state/cellmate/token";
+
+/// The user's file of every agent that can use a gateway, with other content.
+const AGENTS: [(&str, &str, &str); 3] = [
+    ("claude-code", "home/.claude/settings.json", "{\n  // mine\n  \"env\": {\"ANTHROPIC_MODEL\": \"opus\"}\n}\n"),
+    ("codex", "home/.codex/config.toml", "# mine\nmodel = \"m\" # tail\n\n[mcp_servers.other]\ncommand = \"x\"\n"),
+    ("opencode", "home/.config/opencode/opencode.json", "{\"theme\": \"dark\"}\n"),
+];
+
+#[test]
+fn connect_writes_the_address_of_a_gateway_but_not_its_token() {
+    let person = Person::new();
+    person.write(TOKEN_FILE, CANARY);
+    let token_file = person.path(TOKEN_FILE).display().to_string();
+    let connect = |client| {
+        let output = person.run(&["connect", client, "--gateway", "--yes"]);
+        assert_eq!((output.code, output.err.as_str()), (0, ""), "{client}: {}", output.out);
+        let undo = format!("to undo: cellmate disconnect {client} --gateway\n");
+        assert!(output.out.ends_with(&undo) && output.out.contains("http://127.0.0.1:18789"), "{}", output.out);
+        assert!(!output.out.contains(CANARY) && !output.out.contains('…'), "{}", output.out);
+        assert!(person.run(&["connect", client, "--gateway"]).out.ends_with("is already connected\n"), "{client}");
+        output.out
+    };
+    connect("claude-code");
+    let settings = json!({
+        "env": {
+            "ANTHROPIC_BASE_URL": "http://127.0.0.1:18789", "ANTHROPIC_MODEL": "openclaw",
+            "ANTHROPIC_DEFAULT_OPUS_MODEL": "openclaw", "ANTHROPIC_DEFAULT_SONNET_MODEL": "openclaw",
+            "ANTHROPIC_DEFAULT_HAIKU_MODEL": "openclaw",
+        },
+        "apiKeyHelper": format!("cat {token_file}"),
+    });
+    assert_eq!(parsed(&person.read("home/.claude/settings.json")), settings);
+    let next = format!("export CELLMATE_TOKEN=\"$(cat /{TOKEN_FILE})\"\n");
+    assert!(connect("codex").contains(&next));
+    let codex = "model = \"openclaw\"\nmodel_provider = \"cellmate\"\n\n[model_providers.cellmate]\nname = \"cellmate\"\n\
+        base_url = \"http://127.0.0.1:18789/v1\"\nwire_api = \"responses\"\nenv_key = \"CELLMATE_TOKEN\"\n";
+    assert_eq!(person.read("home/.codex/config.toml"), codex);
+    connect("opencode");
+    let provider = json!({
+        "npm": "@ai-sdk/openai-compatible", "name": "cellmate",
+        "options": {"baseURL": "http://127.0.0.1:18789/v1", "apiKey": format!("{{file:{token_file}}}")},
+        "models": {"openclaw": {"name": "openclaw"}},
+    });
+    let settings = json!({"model": "cellmate/openclaw", "provider": {"cellmate": provider}});
+    assert_eq!(parsed(&person.read("home/.config/opencode/opencode.json")), settings);
+}
+
+#[test]
+fn disconnect_restores_what_the_settings_for_a_gateway_replaced() {
+    let person = Person::new();
+    for (client, file, before) in AGENTS {
+        person.write(file, before);
+        assert_eq!(person.run(&["connect", client, "--gateway", "--dry-run"]).code, 0, "{client}");
+        assert_eq!(person.read(file), before, "{client}");
+        for address in ["http://127.0.0.1:1", "https://agents.example/v1"] {
+            let output = person.run(&["connect", client, "--gateway", address, "--token-file", "t", "--yes"]);
+            assert_eq!(output.code, 0, "{client}: {}", output.err);
+            assert!(output.err.contains("does not exist yet"), "{client}: {}", output.err);
+        }
+        assert_eq!(person.run(&["connect", client, "--yes"]).code, 0, "{client}");
+        assert_eq!(person.run(&["disconnect", client, "--yes"]).code, 0, "{client}");
+        let connected = person.read(file);
+        assert!(connected.contains("https://agents.example"), "{client}: {connected}");
+        assert_eq!(person.run(&["disconnect", client, "--gateway", "--dry-run"]).code, 0, "{client}");
+        assert_eq!(person.read(file), connected, "{client}");
+        let done = person.run(&["disconnect", client, "--gateway", "--yes"]);
+        assert_eq!((done.code, done.err.as_str()), (0, ""), "{client}");
+        let words = |text: &str| text.split_whitespace().collect::<String>();
+        assert_eq!(words(&person.read(file)), words(before), "{client}");
+        let again = person.run(&["disconnect", client, "--gateway", "--yes"]);
+        assert_eq!(again.out, format!("{client} is not connected to a gateway\n"));
+    }
+}
+
+#[test]
+fn a_setting_for_a_gateway_that_was_changed_since_stays() {
+    let person = Person::new();
+    let file = "home/.codex/config.toml";
+    assert_eq!(person.run(&["connect", "codex", "--gateway", "--yes"]).code, 0);
+    person.write(file, &person.read(file).replace("model = \"openclaw\"", "model = \"openclaw/support\""));
+    let done = person.run(&["disconnect", "codex", "--gateway", "--yes"]);
+    assert_eq!((done.code, done.err.as_str()), (0, "note: `model` stays: it was changed since\n"));
+    assert_eq!(person.read(file).trim_end(), "model = \"openclaw/support\"");
+}
+
+#[test]
+fn a_gateway_is_refused_for_other_clients_and_with_arguments_about_servers() {
+    let person = Person::new();
+    for (arguments, part) in [
+        (&["connect", "cursor", "--gateway"][..], "claude-code, codex, opencode"),
+        (&["disconnect", "cursor", "--gateway"], "claude-code, codex, opencode"),
+        (&["connect", "codex", "--gateway", "--scope", "project"], "omit --scope project"),
+        (&["connect", "codex", "--gateway", "--take-over"], "--take-over"),
+        (&["connect", "codex", "--gateway", "--trusted"], "omit them with --gateway"),
+        (&["connect", "codex", "--token-file", "x"], "--gateway"),
+        (&["connect", "codex", "--gateway", "http://me:secret@x"], "without a user"),
+        (&["connect", "codex", "--gateway", "https://agents.example"], "--token-file"),
+    ] {
+        let output = person.run(arguments);
+        assert!(output.code == 2 && output.err.contains(part), "{arguments:?}: {}", output.err);
+        assert!(!output.err.contains("me:secret"), "{}", output.err);
+    }
+    let output =
+        person.run(&["connect", "codex", "--gateway", "http://10.0.0.7:18789", "--token-file", "t", "--dry-run"]);
+    assert!(output.code == 0 && output.err.contains("without encryption"), "{}", output.err);
+    let credentials = "{\"env\": {\"ANTHROPIC_API_KEY\": \"canary\"}}";
+    person.write("home/.claude/settings.json", credentials);
+    let output = person.run(&["connect", "claude-code", "--gateway", "--dry-run"]);
+    assert!(output.err.contains("ANTHROPIC_API_KEY is set") && !output.out.contains("canary"), "{}", output.out);
+}

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
+use super::Revealed;
 use crate::display;
 use crate::document::Format;
 use crate::tree::{Kind, Member, Tree};
@@ -27,9 +28,20 @@ const URLS: [&str; 4] = ["url", "httpUrl", "serverUrl", "baseUrl"];
 
 /// Returns the masked text; empty if the text cannot be parsed.
 pub(crate) fn masked(text: &str, format: Format) -> String {
+    masked_except(text, format, &[])
+}
+
+/// Returns the masked text, in which the revealed values are shown; empty if the text cannot be parsed.
+pub(super) fn masked_except(text: &str, format: Format, revealed: &[Revealed]) -> String {
     let Ok(tree) = format.parse(text) else { return String::new() };
     let mut mask = Mask { leaves: Vec::new(), hidden: Vec::new() };
     mask.outside(&tree);
+    for one in revealed {
+        let path: Vec<&str> = one.path.iter().map(String::as_str).collect();
+        if let Some(there) = tree.at(&path).filter(|there| there.to_json() == one.value) {
+            mask.show_again(there);
+        }
+    }
     mask.hide_comments(text, format);
     mask.hidden.sort_by_key(|(range, _)| range.start);
     let mut shown = String::new();
@@ -164,6 +176,15 @@ impl Mask {
             Kind::List(items) => items.iter().for_each(|item| self.closed(item)),
             Kind::Text(_) | Kind::Number(_) => self.hide(tree, display::HIDDEN),
             Kind::Null | Kind::Bool(_) => self.leaves.push(tree.span.clone()),
+        }
+    }
+
+    /// Shows every value below that was hidden.
+    fn show_again(&mut self, tree: &Tree) {
+        tree.members().iter().for_each(|member| self.show_again(&member.value));
+        tree.items().unwrap_or_default().iter().for_each(|item| self.show_again(item));
+        if matches!(tree.kind, Kind::Text(_) | Kind::Number(_)) {
+            self.hidden.retain(|(range, _)| *range != tree.span);
         }
     }
 

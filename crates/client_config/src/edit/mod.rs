@@ -80,6 +80,14 @@ pub struct Change {
     format: Format,
     before: Option<String>,
     after: String,
+    revealed: Vec<Revealed>,
+}
+
+/// A value that a diff shows, because it is known not to be secret.
+#[derive(Clone)]
+struct Revealed {
+    path: Vec<String>,
+    value: Value,
 }
 
 impl std::fmt::Debug for Change {
@@ -94,12 +102,24 @@ impl Change {
         let wrong = |why| EditError::File { file: file.to_owned(), why };
         let before = files::read_users(file).map_err(wrong)?;
         let after = before.clone().unwrap_or_default();
-        Ok(Self { file: file.to_owned(), format: Format::of(file), before, after })
+        Ok(Self { file: file.to_owned(), format: Format::of(file), before, after, revealed: Vec::new() })
     }
 
     /// Returns a copy, to which more can be added.
     pub fn again(&self) -> Self {
-        Self { file: self.file.clone(), format: self.format, before: self.before.clone(), after: self.after.clone() }
+        Self {
+            file: self.file.clone(),
+            format: self.format,
+            before: self.before.clone(),
+            after: self.after.clone(),
+            revealed: self.revealed.clone(),
+        }
+    }
+
+    /// Lets the diff show this value at this path. Other values that are there stay hidden.
+    pub(crate) fn reveal(&mut self, path: &[&str], value: &Value) {
+        let path = path.iter().map(|key| (*key).to_owned()).collect();
+        self.revealed.push(Revealed { path, value: value.clone() });
     }
 
     pub(crate) fn tree(&self) -> Result<Tree, EditError> {
@@ -269,7 +289,8 @@ impl Change {
     /// Returns a diff for people to read, without comments and values that may be secret.
     pub fn diff(&self) -> String {
         let before = self.before.as_deref().unwrap_or_default();
-        let (masked_before, masked_after) = (mask::masked(before, self.format), mask::masked(&self.after, self.format));
+        let masked = |text| mask::masked_except(text, self.format, &self.revealed);
+        let (masked_before, masked_after) = (masked(before), masked(&self.after));
         if before != self.after && masked_before == masked_after {
             return format!("{}: only hidden values change\n", display::path(&self.file));
         }

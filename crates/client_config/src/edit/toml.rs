@@ -80,6 +80,11 @@ fn set_in_document(text: &str, path: &[&str], wanted: &Value) -> Option<String> 
             old.clear();
             new.into_iter().for_each(|(key, item)| drop(old.insert(&key, item)));
         }
+        // Keeps the comment after it.
+        (Some(Item::Value(old)), Item::Value(mut new)) => {
+            *new.decor_mut() = old.decor().clone();
+            *old = new;
+        }
         (_, item) => drop(like.insert(name, item)),
     }
     Some(document.to_string())
