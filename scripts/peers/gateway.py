@@ -57,6 +57,14 @@ def serve(workspace, model, api):
     return workspace.wait_for(process, stderr_path, r"serving agents at (http\S*)/v1 ")
 
 
+def connect(workspace, agent, address):
+    """Lets an agent use a gateway, as a user does."""
+    token_file = workspace.folder / "token"
+    token_file.write_text(TOKEN)
+    words = ["connect", agent, "--gateway", address, "--token-file", token_file, "--yes"]
+    expect(address in workspace.run(workspace.cellmate, *words), f"`connect {agent}` does not show the address")
+
+
 NOTE = "A note for the peers checks."
 READ_CELL = """const read = await tools.Read({ file_path: %s });
 return typeof read === "string" ? read : JSON.stringify(read);"""
@@ -68,9 +76,8 @@ def claude_code(workspace):
     note.write_text(NOTE)
     with Model(lambda tool: tool == "exec", {"code": READ_CELL % json.dumps(str(note))}, LAST_MESSAGE) as model:
         address = serve(workspace, model.address, "anthropic-messages")
-        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-        models = {name: "openclaw" for name in ("ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL")}
-        env = workspace.environment(ANTHROPIC_BASE_URL=address, ANTHROPIC_AUTH_TOKEN=TOKEN, **models, **quiet)
+        connect(workspace, "claude-code", address)
+        env = workspace.environment(CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", DISABLE_AUTOUPDATER="1")
         words = ["-p", "What does note.txt say?", "--allowedTools", "Read"]
         said = workspace.run(PEERS / "claude-code/node_modules/.bin/claude", *words, env=env)
         expect(LAST_MESSAGE in said, f"Claude Code printed {said[-300:]}")
@@ -80,15 +87,6 @@ def claude_code(workspace):
     return "a cell reads a file with Claude Code's own tool"
 
 
-CODEX = """model = "openclaw"
-model_provider = "cellmate"
-
-[model_providers.cellmate]
-name = "cellmate"
-base_url = "{address}/v1"
-wire_api = "responses"
-env_key = "CELLMATE_TOKEN"
-"""
 SHELL_CELL = "return JSON.stringify(await tools.exec_command({ cmd: %s }));"
 
 
@@ -98,9 +96,7 @@ def codex(workspace):
     note.write_text(NOTE)
     with Model(lambda tool: tool == "exec", {"code": SHELL_CELL % json.dumps(f"cat {note}")}, LAST_MESSAGE) as model:
         address = serve(workspace, model.address, "openai-responses")
-        folder = workspace.home / ".codex"
-        folder.mkdir()
-        (folder / "config.toml").write_text(CODEX.replace("{address}", address))
+        connect(workspace, "codex", address)
         words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json", "What does note.txt say?"]
         said = workspace.run(PEERS / "codex/node_modules/.bin/codex", *words, env=workspace.environment(CELLMATE_TOKEN=TOKEN))
         expect(LAST_MESSAGE in said, f"Codex printed {said[-300:]}")
@@ -110,14 +106,32 @@ def codex(workspace):
     return "a cell runs a command with Codex's own tool"
 
 
+OPENCODE_CELL = "return JSON.stringify(await tools.read({ filePath: %s }));"
+
+
+def opencode(workspace):
+    """A check: opencode's own tool, called from a cell, reads a file."""
+    note = workspace.work / "note.txt"
+    note.write_text(NOTE)
+    with Model(lambda tool: tool == "exec", {"code": OPENCODE_CELL % json.dumps(str(note))}, LAST_MESSAGE) as model:
+        address = serve(workspace, model.address, "openai-completions")
+        connect(workspace, "opencode", address)
+        said = workspace.run(PEERS / "opencode/node_modules/.bin/opencode", "run", "What does note.txt say?")
+        expect(LAST_MESSAGE in said, f"opencode printed {said[-300:]}")
+        expect(any(NOTE in result for result in model.results()), f"the cell returned {model.results()}")
+    return "a cell reads a file with opencode's own tool"
+
+
 # By name: the bundle, the package whose version is printed, the check.
 GATEWAY = {
     "sdks-python": ("python-sdks", "openai", client("python-sdks", "python_sdks.py")),
     "sdks-javascript": ("sdks", "openai", client("sdks", "sdks.mjs")),
     "agents-python": ("python-agents", "openai-agents", client("python-agents", "python_agents.py")),
+    "agents-javascript": ("agents-javascript", "@openai/agents", client("agents-javascript", "agents.mjs")),
     "ai-sdk": ("ai-sdk-gateway", "ai", client("ai-sdk-gateway", "ai_sdk_gateway.mjs")),
     "langchain": ("python-langchain-models", "langchain", client("python-langchain-models", "langchain_models.py")),
     "claude-code": ("claude-code", "@anthropic-ai/claude-code", claude_code),
     "codex": ("codex", "@openai/codex", codex),
+    "opencode": ("opencode", "opencode-ai", opencode),
     "pydantic-ai": ("python-pydantic-gateway", "pydantic-ai-slim[openai,anthropic]", client("python-pydantic-gateway", "pydantic_gateway.py")),
 }

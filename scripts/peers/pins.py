@@ -30,6 +30,7 @@ NPM = {
     "opencode": {"opencode-ai": "1.18.33"},
     "ai-sdk": {"ai": "7.0.169", "@ai-sdk/mcp": "2.0.93", "@ai-sdk/openai-compatible": "3.0.90"},
     "sdks": {"openai": "7.53.0", "@anthropic-ai/sdk": "1.8.0"},
+    "agents-javascript": {"@openai/agents": "0.20.0", "zod": "4.6.7"},
     "ai-sdk-gateway": {"ai": "7.0.169", "@ai-sdk/openai": "4.0.114", "@ai-sdk/anthropic": "4.0.102", "zod": "4.6.7"},
     "conformance": {"@modelcontextprotocol/conformance": "0.2.0-alpha.12"},
 }
