@@ -78,7 +78,8 @@ fn a_server_logs_its_start_its_problems_and_its_shutdown() {
     let text = logs(&place, &[]);
     let lines: Vec<&str> = printed(&text).lines().collect();
     assert_eq!(lines.len(), events.len());
-    assert!(lines[0].contains("INFO cellmate::serve: cellmate mcp started version="), "{}", lines[0]);
+    let first = lines[0];
+    assert!(first.contains("INFO cellmate::serve::") && first.contains(": cellmate mcp started version="), "{first}");
     let last = logs(&place, &["-n", "1", "--json"]);
     assert_eq!(parse(printed(&last)), events[events.len() - 1..]);
     let all = logs(&place, &["-n", "0", "--json"]);
