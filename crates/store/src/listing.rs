@@ -17,6 +17,7 @@ use crate::rows::RunState;
 use crate::sql::placeholders;
 use crate::transcript::{Entry, read_entry};
 use crate::turns::SessionSummary;
+use crate::turns::read::session_summary;
 
 /// What the session id of a principal's runs over MCP begins with; the principal's name follows.
 pub const MCP_SESSION: &str = "mcp:";
@@ -198,18 +199,7 @@ pub(crate) async fn sessions(
         having.joined()
     );
     let rows = having.apply(sqlx::query(&sql)).fetch_all(backend.reader()).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(SessionSummary {
-                session_id: row.try_get(0)?,
-                agent_id: row.try_get(1)?,
-                principal: row.try_get(2)?,
-                turns: u64::try_from(row.try_get::<i64, _>(3)?).unwrap_or(0),
-                first_at: row.try_get(4)?,
-                last_at: row.try_get(5)?,
-            })
-        })
-        .collect()
+    rows.iter().map(session_summary).collect()
 }
 
 pub(crate) async fn session_owners(backend: &Backend, session_id: &str) -> Result<Vec<Option<String>>, StoreError> {

@@ -16,7 +16,6 @@ use axum::middleware;
 use axum::response::Response;
 use axum::routing::{get, post};
 use http_server::Refusal;
-use wire::Wire;
 use wire::downstream::WireError;
 
 use crate::gateway::Gateway;
@@ -26,12 +25,12 @@ pub(crate) use request::session_id;
 /// Returns the routes that clients of the three wires use. They need an authenticated caller.
 pub fn routes(gateway: Gateway) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(wires::chat))
-        .route("/v1/responses", post(wires::responses))
+        .route("/v1/chat/completions", post(wires::turn))
+        .route("/v1/responses", post(wires::turn))
         .route("/v1/responses/{id}", get(resource::get).delete(resource::delete))
         .route("/v1/responses/{id}/cancel", post(resource::cancel))
         .route("/v1/responses/{id}/input_items", get(resource::input_items))
-        .route("/v1/messages", post(wires::messages))
+        .route("/v1/messages", post(wires::turn))
         .route("/v1/messages/count_tokens", post(count::count_tokens))
         .route("/v1/models", get(models::list))
         // The name of an agent's model contains a slash.
@@ -50,11 +49,7 @@ pub fn open_routes() -> Router {
 /// Returns the response to a request that the front door refuses, in the form of the wire that the path belongs to. Pass it
 /// as `respond` of the routes' rules.
 pub fn refusal(head: &Parts, refusal: &Refusal) -> Response {
-    let wire = match head.uri.path() {
-        path if path.starts_with("/v1/messages") => Wire::Messages,
-        path if path.starts_with("/v1/responses") => Wire::Responses,
-        _ => Wire::Chat,
-    };
+    let wire = request::wire_of(head.uri.path());
     let error = WireError::new(refusal.status().as_u16(), refusal.to_string());
     response::error_response(wire, &error, &response::request_id())
 }

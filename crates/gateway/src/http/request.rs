@@ -3,12 +3,22 @@
 use axum::http::HeaderMap;
 use contract::config::AgentsConfig;
 use sha2::{Digest, Sha256};
+use wire::Wire;
 use wire::downstream::ClientRequest;
 
 use crate::turn::Owner;
 
 /// The most bytes of a session key and of similar headers.
 const MAX_HEADER_BYTES: usize = 256;
+
+/// Returns the wire that a path belongs to.
+pub(super) fn wire_of(path: &str) -> Wire {
+    match path {
+        path if path.starts_with("/v1/messages") => Wire::Messages,
+        path if path.starts_with("/v1/responses") => Wire::Responses,
+        _ => Wire::Chat,
+    }
+}
 
 /// Returns the model name of an agent.
 pub(super) fn model_name(agent: &str) -> String {

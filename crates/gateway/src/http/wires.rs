@@ -16,7 +16,7 @@ use wire::conversation::Item;
 use wire::downstream::{ClientRequest, RequestError, ResponseWriter, WireError};
 
 use super::continuation::{named_parent, resolve_references, shown};
-use super::request::{agent, header, named_session, owner};
+use super::request::{agent, header, named_session, owner, wire_of};
 use super::response::{Form, error_response, request_id, turn_error, turn_response};
 use super::stored::{self, input_items, response_key};
 use crate::gateway::{Abandonment, Gateway, NewTurnRequest, TurnError, TurnHandle};
@@ -25,37 +25,17 @@ use crate::intake::{Plan, RequestFacts, plan};
 use crate::turn::record::{Origin, TurnRequest};
 use crate::turn::{EndRecord, OnEnd, TurnSummary};
 
-pub(super) async fn chat(
+/// Serves one request of a client. The path says which wire it speaks.
+pub(super) async fn turn(
     gateway: State<Gateway>,
     principal: Extension<Principal>,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    serve(Wire::Chat, gateway.0, principal.0, &uri, &headers, &body).await
+    serve(wire_of(uri.path()), gateway.0, principal.0, &uri, &headers, &body).await
 }
 
-pub(super) async fn responses(
-    gateway: State<Gateway>,
-    principal: Extension<Principal>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    serve(Wire::Responses, gateway.0, principal.0, &uri, &headers, &body).await
-}
-
-pub(super) async fn messages(
-    gateway: State<Gateway>,
-    principal: Extension<Principal>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    serve(Wire::Messages, gateway.0, principal.0, &uri, &headers, &body).await
-}
-
-/// Serves one request of a client.
 async fn serve(
     wire: Wire,
     gateway: Gateway,

@@ -161,18 +161,19 @@ pub(crate) async fn sessions(
     let query = sqlx::query(&sql).bind(before.unwrap_or(Millis::MAX)).bind(i64::from(limit));
     let query = named.iter().fold(query, |query, (_, value)| query.bind((*value).clone()));
     let rows = query.fetch_all(backend.reader()).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(SessionSummary {
-                session_id: row.try_get(0)?,
-                agent_id: row.try_get(1)?,
-                principal: row.try_get(2)?,
-                turns: u64::try_from(row.try_get::<i64, _>(3)?).unwrap_or(0),
-                first_at: row.try_get(4)?,
-                last_at: row.try_get(5)?,
-            })
-        })
-        .collect()
+    rows.iter().map(session_summary).collect()
+}
+
+/// Reads a row of session id, agent, principal, number of turns, and the times of the first and the last one.
+pub(crate) fn session_summary(row: &AnyRow) -> Result<SessionSummary, StoreError> {
+    Ok(SessionSummary {
+        session_id: row.try_get(0)?,
+        agent_id: row.try_get(1)?,
+        principal: row.try_get(2)?,
+        turns: u64::try_from(row.try_get::<i64, _>(3)?).unwrap_or(0),
+        first_at: row.try_get(4)?,
+        last_at: row.try_get(5)?,
+    })
 }
 
 pub(crate) async fn turns_of_session(backend: &Backend, session_id: &str) -> Result<Vec<TurnRow>, StoreError> {
