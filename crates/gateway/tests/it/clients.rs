@@ -497,8 +497,8 @@ fn a_turn_whose_process_ended_and_whose_client_does_not_come_back_is_aborted_wit
     first.spawn(async move { drop(client.post(url).bearer_auth(crate::world::ADA).json(&body).send().await) });
     let turn = second.block_on(async {
         for _ in 0..6_000 {
-            let live = world.store.live_runs().await.unwrap();
-            let orphans = world.store.orphaned_turns(i64::MAX, 10).await.unwrap();
+            let live = other.store.live_runs().await.unwrap();
+            let orphans = other.store.orphaned_turns(i64::MAX, 10).await.unwrap();
             if live > 0 && !orphans.is_empty() {
                 return orphans[0].clone();
             }
@@ -515,9 +515,9 @@ fn a_turn_whose_process_ended_and_whose_client_does_not_come_back_is_aborted_wit
             tokio::time::sleep(Duration::from_millis(200)).await;
             ended = other.gateway.sweep(now_ms() + 60_000).await.unwrap();
         }
-        let row = world.store.turn(&turn.turn_id).await.unwrap().unwrap();
-        assert_eq!((row.state, world.store.live_runs().await.unwrap()), (TurnState::Aborted, 0));
-        let notes = world.store.transcript(&row.session_id).await.unwrap();
+        let row = other.store.turn(&turn.turn_id).await.unwrap().unwrap();
+        assert_eq!((row.state, other.store.live_runs().await.unwrap()), (TurnState::Aborted, 0));
+        let notes = other.store.transcript(&row.session_id).await.unwrap();
         let is_reason = |entry: &&store::Entry| entry.kind == EntryKind::TurnNote;
         let note = notes.iter().rev().find(is_reason).unwrap();
         assert!(note.entry.to_string().contains("did not come back"), "{note:?}");

@@ -12,7 +12,7 @@ use executor::clock::now_ms;
 use fault::TURN_POINTS;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
-use store::{Keys, Location, SessionFilter, Store, TurnState};
+use store::{Location, SessionFilter, Store, TurnState};
 use tempfile::TempDir;
 use testkit::ledger::Ledger;
 use testkit::model::{Condition, Reply, ScriptedModel};
@@ -94,8 +94,7 @@ async fn open(store: &str) -> Store {
         true => Location::Postgres(store.to_owned()),
         false => Location::File(store.into()),
     };
-    // A fixed key, so that the next process can open the snapshots of this one.
-    Store::open(&location, Keys::new(1, [7; 32])).await.unwrap()
+    crate::world::open(&location).await
 }
 
 /// A gateway in a process of its own.

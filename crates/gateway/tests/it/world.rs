@@ -80,6 +80,11 @@ impl Default for Options {
     }
 }
 
+/// Opens a store. All nodes have the same key.
+pub(crate) async fn open(location: &Location) -> Store {
+    Store::open(location, Keys::new(1, [7; 32])).await.unwrap()
+}
+
 /// A running gateway.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -104,13 +109,15 @@ impl World {
     /// Starts a gateway whose model answers as the script says.
     pub(crate) async fn start(options: Options, script: Vec<Reply>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&location(&folder).await, Keys::ephemeral().unwrap()).await.unwrap();
+        let store = open(&location(&folder).await).await;
         Self::start_over((store, Arc::new(folder)), options, script).await
     }
 
     /// Starts another gateway over the store of a world: another node.
     pub(crate) async fn start_beside(other: &Self, options: Options, script: Vec<Reply>) -> Self {
-        Self::start_over((other.store.clone(), Arc::clone(&other.folder)), options, script).await
+        // It has its own connections, which belong to the runtime that it is started in.
+        let store = open(other.store.location()).await;
+        Self::start_over((store, Arc::clone(&other.folder)), options, script).await
     }
 
     pub(crate) async fn start_over(
