@@ -27,27 +27,23 @@ use crate::turn::{EndRecord, OnEnd, TurnSummary};
 
 /// Serves one request of a client. The path says which wire it speaks.
 pub(super) async fn turn(
-    gateway: State<Gateway>,
-    principal: Extension<Principal>,
+    State(gateway): State<Gateway>,
+    Extension(principal): Extension<Principal>,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    serve(wire_of(uri.path()), gateway.0, principal.0, &uri, &headers, &body).await
-}
-
-async fn serve(
-    wire: Wire,
-    gateway: Gateway,
-    principal: Principal,
-    uri: &Uri,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Response {
-    let request_id = request_id();
-    match begin(wire, &gateway, &principal, uri, headers, body).await {
+    let (wire, request_id) = (wire_of(uri.path()), request_id());
+    let keep_alive = Duration::from_secs(gateway.settings().gateway.keep_alive_seconds);
+    // If the client hangs up, this handler is dropped. The request is read to its end all the same: a turn that is stored
+    // must also be started, before an equal request is read.
+    let begun = tokio::spawn(async move { begin(wire, &gateway, &principal, &uri, &headers, &body).await }).await;
+    let begun = begun.unwrap_or_else(|error| {
+        tracing::error!(%error, "a request was interrupted");
+        Err(WireError::new(500, "the request was interrupted; send it again"))
+    });
+    match begun {
         Ok(Begun { writer, form, handle }) => {
-            let keep_alive = Duration::from_secs(gateway.settings().gateway.keep_alive_seconds);
             let writer = writer.with_id(&response_key(&handle.turn_id, handle.round));
             turn_response(writer, wire, form, handle.reader, keep_alive, request_id).await
         }
