@@ -15,14 +15,14 @@ use crate::world::{ADA, FORMS, Form, Options, PATIENCE, WIRES, World, exec, path
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_with_a_short_idle_limit_gets_the_answer_of_a_long_cell() {
-    let slow = json!([{"id": "openclaw:core:slow", "answers": [{"returns": 1, "afterMs": 3500}]}]);
+    let slow = json!([{"id": "openclaw:core:slow", "answers": [{"returns": 1, "afterMs": 8500}]}]);
     let cases = WIRES.into_iter().flat_map(|wire| FORMS.map(|form| (wire, form)));
     let cases = cases.map(|(wire, form)| {
         let options = Options { tools: slow.clone(), gateway: json!({"keepAliveSeconds": 1}), ..Options::default() };
         async move {
             let script = vec![exec("return await tools.slow({})"), Reply::text("done")];
             let world = World::start(options, script).await;
-            let client = reqwest::Client::builder().read_timeout(Duration::from_millis(2_500)).build().unwrap();
+            let client = reqwest::Client::builder().read_timeout(Duration::from_secs(7)).build().unwrap();
             let request = client.post(format!("{}{}", world.base, path(wire))).bearer_auth(ADA);
             let sent = request.json(&question(wire, form, "wait")).send().await.unwrap();
             let answer = Answer::read(wire, sent).await;
