@@ -75,19 +75,23 @@ impl Share {
         Self { of: Arc::clone(of), bytes: 0 }
     }
 
+    /// Changes the share, or ends the connection if it does not fit into the limit.
     fn set(&mut self, bytes: usize) -> Result<(), Failure> {
-        let before = self.of.0.fetch_add(bytes, Ordering::Relaxed);
-        self.of.0.fetch_sub(self.bytes, Ordering::Relaxed);
-        let all = before.saturating_sub(self.bytes).saturating_add(bytes);
-        self.bytes = bytes;
-        if all > MAX_HELD_BYTES { Err(Failure::Closed(Closed::TooMuchAtOnce)) } else { Ok(()) }
+        if self.try_set(bytes) { Ok(()) } else { Err(Failure::Closed(Closed::TooMuchAtOnce)) }
     }
-}
 
-impl Share {
-    /// Whether so many bytes fit into the limit.
-    fn fits(&self, bytes: usize) -> bool {
-        self.of.0.load(Ordering::Relaxed).saturating_sub(self.bytes).saturating_add(bytes) <= MAX_HELD_BYTES
+    /// Changes the share if it fits into the limit. This is a single atomic step: responses are read by several threads,
+    /// and none of them may see the old and the new share counted together.
+    fn try_set(&mut self, bytes: usize) -> bool {
+        let update = |all: usize| {
+            let all = all.saturating_sub(self.bytes).saturating_add(bytes);
+            (bytes <= self.bytes || all <= MAX_HELD_BYTES).then_some(all)
+        };
+        let is_set = self.of.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).is_ok();
+        if is_set {
+            self.bytes = bytes;
+        }
+        is_set
     }
 }
 
@@ -207,10 +211,9 @@ async fn up_to(
     let mut text = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|_| Failure::Lost)? {
         let length = text.len() + chunk.len();
-        if length > most || !share.fits(length) {
+        if length > most || !share.try_set(length) {
             return Ok((text, share, Some(chunk)));
         }
-        share.set(length)?;
         text.extend_from_slice(&chunk);
     }
     Ok((text, share, None))
@@ -257,7 +260,7 @@ impl Events {
             let Some(chunk) = read.map_err(|_| Failure::Lost)? else { return Ok(None) };
             let events = self.parser.push(&chunk).map_err(|_| TOO_LONG)?;
             self.ready = events.into_iter();
-            if self.parser.held() > 0 && !self.share.fits(self.parser.held()) {
+            if !self.share.try_set(self.parser.held()) {
                 self.parser.begin_large();
             }
             if let Some(large) = self.parser.large() {
@@ -283,5 +286,21 @@ mod tests {
         assert_eq!(one.set(1), Ok(()));
         drop(one);
         assert_eq!(other.set(MAX_HELD_BYTES), Ok(()));
+    }
+
+    #[test]
+    fn responses_that_fit_together_never_exceed_the_limit_while_several_threads_read_them() {
+        let held = Arc::new(HeldBytes::default());
+        let part = MAX_HELD_BYTES / 4;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut share = Share::new(&held);
+                    for bytes in (0..50_000).map(|n| part - n % 2) {
+                        assert_eq!(share.set(bytes), Ok(()));
+                    }
+                });
+            }
+        });
     }
 }
