@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# Labelled requests: one folder per set, with tools.jsonl and queries.dev.jsonl (docs/search.md).
+# Labelled requests: one folder per set, with tools.jsonl and queries.dev.jsonl (docs/internals/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
 .PHONY: help setup build demo test test-faults test-simulation test-peers bench-sandbox bench-codemode bench-nodes bench-search bench-servers deny fuzz clean

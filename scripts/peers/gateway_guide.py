@@ -1,4 +1,4 @@
-"""The check that executes docs/gateway.md in one shell, with a scripted model in place of the provider."""
+"""The check that executes docs/guide/gateway.md in one shell, with a scripted model in place of the provider."""
 
 import re
 import socket
@@ -8,7 +8,7 @@ from pins import ROOT
 from room import Failed, expect
 from start import blocks
 
-GUIDE = "docs/gateway.md"
+GUIDE = "docs/guide/gateway.md"
 PROVIDER, PORT = "https://api.openai.com/v1", "18789"
 ANSWER = "Two of them."
 MARK = "--- next command"

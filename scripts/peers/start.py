@@ -1,4 +1,4 @@
-"""The check that executes docs/start.md: a user types its commands into a terminal, with a new home folder."""
+"""The check that executes docs/guide/start.md: a user types its commands into a terminal, with a new home folder."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pins import NODE, PEERS, ROOT
 from room import Failed, expect
 from terminal import CALL, Terminal
 
-GUIDE = "docs/start.md"
+GUIDE = "docs/guide/start.md"
 STEP_SECONDS = 120
 # What the guide's title promises.
 ALL_SECONDS = 300

@@ -1,4 +1,4 @@
-//! The bars of this benchmark; `docs/promises.md` describes them.
+//! The bars of this benchmark; `docs/internals/promises.md` describes them.
 
 use figures::Bar::{AtLeast, AtMost};
 use figures::Claim;

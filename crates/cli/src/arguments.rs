@@ -95,7 +95,7 @@ pub(crate) struct ExecArguments {
     /// Language of the cell; by default from the file extension, else JavaScript.
     #[arg(long, value_enum)]
     pub(crate) language: Option<LanguageArgument>,
-    /// JSON file with tools that return canned answers (see docs/canned-tools.md), instead of the configured servers.
+    /// JSON file with tools that return canned answers (see docs/reference/canned-tools.md), instead of the configured servers.
     /// The run is kept in memory, unless --store or --state-dir is given.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Option<PathBuf>,

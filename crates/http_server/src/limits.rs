@@ -1,4 +1,4 @@
-//! Every limit on HTTP connections and requests. `docs/promises.md` lists them with the tests that hit them.
+//! Every limit on HTTP connections and requests. `docs/internals/promises.md` lists them with the tests that hit them.
 
 use std::time::Duration;
 

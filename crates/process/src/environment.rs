@@ -27,7 +27,7 @@ const fn group(names: &'static [&'static str]) -> Group {
     Group { names, urls: UrlPolicy::WithoutCredentials }
 }
 
-/// The inherited variables, with the reason for each group. docs/configuration.md has the same list.
+/// The inherited variables, with the reason for each group. docs/reference/configuration.md has the same list.
 const INHERITED: [Group; 13] = [
     // Programs and files are found.
     group(&["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TEMP", "TMP"]),
@@ -399,10 +399,10 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_every_inherited_variable() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
         let documented = std::fs::read_to_string(path).unwrap();
         for name in INHERITED.iter().flat_map(|group| group.names).filter(|name| name.to_uppercase() == **name) {
-            assert!(documented.contains(&format!("`{name}`")), "{name} is not in docs/configuration.md");
+            assert!(documented.contains(&format!("`{name}`")), "{name} is not in docs/reference/configuration.md");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Checks `docs/contract.md`: every line of the contract, with a test that shows it, a listed divergence, or the reason
+//! Checks `docs/internals/contract.md`: every line of the contract, with a test that shows it, a listed divergence, or the reason
 //! why there is neither.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ fn read(file: &str) -> String {
 enum Proof {
     /// Tests or cases of the executable contract, which fail if the requirement is not met.
     Tests(Vec<String>),
-    /// The first column of a row in `docs/divergences.md`, and tests that show the requirement where it does not apply.
+    /// The first column of a row in `docs/internals/divergences.md`, and tests that show the requirement where it does not apply.
     Divergence(String, Vec<String>),
     /// The line asks nothing of this project.
     Nothing,
@@ -115,7 +115,7 @@ impl Map {
         }
     }
 
-    /// Everything that is wrong with the map, given the rows of `docs/divergences.md` and the work that is not merged.
+    /// Everything that is wrong with the map, given the rows of `docs/internals/divergences.md` and the work that is not merged.
     fn check(&self, divergences: &[String], unmerged: &[&str]) -> Vec<String> {
         let mut problems = self.problems.clone();
         let mut add = |problem: String| problems.push(problem);
@@ -133,7 +133,7 @@ impl Map {
         for (place, proof) in numbered.chain(self.beyond.iter().map(|proof| ("beyond".to_owned(), proof))) {
             match proof {
                 Proof::Divergence(row, _) if divergences.contains(row) => drop(referenced.insert(row)),
-                Proof::Divergence(row, _) => add(format!("{place}: docs/divergences.md has no row `{row}`")),
+                Proof::Divergence(row, _) => add(format!("{place}: docs/internals/divergences.md has no row `{row}`")),
                 Proof::Pending(work) if !unmerged.contains(&work.as_str()) => {
                     add(format!("{place}: nothing is pending from `{work}`; name the tests"));
                 }
@@ -146,7 +146,7 @@ impl Map {
         }
         for (row, _) in &self.unmapped {
             if !divergences.contains(row) {
-                add(format!("docs/divergences.md has no row `{row}`"));
+                add(format!("docs/internals/divergences.md has no row `{row}`"));
             } else if !referenced.insert(row) {
                 add(format!("`{row}` has a line, so it is not a divergence without one"));
             }
@@ -164,7 +164,7 @@ impl Map {
 
     /// The table at the head of the map.
     fn totals(&self) -> String {
-        let kinds = ["shown by tests", "differ, as docs/divergences.md lists", "ask nothing"];
+        let kinds = ["shown by tests", "differ, as docs/internals/divergences.md lists", "ask nothing"];
         let mut counts: BTreeMap<usize, usize> = (0..kinds.len()).map(|kind| (kind, 0)).collect();
         let mut pending = 0;
         for (_, proof) in &self.lines {
@@ -191,7 +191,7 @@ impl Map {
     }
 }
 
-/// Returns the first column of each row of `docs/divergences.md`.
+/// Returns the first column of each row of `docs/internals/divergences.md`.
 fn divergences(text: &str) -> Vec<String> {
     let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
     // The first row is the table's header.
@@ -250,13 +250,13 @@ fn exists(name: &str) -> bool {
 
 #[test]
 fn the_map_names_a_test_or_a_divergence_for_every_line_of_the_contract() {
-    let text = read("docs/contract.md");
+    let text = read("docs/internals/contract.md");
     let map = Map::parse(&text);
     let totals = map.totals();
     println!("{totals}");
-    let problems = map.check(&divergences(&read("docs/divergences.md")), PENDING);
+    let problems = map.check(&divergences(&read("docs/internals/divergences.md")), PENDING);
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
-    assert!(text.contains(&totals), "the totals at the head of docs/contract.md are not these:\n{totals}");
+    assert!(text.contains(&totals), "the totals at the head of docs/internals/contract.md are not these:\n{totals}");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_wrong_map_is_detected() {
         (9, "| 9 | it works | `testkit a` and more |", "and more` is no list of tests"),
         (9, "| 9 | it works | pending: nobody |", "line 9: nothing is pending from `nobody`"),
         (1, "| 1 | it works | differs: a row; otherwise `testkit no::test` |", "line 1: there is no test"),
-        (9, "| 9 | it works | differs: no row |", "line 9: docs/divergences.md has no row `no row`"),
+        (9, "| 9 | it works | differs: no row |", "line 9: docs/internals/divergences.md has no row `no row`"),
         (9, "| 9 | it works | differs: another row |", "`another row` has a line"),
         (1, "| 1 | it works | none |", "no line names the divergence `a row`"),
         (4, "| 4 | it works | none |", "no line is pending from `work`"),

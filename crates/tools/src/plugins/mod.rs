@@ -2,7 +2,7 @@
 //!
 //! A plugin is a folder with a [`Manifest`]. `installed` keeps a copy of each version under the hash of its content. A
 //! [`Plugin`] is started by its first call or hook: `connection` is its process, `supervisor` starts, restarts and stops
-//! it. `hook` passes calls to its hooks, and `scopes` has what its namespaces contain. docs/plugins.md has the protocol.
+//! it. `hook` passes calls to its hooks, and `scopes` has what its namespaces contain. docs/guide/plugins.md has the protocol.
 
 mod connection;
 mod hook;

@@ -1,5 +1,5 @@
 //! Every limit on MCP sessions over HTTP; those on connections and requests are in `http_server::limits`.
-//! `docs/promises.md` lists them with the tests that hit them.
+//! `docs/internals/promises.md` lists them with the tests that hit them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-"""A Cellmate plugin: JSON-RPC 2.0, one message per line. docs/plugins.md has the protocol."""
+"""A Cellmate plugin: JSON-RPC 2.0, one message per line. docs/guide/plugins.md has the protocol."""
 import json
 import sys
 

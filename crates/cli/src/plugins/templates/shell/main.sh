@@ -1,5 +1,5 @@
 #!/bin/sh
-# A Cellmate plugin: JSON-RPC 2.0, one message per line. docs/plugins.md has the protocol.
+# A Cellmate plugin: JSON-RPC 2.0, one message per line. docs/guide/plugins.md has the protocol.
 # Cellmate writes `id` as a number and `method` without escapes, so `sed` can read them. Use `jq` for the input of tools.
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([0-9]*\),"method":.*/\1/p')
