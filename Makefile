@@ -17,11 +17,11 @@ setup: ## Install missing build dependencies
 	@scripts/embedding/make
 
 build: setup ## Build the release binaries, in target/release
-	cargo build --release --locked --package cellmate
+	cargo build --release --locked --package cellmate-cli
 
 demo: setup ## Build, then run an example cell and a turn of the gateway
 	@echo "demo: building the cellmate binary; the first build takes about seven minutes on two cores, later ones seconds"
-	@cargo build --locked --package cellmate
+	@cargo build --locked --package cellmate-cli
 	@scripts/demo
 
 test: setup ## Run every check and test, cheap ones first; each stage prints its time
@@ -55,7 +55,7 @@ bench-search: setup ## Measure tool search, compared with plain BM25 and the inc
 	@TOOLSEARCH_DATA=$(TOOLSEARCH_DATA) target/release/cellmate-bench-search
 
 bench-servers: setup ## Measure 64 MCP servers with 2,000 tools behind one `cellmate mcp`
-	@cargo build --release --locked --package cellmate --package cellmate-mcp --package cellmate-bench-servers
+	@cargo build --release --locked --package cellmate-cli --package cellmate-mcp --package cellmate-bench-servers
 	@target/release/cellmate-bench-servers
 
 deny: ## Check licences, sources and bans of the dependencies with cargo-deny, which is installed if missing

@@ -48,7 +48,7 @@ fn cellmate() -> Result<PathBuf> {
     if path.exists() {
         return Ok(path);
     }
-    Err(format!("{} is missing; run `cargo build --release -p cellmate`", path.display()).into())
+    Err(format!("{} is missing; run `cargo build --release -p cellmate-cli`", path.display()).into())
 }
 
 fn timed(command: &mut Command) -> Result<(f64, String)> {

@@ -34,7 +34,7 @@ const FOLDER: &str = "logs";
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LogArguments {
-    /// What to log, for example `info` or `warn,executor=debug`; also $CELLMATE_LOG. `debug` can show what cells and
+    /// What to log, for example `info` or `warn,cellmate_executor=debug`; also $CELLMATE_LOG. `debug` can show what cells and
     /// models wrote.
     #[arg(long = "log", value_name = "FILTER", global = true)]
     filter: Option<String>,

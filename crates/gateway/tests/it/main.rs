@@ -7,6 +7,9 @@
     reason = "a test that meets what it does not expect has failed"
 )]
 
+// The crate's own name here, as in the other crates.
+extern crate cellmate_gateway as gateway;
+
 mod answer;
 mod api_client;
 mod api_events;

@@ -2,6 +2,9 @@
 //! servers, prints `ready`, and waits. Tests also use it as the keeper program.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a list that is wrong ends the host, and its test")]
 
+// The crate's own name here, as in the other crates.
+extern crate cellmate_mcp as mcp;
+
 use std::collections::BTreeMap;
 
 use mcp::{Limits, ServerSpec, Transport, UpstreamOptions, Upstreams};

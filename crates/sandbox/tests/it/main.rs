@@ -6,6 +6,9 @@
     reason = "an unexpected result must fail the test"
 )]
 
+// The crate's own name here, as in the other crates.
+extern crate cellmate_sandbox as sandbox;
+
 mod budgets;
 mod frames;
 mod jail;

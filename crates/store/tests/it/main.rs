@@ -6,6 +6,9 @@
     reason = "an unexpected value must fail the test"
 )]
 
+// The crate's own name here, as in the other crates.
+extern crate cellmate_store as store;
+
 mod approvals;
 mod backups;
 mod fences;

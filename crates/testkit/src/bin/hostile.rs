@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use contract::limits::HOST_STACK_BYTES;
-use testkit::hostile::{self, Options, Result, mcp_server};
+use cellmate_testkit::hostile::{self, Options, Result, mcp_server};
 
 const USAGE: &str = "usage: hostile DIR [--json] [--slack N] [--settle-ms N]";
 

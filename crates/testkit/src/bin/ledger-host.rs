@@ -22,8 +22,8 @@ use executor::clock::now_ms;
 use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
 use serde_json::{Value, json};
 use store::{ApprovalScope, Decision, Keys, Location, Store};
-use testkit::ledger::{ASK, Ledger};
-use testkit::other_image;
+use cellmate_testkit::ledger::{ASK, Ledger};
+use cellmate_testkit::other_image;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use testkit::model::{Script, ScriptedModel};
+use cellmate_testkit::model::{Script, ScriptedModel};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);

@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode};
 
-use testkit::postgres::Server;
+use cellmate_testkit::postgres::Server;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);

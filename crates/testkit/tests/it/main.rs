@@ -6,6 +6,9 @@
     reason = "a test that meets what it does not expect has failed"
 )]
 
+// The crate's own name here, as in the other crates.
+extern crate cellmate_testkit as testkit;
+
 mod fake_tools;
 mod recording_hook;
 mod world;

@@ -6,6 +6,9 @@
     reason = "a test that meets what it does not expect has failed"
 )]
 
+// The crate's own name here, as in the other crates.
+extern crate cellmate_tools as tools;
+
 mod attacks;
 mod place;
 mod shipped;

@@ -3,6 +3,9 @@
 //! The keeper of a command is this program, started again, so it has its own `main`.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "an unexpected value fails the test")]
 
+// The crate's own name here, as in the other crates.
+extern crate cellmate_tools as tools;
+
 mod escape;
 mod lab;
 mod limits;
