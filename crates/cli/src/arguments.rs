@@ -27,7 +27,7 @@ use crate::tools::ToolsArguments;
 
 /// Run model-written JavaScript and TypeScript in a sandbox, with your MCP servers as tools.
 #[derive(Debug, Parser)]
-#[command(version = env!("CELLMATE_VERSION"), arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "cellmate", version = env!("CELLMATE_VERSION"), arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
