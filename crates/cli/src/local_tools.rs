@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::tools::core::{CoreTools, ProtectedFolder, Root, Roots, Shell, ShellSettings, SystemLookup, WebFetch};
-use ::tools::plugins::{Plugin, PluginFolder, PluginHost, PluginOptions, Plugins};
+use ::tools::plugins::{Plugin, PluginFolder, PluginHost, PluginOptions, Plugins, Variables};
 use client_config::{Places, display};
 use contract::config::{self, AgentsConfig, PluginsConfig};
 use executor::run::LocalTools;
@@ -64,7 +64,7 @@ pub(crate) fn reloaded(
     };
     let config = plugins_config(settings)?;
     let (plugins, retired) =
-        Plugins::load(&plugin_host(state), &config, former).map_err(|error| format!("plugins: {error}"))?;
+        Plugins::load(&plugin_host(state, places), &config, former).map_err(|error| format!("plugins: {error}"))?;
     let unusable =
         plugins.unusable().iter().map(|plugin| format!("plugin `{}` is not used: {}", plugin.id, plugin.why));
     problems.extend(unusable);
@@ -174,10 +174,14 @@ pub(crate) fn plugins_config(settings: &Value) -> Result<PluginsConfig, String> 
 }
 
 /// Returns what plugins need from this process: where they are installed, and the environment.
-pub(crate) fn plugin_host(state: &Path) -> PluginHost {
+pub(crate) fn plugin_host(state: &Path, places: &Places) -> PluginHost {
+    let places = places.clone();
     PluginHost {
         folder: PluginFolder::new(state.join(PLUGINS_FOLDER)),
-        variables: Arc::new(|name| std::env::var(name).ok()),
+        variables: Variables {
+            inherited: Arc::new(|name| std::env::var(name).ok()),
+            expand: Arc::new(move |text| places.expand_secret(text).map_err(|unset| unset.to_string())),
+        },
         options: PluginOptions::DEFAULT,
     }
 }

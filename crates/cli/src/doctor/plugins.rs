@@ -24,7 +24,7 @@ fn reports(store: &ConfiguredStore) -> Result<Vec<PluginReport>, String> {
     let places = store.places();
     let Some(state) = store.arguments().folder(&places) else { return Ok(Vec::new()) };
     let loaded = client_config::load(&places).map_err(|error| error.to_string())?;
-    plugin_reports(&plugin_host(&state), &plugins_config(&loaded.settings)?)
+    plugin_reports(&plugin_host(&state, &places), &plugins_config(&loaded.settings)?)
 }
 
 fn of(reports: &[PluginReport]) -> PluginsCheck {

@@ -81,7 +81,7 @@ struct PlaceArguments {
 impl PlaceArguments {
     fn host(&self) -> Result<PluginHost, String> {
         let state = State::open(self.state_dir.as_deref()).map_err(|error| error.to_string())?;
-        Ok(plugin_host(state.folder()))
+        Ok(plugin_host(state.folder(), &self.config.places()))
     }
 
     /// Returns the settings of plugins.

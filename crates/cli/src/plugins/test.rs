@@ -97,7 +97,7 @@ fn place(arguments: &TestArguments, scratch: &Path) -> Result<(PluginHost, Strin
     if !is_folder {
         return Ok((arguments.place.host()?, arguments.plugin.clone()));
     }
-    let host = plugin_host(scratch);
+    let host = plugin_host(scratch, &arguments.place.config.places());
     let inspected = inspect(folder).map_err(|error| error.to_string())?;
     host.folder.add(folder, &inspected.hash, now_ms()).map_err(|error| error.to_string())?;
     Ok((host, inspected.manifest.id))

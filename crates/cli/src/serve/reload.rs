@@ -176,7 +176,7 @@ impl Reloader {
     /// Returns the files whose changes are noticed: those of the configuration, and the list of installed plugins.
     fn watched(&self) -> Vec<PathBuf> {
         let mut files = self.loaded.watched.clone();
-        files.push(plugin_host(&self.state_folder).folder.index_file());
+        files.push(plugin_host(&self.state_folder, &self.places).folder.index_file());
         files
     }
 

@@ -30,6 +30,14 @@ pub struct PluginEntry {
     pub enabled: Option<bool>,
     /// The plugin's own settings; an object.
     pub config: Value,
+    /// Values for environment variables that the plugin's manifest names. They may contain `${secret:NAME}`.
+    pub env: BTreeMap<String, String>,
+}
+
+impl Default for PluginEntry {
+    fn default() -> Self {
+        Self { enabled: None, config: Value::Object(Map::new()), env: BTreeMap::new() }
+    }
 }
 
 impl Default for PluginsConfig {
@@ -75,8 +83,13 @@ impl PluginEntry {
     fn read(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<Self> {
         reader::object(value, path, errors, |reader| {
             reader.accept_table(keys::PLUGIN_ENTRY);
-            let enabled = reader.flag("enabled");
-            Self { enabled, config: config(reader).unwrap_or_else(|| Value::Object(Map::new())) }
+            let default = Self::default();
+            let env = reader.field("env").map(|(value, path, errors)| reader::entries(value, &path, errors, variable));
+            Self {
+                enabled: reader.flag("enabled"),
+                config: config(reader).unwrap_or(default.config),
+                env: env.unwrap_or(default.env),
+            }
         })
     }
 }
@@ -89,6 +102,15 @@ fn config(reader: &mut Reader<'_, '_>) -> Option<Value> {
         return None;
     }
     Some(value.clone())
+}
+
+/// Reads the value of an environment variable. It is not shown in an error, because it may be a password.
+fn variable(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<String> {
+    let text = value.as_str().map(str::to_owned);
+    if text.is_none() {
+        errors.push(ConfigError::value(path, &Value::Null, "a string such as `${secret:NAME}` or `${VARIABLE}`"));
+    }
+    text
 }
 
 fn id(value: &Value, path: &Path) -> Result<String, ConfigError> {
@@ -133,6 +155,10 @@ mod tests {
     fn settings_of_a_plugin_are_kept_as_they_are() {
         let config = PluginsConfig::resolve(&json!({"entries": {"a": {"config": {"x": [1]}}, "b": {}}})).unwrap();
         assert_eq!(config.entries["a"].config, json!({"x": [1]}));
+        let env = json!({"entries": {"a": {"env": {"TOKEN": "${secret:a}"}}}});
+        assert_eq!(PluginsConfig::resolve(&env).unwrap().entries["a"].env["TOKEN"], "${secret:a}");
+        let errors = PluginsConfig::resolve(&json!({"entries": {"a": {"env": {"TOKEN": ["s3cret"]}}}})).unwrap_err();
+        assert!(!format!("{errors:?}").contains("s3cret") && format!("{errors:?}").contains("TOKEN"), "{errors:?}");
         assert_eq!((&config.entries["b"].config, config.entries["b"].enabled), (&json!({}), None));
     }
 

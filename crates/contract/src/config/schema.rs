@@ -265,8 +265,10 @@ fn open(properties: &[(&str, Value)], table: &'static [ForeignKey]) -> Value {
 pub fn plugins() -> Value {
     let ids = |text: &str| described(json!({"type": "array", "items": {"type": "string", "minLength": 1}}), text);
     let config = described(json!({"type": "object"}), "The plugin's own settings.");
-    let entry =
-        object(&[("enabled", described(json!({"type": "boolean"}), "Whether it is used.")), ("config", config)]);
+    let env = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let env = described(env, "Variables that its manifest names; write secrets as `${secret:NAME}`.");
+    let enabled = described(json!({"type": "boolean"}), "Whether it is used.");
+    let entry = object(&[("enabled", enabled), ("config", config), ("env", env)]);
     let entries = json!({"type": "object", "additionalProperties": with(entry, keys::PLUGIN_ENTRY)});
     let plugins = object(&[
         ("enabled", described(json!({"type": "boolean", "default": true}), "Whether any plugin is used.")),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::limits::{MAX_PAGE_RESOURCES, MAX_RESOURCE_READ_BYTES};
+use contract::limits::{MAX_PAGE_RESOURCES, MAX_RESOURCE_READ_BYTES, MAX_RESOURCE_READS};
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
 use mcp::server::{McpService, OfferedSources, Principal, serve_streams};
@@ -183,6 +183,28 @@ async fn images_and_sounds_of_output_and_value_become_blocks() {
     let read = client.read(&format!("cellmate://out/{}", first["handle"].as_str().unwrap())).await;
     let contents = &read["result"]["contents"][0];
     assert_eq!((&contents["blob"], &contents["mimeType"]), (&json!(PNG), &json!("image/png")), "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_past_the_limit_wait_and_are_all_answered() {
+    let service = service(Value::Null).await;
+    let mut client = Client::connect(&service, "local", OLD).await;
+    let shown = client.exec("return 'x'.repeat(300_000)").await;
+    let uri = format!("cellmate://out/{}", shown.json["value"]["handle"].as_str().unwrap());
+    let count = 5 * MAX_RESOURCE_READS;
+    for id in 0..count {
+        let id = format!("read-{id}");
+        let params = json!({"uri": uri});
+        client.send(&json!({"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params})).await;
+    }
+    let mut answered = std::collections::BTreeSet::new();
+    while answered.len() < count {
+        let line = tokio::time::timeout(std::time::Duration::from_secs(60), client.reader.next_line()).await;
+        let message: Value = serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap();
+        let Some(id) = message["id"].as_str() else { continue };
+        assert_eq!(message["result"]["contents"][0]["text"].as_str().map(str::len), Some(300_000), "{id}");
+        assert!(answered.insert(id.to_owned()), "{id} was answered twice");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

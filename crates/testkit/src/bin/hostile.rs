@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use contract::limits::HOST_STACK_BYTES;
 use cellmate_testkit::hostile::{self, Options, Result, mcp_server};
+use contract::limits::HOST_STACK_BYTES;
 
 const USAGE: &str = "usage: hostile DIR [--json] [--slack N] [--settle-ms N]";
 

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Catalog;
+use cellmate_testkit::ledger::{ASK, Ledger};
+use cellmate_testkit::other_image;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::config;
@@ -22,8 +24,6 @@ use executor::clock::now_ms;
 use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
 use serde_json::{Value, json};
 use store::{ApprovalScope, Decision, Keys, Location, Store};
-use cellmate_testkit::ledger::{ASK, Ledger};
-use cellmate_testkit::other_image;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 

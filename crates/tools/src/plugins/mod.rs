@@ -24,7 +24,6 @@ use contract::config::PluginsConfig;
 use contract::scope::Scope;
 use executor::run::{LocalTools, Preparation};
 use executor::{Hook, ToolSource};
-use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 pub use installed::{
@@ -86,8 +85,7 @@ impl Plugins {
             if !installed.record.enabled || !config.permits(&installed.id) {
                 continue;
             }
-            let settings = config.entries.get(&installed.id).map(|entry| entry.config.clone());
-            let settings = settings.unwrap_or_else(|| Value::Object(Map::new()));
+            let settings = config.entries.get(&installed.id).cloned().unwrap_or_default();
             // A kept plugin is verified when it is started; a running one is not affected by changes of its files.
             if let Some(kept) =
                 former.plugins.iter().find(|kept| kept.id() == installed.id && kept.is_same(&installed, &settings))
@@ -97,7 +95,7 @@ impl Plugins {
             }
             match installed.verify() {
                 Ok(manifest) => {
-                    let variables = Arc::clone(&host.variables);
+                    let variables = host.variables.clone();
                     now.plugins.push(Plugin::new(installed, manifest, settings, variables, host.options));
                 }
                 Err(error) => {

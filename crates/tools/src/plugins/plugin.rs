@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::config::PluginEntry;
 use contract::scope::Scope;
 use contract::text::plain;
 use contract::tool::{Repeat, ToolId, ToolSpec};
@@ -29,7 +30,7 @@ const MAX_BLOCKS: usize = 1_000;
 pub struct Plugin {
     installed: InstalledPlugin,
     manifest: Arc<Manifest>,
-    config: Value,
+    settings: PluginEntry,
     supervisor: Arc<Supervisor>,
     pub(super) scopes: Scopes,
 }
@@ -38,16 +39,20 @@ impl Plugin {
     pub(super) fn new(
         installed: InstalledPlugin,
         manifest: Manifest,
-        config: Value,
+        settings: PluginEntry,
         variables: Variables,
         options: PluginOptions,
     ) -> Arc<Self> {
         let manifest = Arc::new(manifest);
-        let launch =
-            Launch { installed: installed.clone(), manifest: Arc::clone(&manifest), config: config.clone(), variables };
+        let launch = Launch {
+            installed: installed.clone(),
+            manifest: Arc::clone(&manifest),
+            settings: settings.clone(),
+            variables,
+        };
         let supervisor = Supervisor::new(launch, options);
         let scopes = Scopes::new(&manifest);
-        Arc::new(Self { installed, manifest, config, supervisor, scopes })
+        Arc::new(Self { installed, manifest, settings, supervisor, scopes })
     }
 
     pub fn id(&self) -> &str {
@@ -67,10 +72,11 @@ impl Plugin {
     }
 
     /// Whether this is the plugin with exactly these files and settings.
-    pub(super) fn is_same(&self, installed: &InstalledPlugin, config: &Value) -> bool {
+    pub(super) fn is_same(&self, installed: &InstalledPlugin, settings: &PluginEntry) -> bool {
         self.installed.record.active == installed.record.active
             && self.installed.folder == installed.folder
-            && self.config == *config
+            && self.settings.config == settings.config
+            && self.settings.env == settings.env
     }
 
     /// Starts the plugin, if it does not run, and reports why it cannot be started.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use contract::config::PluginEntry;
 use contract::limits::{MAX_PLUGIN_CONFIG_BYTES, MAX_PLUGIN_REQUESTS};
 use contract::text::{line, plain};
 use executor::ProgressSink;
@@ -49,15 +50,21 @@ impl PluginOptions {
     pub const DEFAULT: Self = Self { idle_stop: Some(Duration::from_secs(10 * 60)), restart: Restart::DEFAULT };
 }
 
-/// Returns the values of environment variables.
-pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+/// Where the environment variables of plugins come from.
+#[derive(Clone)]
+pub struct Variables {
+    /// Returns the value of a variable of this process.
+    pub inherited: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    /// Expands the references in a configured value, such as `${secret:NAME}`, or says which one is not set.
+    pub expand: Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>,
+}
 
 /// What is needed to start a plugin.
 #[derive(Clone)]
 pub(super) struct Launch {
     pub(super) installed: InstalledPlugin,
     pub(super) manifest: Arc<Manifest>,
-    pub(super) config: Value,
+    pub(super) settings: PluginEntry,
     pub(super) variables: Variables,
 }
 
@@ -226,7 +233,7 @@ impl Supervisor {
 
     /// Returns the plugin's settings.
     pub(super) fn config(&self) -> &Value {
-        &self.launch.config
+        &self.launch.settings.config
     }
 
     /// Returns the connection if the plugin runs.
@@ -487,13 +494,13 @@ impl Launch {
     /// Checks the configured settings against the schema of the manifest.
     pub(super) fn check_config(&self) -> Result<(), String> {
         let place = format!("plugins.entries.{}.config", self.manifest.id);
-        if self.config.to_string().len() > MAX_PLUGIN_CONFIG_BYTES {
+        if self.settings.config.to_string().len() > MAX_PLUGIN_CONFIG_BYTES {
             return Err(format!("`{place}` has more than {MAX_PLUGIN_CONFIG_BYTES} bytes; shorten it"));
         }
         match &self.manifest.config_schema {
-            Some(schema) => catalog::arguments::check(schema, &self.config)
+            Some(schema) => catalog::arguments::check(schema, &self.settings.config)
                 .map_err(|error| format!("`{place}` is invalid:\n{}", plain(&error.to_string(), MAX_SHOWN_CHARS))),
-            None if self.config.as_object().is_some_and(|config| !config.is_empty()) => {
+            None if self.settings.config.as_object().is_some_and(|config| !config.is_empty()) => {
                 Err(format!("`{place}` is set, but the plugin has no settings; remove it"))
             }
             None => Ok(()),
@@ -502,10 +509,20 @@ impl Launch {
 
     /// Returns the variables that the plugin gets beside the inherited ones.
     fn environment(&self) -> Result<BTreeMap<String, String>, String> {
+        let setting = format!("plugins.entries.{}.env", self.manifest.id);
+        if let Some(name) = self.settings.env.keys().find(|name| !self.manifest.env.contains(name)) {
+            let name = plain(name, MAX_SHOWN_CHARS);
+            return Err(format!("`{setting}` sets `{name}`, which its manifest does not name; remove it"));
+        }
         let mut env = BTreeMap::new();
         for name in &self.manifest.env {
-            let Some(value) = (self.variables)(name) else {
-                return Err(format!("it needs the environment variable `{name}`, which is not set"));
+            let value = match self.settings.env.get(name) {
+                Some(text) => (self.variables.expand)(text).map_err(|why| format!("`{setting}.{name}`: {why}"))?,
+                None => (self.variables.inherited)(name).ok_or_else(|| {
+                    format!(
+                        "it needs the environment variable `{name}`, which is not set; set it, or `{setting}.{name}`"
+                    )
+                })?,
             };
             if is_credential_name(name) {
                 Redactor::process().register(&value);
@@ -534,7 +551,7 @@ impl Launch {
             "protocolVersion": PROTOCOL_VERSION,
             "host": {"name": "cellmate", "version": env!("CARGO_PKG_VERSION")},
             "plugin": {"id": self.manifest.id, "version": self.manifest.version},
-            "config": self.config,
+            "config": self.settings.config,
             "dataFolder": self.installed.data,
             "limits": {"maxMessageBytes": MAX_FRAME_BYTES, "maxRequests": MAX_PLUGIN_REQUESTS},
         })

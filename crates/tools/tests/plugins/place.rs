@@ -12,7 +12,7 @@ use executor::{CallEnd, DirectCall, Executor, Outcome, ProgressSink};
 use process::Restart;
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
-use tools::plugins::{Plugin, PluginFolder, PluginHost, PluginOptions, Plugins, inspect};
+use tools::plugins::{Plugin, PluginFolder, PluginHost, PluginOptions, Plugins, Variables, inspect};
 
 /// How long something may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,7 +65,13 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let host = PluginHost {
             folder: PluginFolder::new(folder.path().join("plugins")),
-            variables: Arc::new(|name| (name == "FAKE_TOKEN").then(|| "t0ken".to_owned())),
+            variables: Variables {
+                inherited: Arc::new(|name| (name == "FAKE_TOKEN").then(|| "t0ken".to_owned())),
+                expand: Arc::new(|text| match text.replace("${secret:known}", "s3cret") {
+                    text if text.contains("${secret:") => Err("the secret `unknown` is not set".to_owned()),
+                    text => Ok(text),
+                }),
+            },
             options: options(),
         };
         let store = Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap();

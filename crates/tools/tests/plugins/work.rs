@@ -177,6 +177,40 @@ async fn settings_and_variables_are_checked_before_the_plugin_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn configured_variables_may_be_secrets_and_must_be_named_by_the_manifest() {
+    let place = Place::new().await;
+    let mut demo = manifest("demo", "good");
+    demo["env"] = json!(["FAKE_TOKEN", "OTHER_TOKEN"]);
+    place.install(&demo);
+    let cases = [
+        (
+            json!({"FAKE_TOKEN": "a"}),
+            Err("`OTHER_TOKEN`, which is not set; set it, or `plugins.entries.demo.env.OTHER_TOKEN`"),
+        ),
+        (
+            json!({"OTHER_TOKEN": "${secret:unknown}"}),
+            Err("`plugins.entries.demo.env.OTHER_TOKEN`: the secret `unknown`"),
+        ),
+        (json!({"OTHER_TOKEN": "${secret:known}", "PATH": "/x"}), Err("`plugins.entries.demo.env` sets `PATH`")),
+        (json!({"OTHER_TOKEN": "${secret:known}!"}), Ok("t0ken s3cret!")),
+        (json!({"OTHER_TOKEN": "${secret:known}", "FAKE_TOKEN": "${secret:known}?"}), Ok("s3cret? s3cret")),
+    ];
+    for (env, expected) in cases {
+        let ready = Ready::of(&place, place.configured(&json!({"entries": {"demo": {"env": env}}}))).await;
+        match expected {
+            Err(why) => {
+                let message = ready.failed("plugin:demo:echo", json!({})).await;
+                assert!(message.contains(why), "{env}: {message}");
+            }
+            Ok(values) => {
+                ready.value("plugin:demo:echo", json!({})).await;
+                assert!(place.recorded("demo").contains(&format!("tokens {values}\n")), "{env}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_idle_plugin_is_stopped_and_started_again_by_the_next_call() {
     let mut place = Place::new().await;
     place.host.options.idle_stop = Some(Duration::from_millis(100));

@@ -276,8 +276,7 @@ pub(crate) static PLUGINS: &[ForeignKey] = &[
 
 /// `plugins.entries.<id>`.
 pub(crate) static PLUGIN_ENTRY: &[ForeignKey] = &[
-    inapplicable("apiKey", "cellmate passes only `config` to a plugin"),
-    inapplicable("env", "cellmate passes only `config` to a plugin"),
+    inapplicable("apiKey", "cellmate passes only `config` and `env` to a plugin"),
     inapplicable("hooks", "plugins see tool calls, and neither prompts nor conversations"),
     inapplicable("llm", NO_MODELS),
     inapplicable("subagent", NO_MODELS),
