@@ -7,6 +7,7 @@ mod config;
 mod connect;
 mod declared;
 mod disconnect;
+mod documentation;
 mod environment;
 mod fairness;
 mod gateway;
