@@ -174,6 +174,13 @@ fn every_command_of_the_guide_works() {
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));
 }
 
+#[test]
+fn the_picture_of_a_terminal_shows_what_the_commands_print() {
+    let mut script = Command::new(Path::new(ROOT).join("scripts/terminal-picture"));
+    let output = script.arg("--check").env("CELLMATE_PROGRAM", env!("CARGO_BIN_EXE_cellmate")).output().unwrap();
+    assert!(output.status.success(), "{}", shown(&output));
+}
+
 /// A test user with a server, a run that waits for an approval, and one that stored an output.
 struct Session {
     person: Person,
