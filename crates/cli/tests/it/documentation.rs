@@ -48,12 +48,22 @@ const EXITS: [(&str, i32); 2] = [("cellmate wait RUN", 3), ("cellmate runs fork 
 /// Commands that run until they are ended, by their beginning, and what they print first.
 const ENDLESS: [(&str, &str); 2] = [("cellmate mcp --http", "/mcp"), ("cellmate logs --follow", "")];
 
+/// Commands that use up an approval or a run, by their beginning: each has a test user of its own.
+const CONSUMING: [&str; 6] = [
+    "cellmate approvals approve ",
+    "cellmate approvals deny ",
+    "cellmate approvals rules revoke ",
+    "cellmate runs cancel ",
+    "cellmate runs rm ",
+    "cellmate runs fork ",
+];
+
 /// What replaces parts of a command that name other machines, files of the system or a terminal.
 const REPLACED: [(&str, &str); 8] = [
     ("postgres://cellmate:secret@db.example/cellmate?sslmode=verify-full", "{root}/shared.db"),
     ("/etc/cellmate/keys", "{root}/keys"),
     ("cellmate mcp --http", "cellmate mcp --http 127.0.0.1:0"),
-    ("cellmate runs rm RUN", "cellmate runs rm RUN --yes"),
+    ("cellmate runs rm RUN", "cellmate runs rm STORED --yes"),
     ("cellmate runs output RUN", "cellmate runs output STORED"),
     ("[", ""),
     ("]", ""),
@@ -272,7 +282,8 @@ impl Session {
             if elsewhere.contains(line) || ["make ", "cargo ", "scripts/", "git "].iter().any(|start| line.starts_with(start)) {
                 continue;
             }
-            let mut shell = self.shell(&with_confirmation(line), &variables, false);
+            let own = CONSUMING.iter().any(|start| line.starts_with(start)).then(Self::new);
+            let mut shell = own.as_ref().unwrap_or(self).shell(&with_confirmation(line), &variables, false);
             if let Some((_, shown)) = ENDLESS.iter().find(|(start, _)| line.starts_with(start)) {
                 problems.extend(run_until(&mut shell, shown).map(|problem| format!("`{line}`: {problem}")));
                 continue;
