@@ -9,7 +9,7 @@
 //! Words such as `RUN` stand for ids of the test user's runs. Commands that need other machines or the network are executed
 //! by the scripts in [`ELSEWHERE`].
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::person::{Person, exec_over_streams};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Pages whose code blocks this test executes, beside those in `docs/guide/clients`.
-const EXECUTED: [&str; 11] = [
+const EXECUTED: [&str; 13] = [
     "README.md",
     "CONTRIBUTING.md",
     "docs/README.md",
@@ -34,13 +34,13 @@ const EXECUTED: [&str; 11] = [
     "docs/guide/plugins.md",
     "docs/guide/security.md",
     "docs/guide/surfaces.md",
+    "docs/internals/search.md",
+    "docs/reference/configuration.md",
 ];
 
 /// Pages whose commands a script executes, with the script. Their lines may be repeated on other pages.
-const ELSEWHERE: [(&str, &str); 2] = [
-    ("docs/guide/start.md", "scripts/peers/start.py"),
-    ("docs/guide/gateway.md", "scripts/peers/gateway_guide.py"),
-];
+const ELSEWHERE: [(&str, &str); 2] =
+    [("docs/guide/start.md", "scripts/peers/start.py"), ("docs/guide/gateway.md", "scripts/peers/gateway_guide.py")];
 
 /// Exit codes other than 0, by the beginning of the command.
 const EXITS: [(&str, i32); 2] = [("cellmate wait RUN", 3), ("cellmate runs fork RUN", 3)];
@@ -59,16 +59,34 @@ const CONSUMING: [&str; 6] = [
 ];
 
 /// What replaces parts of a command that name other machines, files of the system or a terminal.
-const REPLACED: [(&str, &str); 8] = [
+const REPLACED: [(&str, &str); 7] = [
     ("postgres://cellmate:secret@db.example/cellmate?sslmode=verify-full", "{root}/shared.db"),
     ("/etc/cellmate/keys", "{root}/keys"),
     ("cellmate mcp --http", "cellmate mcp --http 127.0.0.1:0"),
+    ("cellmate secrets set", "printf not-a-secret | cellmate secrets set"),
+    ("cellmate tools rank", r#"echo '{"qid": "1", "query": "issue"}' | cellmate tools rank"#),
     ("cellmate runs rm RUN", "cellmate runs rm STORED --yes"),
     ("cellmate runs output RUN", "cellmate runs output STORED"),
-    ("[", ""),
-    ("]", ""),
-    ("target/debug/cellmate", "cellmate"),
 ];
+
+/// What stands for ids and names of the test user.
+const PLACEHOLDERS: [&str; 12] = [
+    "rule_apr_…",
+    "apr_…",
+    "cm_…",
+    "tok_0123456789abcdef",
+    "RUN",
+    "STORED",
+    "OUTPUT",
+    "SESSION",
+    "KEY",
+    "FILE",
+    " --at N",
+    "{root}",
+];
+
+/// Commands that are not run here. That their targets and files exist is checked by another test.
+const NOT_RUN: [&str; 5] = ["make ", "cargo ", "scripts/", "git ", "target/debug/with-postgres "];
 
 /// An MCP server that finds and closes issues.
 const ISSUES: &str = r#"reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
@@ -177,7 +195,8 @@ fn every_command_of_the_guide_works() {
         }
         let session = Session::new();
         for fence in blocks {
-            let found = if fence.is("sh") { session.run_lines(&fence, &elsewhere) } else { session.run_console(&fence) };
+            let found =
+                if fence.is("sh") { session.run_lines(&fence, &elsewhere) } else { session.run_console(&fence) };
             problems.extend(found.into_iter().map(|problem| format!("{name}:{}: {problem}", fence.line)));
         }
     }
@@ -191,41 +210,60 @@ fn the_picture_of_a_terminal_shows_what_the_commands_print() {
     assert!(output.status.success(), "{}", shown(&output));
 }
 
-/// A test user with a server, a run that waits for an approval, and one that stored an output.
+/// What a command's standard streams are.
+#[derive(Clone, Copy)]
+enum Streams {
+    Pipes,
+    Terminal,
+}
+
+/// A test user with a server.
 struct Session {
     person: Person,
-    names: Vec<(&'static str, String)>,
+    values: OnceCell<[String; PLACEHOLDERS.len()]>,
 }
 
 impl Session {
     fn new() -> Self {
-        let person = Person::new();
-        let root = person.path("").display().to_string();
-        let root = root.trim_end_matches('/');
-        person.write("issues.sh", ISSUES);
-        person.write("home/.config/cellmate/config.json5", &CONFIG.replace("{root}", root));
-        std::os::unix::fs::symlink(Path::new(ROOT).join("examples"), person.path("project/examples")).unwrap();
-        std::os::unix::fs::symlink(Path::new(ROOT).join("plugins"), person.path("project/plugins")).unwrap();
-        let mut session = Self { person, names: vec![("{root}", root.to_owned())] };
-        let stored = session.cell(STORED);
-        let waiting = session.cell(WAITING);
-        let rule = session.standing_approval();
-        let token = session.person.run(&["tokens", "create", "old", "--json"]).json()["id"].as_str().unwrap().to_owned();
-        let output = find(&stored, "out_cm_");
-        session.names.extend([
-            ("rule_apr_…", rule),
-            ("STORED", find(&stored, "cm_")),
-            ("RUN", find(&waiting, "cm_")),
-            ("cm_…", find(&waiting, "cm_")),
-            ("apr_…", find(&waiting, "apr_")),
-            ("OUTPUT", output),
-            ("SESSION", "mcp:local".to_owned()),
-            ("KEY", "seen".to_owned()),
-            ("FILE", "written.txt".to_owned()),
-            (" --at N", " --at 1".to_owned()),
-            ("tok_0123456789abcdef", token),
-        ]);
+        let session = Self { person: Person::new(), values: OnceCell::new() };
+        session.person.write("issues.sh", ISSUES);
+        session.person.write("project/tools.jsonl", "{\"id\": \"mcp:issues:find\", \"name\": \"find\"}\n");
+        session.person.write("home/.config/cellmate/config.json5", &CONFIG.replace("{root}", &session.root()));
+        for folder in ["examples", "plugins"] {
+            let link = session.person.path("project").join(folder);
+            std::os::unix::fs::symlink(Path::new(ROOT).join(folder), link).unwrap();
+        }
         session
+    }
+
+    fn root(&self) -> String {
+        self.person.path("").display().to_string().trim_end_matches('/').to_owned()
+    }
+
+    /// Returns what the placeholders stand for. The first call starts a run that stores an output, one that waits for an
+    /// approval, and one that is approved for good.
+    fn values(&self) -> &[String; PLACEHOLDERS.len()] {
+        self.values.get_or_init(|| {
+            let (stored, waiting) = (self.cell(STORED), self.cell(WAITING));
+            let token = self.person.run(&["tokens", "create", "old", "--json"]);
+            let run = find(&waiting, "cm_");
+            let output = find(&stored, "out_cm_");
+            let stored = output.trim_start_matches("out_").split("_l").next().unwrap_or_default().to_owned();
+            [
+                self.standing_approval(),
+                find(&waiting, "apr_"),
+                run.clone(),
+                find(&token.out, "tok_"),
+                run,
+                stored,
+                output,
+                "mcp:local".to_owned(),
+                "seen".to_owned(),
+                "written.txt".to_owned(),
+                " --at 1".to_owned(),
+                self.root(),
+            ]
+        })
     }
 
     /// Approves a call of another run for good, and returns the id of the rule.
@@ -233,6 +271,8 @@ impl Session {
         let run = self.cell("return await MCP.issues.comment({ number: 1 })");
         let approved = self.person.run(&["approvals", "approve", &find(&run, "apr_"), "--always"]);
         assert_eq!(approved.code, 0, "{}", approved.err);
+        let ended = self.person.run(&["runs", "cancel", &find(&run, "cm_")]);
+        assert_eq!(ended.code, 0, "{}", ended.err);
         let rules = self.person.run(&["approvals", "rules", "list", "--json"]);
         find(&rules.out, "rule_apr_")
     }
@@ -247,27 +287,38 @@ impl Session {
     }
 
     /// Returns a shell that runs this line of the documentation.
-    fn shell(&self, line: &str, variables: &[(String, String)], is_terminal: bool) -> Command {
+    fn shell(&self, line: &str, variables: &[(String, String)], streams: Streams) -> Command {
         let line = self.expanded(line);
         let mut path = std::ffi::OsString::from(Path::new(env!("CARGO_BIN_EXE_cellmate")).parent().unwrap());
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap());
-        let mut shell = Command::new(if is_terminal { "script" } else { "sh" });
-        if is_terminal {
-            shell.args(["-qefc", &format!("stty cols 100; {line}"), "/dev/null"]);
-        } else {
-            shell.args(["-c", &line]);
-        }
-        shell.env_clear().env("HOME", self.person.path("home")).env("PATH", path).env("NO_COLOR", "1").env("TERM", "dumb");
+        let mut shell = match streams {
+            Streams::Terminal => Command::new("script"),
+            Streams::Pipes => Command::new("sh"),
+        };
+        match streams {
+            Streams::Terminal => shell.args(["-qefc", &format!("stty cols 100; {line}"), "/dev/null"]),
+            Streams::Pipes => shell.args(["-c", &line]),
+        };
+        shell
+            .env_clear()
+            .env("HOME", self.person.path("home"))
+            .env("PATH", path)
+            .env("NO_COLOR", "1")
+            .env("TERM", "dumb");
         shell.current_dir(self.person.path("project"));
         shell.envs(variables.iter().map(|(name, value)| (name, value)));
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         shell
     }
 
+    /// Returns a line with what its placeholders stand for.
     fn expanded(&self, line: &str) -> String {
         let line = REPLACED.iter().fold(line.to_owned(), |line, (text, other)| line.replace(text, other));
-        self.names.iter().fold(line, |line, (name, value)| line.replace(name, value))
+        if !PLACEHOLDERS.iter().any(|name| line.contains(name)) {
+            return line;
+        }
+        PLACEHOLDERS.iter().zip(self.values()).fold(line, |line, (name, value)| line.replace(name, value))
     }
 
     /// Runs the commands of an `sh` block and returns the problems.
@@ -278,12 +329,11 @@ impl Session {
                 variables.push((name.to_owned(), self.expanded(value)));
                 continue;
             }
-            // Their names are checked by another test.
-            if elsewhere.contains(line) || ["make ", "cargo ", "scripts/", "git "].iter().any(|start| line.starts_with(start)) {
+            if elsewhere.contains(line) || NOT_RUN.iter().any(|start| line.starts_with(start)) {
                 continue;
             }
             let own = CONSUMING.iter().any(|start| line.starts_with(start)).then(Self::new);
-            let mut shell = own.as_ref().unwrap_or(self).shell(&with_confirmation(line), &variables, false);
+            let mut shell = own.as_ref().unwrap_or(self).shell(&with_confirmation(line), &variables, Streams::Pipes);
             if let Some((_, shown)) = ENDLESS.iter().find(|(start, _)| line.starts_with(start)) {
                 problems.extend(run_until(&mut shell, shown).map(|problem| format!("`{line}`: {problem}")));
                 continue;
@@ -300,7 +350,7 @@ impl Session {
     /// Runs the commands of a `console` block, compares what they print, and returns the problems.
     fn run_console(&self, fence: &Fence<'_>) -> Vec<String> {
         let mut problems = Vec::new();
-        let is_terminal = fence.info.contains("terminal");
+        let streams = if fence.info.contains("terminal") { Streams::Terminal } else { Streams::Pipes };
         let mut lines = fence.lines.iter().peekable();
         while let Some(line) = lines.next() {
             let Some(command) = line.strip_prefix("$ ") else { continue };
@@ -309,16 +359,12 @@ impl Session {
                 expected.push(*line);
             }
             let command = without_comment(command);
-            let merged = if is_terminal { command.to_owned() } else { format!("{{ {command}; }} 2>&1") };
-            let printed = shown(&self.shell(&merged, &[], is_terminal).output().unwrap());
+            let merged = format!("{{ {command}; }} 2>&1");
+            let printed = shown(&self.shell(&merged, &[], streams).output().unwrap());
             let printed: Vec<&str> = printed.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
             expected.retain(|line| !line.is_empty());
             if !matches(&expected, &printed) {
-                problems.push(format!(
-                    "`{command}` prints\n{}\nand not\n{}",
-                    printed.join("\n"),
-                    expected.join("\n")
-                ));
+                problems.push(format!("`{command}` prints\n{}\nand not\n{}", printed.join("\n"), expected.join("\n")));
             }
         }
         problems
@@ -327,9 +373,12 @@ impl Session {
 
 /// Returns a command with the flag that confirms it, because there is no terminal.
 fn with_confirmation(line: &str) -> String {
+    // Flags in brackets are optional; they are tried, too.
+    let line = if line.contains("[--") { line.replace("[--", "--").replace(']', "") } else { line.to_owned() };
     let asks = ["cellmate connect ", "cellmate disconnect ", "cellmate plugins add ", "cellmate plugins remove "];
-    let confirmed = asks.iter().any(|start| line.starts_with(start)) && !line.contains("--dry-run") && !line.contains("--yes");
-    if confirmed { format!("{line} --yes") } else { line.to_owned() }
+    let confirmed =
+        asks.iter().any(|start| line.starts_with(start)) && !line.contains("--dry-run") && !line.contains("--yes");
+    if confirmed { format!("{line} --yes") } else { line }
 }
 
 /// Starts a command, ends it when it has printed this text, and returns a problem if it ends before.
@@ -527,7 +576,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
     for (_, line) in prose(text) {
         let Some(heading) = line.strip_prefix('#').map(|rest| rest.trim_start_matches('#').trim()) else { continue };
         let is_kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
-        let slug: String = heading.to_lowercase().chars().filter(is_kept).map(|l| if l == ' ' { '-' } else { l }).collect();
+        let slug: String =
+            heading.to_lowercase().chars().filter(is_kept).map(|l| if l == ' ' { '-' } else { l }).collect();
         let mut name = slug.clone();
         let mut number = 0;
         while !found.insert(name.clone()) {
@@ -595,7 +645,8 @@ fn pages() -> BTreeMap<String, String> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             let is_hidden = name.starts_with('.') && name != ".github";
-            if path.is_dir() && !is_hidden && !["target", "node_modules"].contains(&name.as_str()) && !path.is_symlink() {
+            if path.is_dir() && !is_hidden && !["target", "node_modules"].contains(&name.as_str()) && !path.is_symlink()
+            {
                 folders.push(path);
             } else if name.ends_with(".md") {
                 let below = path.strip_prefix(ROOT).unwrap().display().to_string();
