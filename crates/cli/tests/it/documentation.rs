@@ -6,8 +6,8 @@
 //! - `console`: lines that begin with `$ ` are commands, and the lines after each are what it prints. `…` stands for any
 //!   text, and a line of it for any lines. `console terminal` runs them on a terminal.
 //!
-//! Words such as `RUN` stand for ids of the test user's runs. Commands that need other machines or the network are executed
-//! by the scripts in [`ELSEWHERE`].
+//! Words such as `RUN` stand for ids of the test user's runs. Commands that need the network are executed by the scripts
+//! in [`ELSEWHERE`].
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
