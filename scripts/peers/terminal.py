@@ -73,7 +73,7 @@ class Terminal:
             if question is None and ready:
                 self.exit = int(ready.group(1))
                 return shown
-            if question is not None and question in shown.splitlines()[-1:][0]:
+            if question is not None and question in "".join(shown.splitlines()[-1:]):
                 return shown
             if ready or time.monotonic() > until:
                 missing = f"the question `{question}` did not appear" if question else f"no end within {seconds} s"
