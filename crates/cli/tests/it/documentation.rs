@@ -39,8 +39,11 @@ const EXECUTED: [&str; 13] = [
 ];
 
 /// Pages whose commands a script executes, with the script. Their lines may be repeated on other pages.
-const ELSEWHERE: [(&str, &str); 2] =
-    [("docs/guide/start.md", "scripts/peers/start.py"), ("docs/guide/gateway.md", "scripts/peers/gateway_guide.py")];
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("docs/guide/gateway.md", "scripts/peers/gateway_guide.py"),
+    ("docs/guide/install.md", "scripts/dist-check"),
+    ("docs/guide/start.md", "scripts/peers/start.py"),
+];
 
 /// Exit codes other than 0, by the beginning of the command.
 const EXITS: [(&str, i32); 2] = [("cellmate wait RUN", 3), ("cellmate runs fork RUN", 3)];
@@ -170,14 +173,13 @@ fn every_command_that_the_documentation_names_exists() {
 #[test]
 fn every_command_of_the_guide_works() {
     let pages = pages();
-    let elsewhere: BTreeSet<&str> = ELSEWHERE
-        .iter()
-        .flat_map(|(page, script)| {
-            assert!(Path::new(ROOT).join(script).exists(), "{script} is missing");
-            fences(&pages[*page]).filter(|fence| fence.is("sh")).flat_map(|fence| fence.lines)
-        })
-        .map(without_comment)
-        .collect();
+    let mut elsewhere = BTreeSet::new();
+    for (page, script) in ELSEWHERE {
+        let Some(text) = pages.get(page) else { continue };
+        assert!(Path::new(ROOT).join(script).exists(), "{script} is missing");
+        let blocks = fences(text).filter(|fence| fence.is("sh"));
+        elsewhere.extend(blocks.flat_map(|fence| fence.lines).map(without_comment));
+    }
     let mut problems = Vec::new();
     for (name, text) in &pages {
         let is_guide = name.starts_with("docs/guide/") || EXECUTED.contains(&name.as_str());
@@ -220,12 +222,15 @@ enum Streams {
 /// A test user with a server.
 struct Session {
     person: Person,
-    values: OnceCell<[String; PLACEHOLDERS.len()]>,
+    /// The answer of the run that waits for an approval, if a command needed it.
+    waiting: OnceCell<String>,
+    /// The answer of the run that stored an output, if a command needed it.
+    stored: OnceCell<String>,
 }
 
 impl Session {
     fn new() -> Self {
-        let session = Self { person: Person::new(), values: OnceCell::new() };
+        let session = Self { person: Person::new(), waiting: OnceCell::new(), stored: OnceCell::new() };
         session.person.write("issues.sh", ISSUES);
         session.person.write("project/tools.jsonl", "{\"id\": \"mcp:issues:find\", \"name\": \"find\"}\n");
         session.person.write("home/.config/cellmate/config.json5", &CONFIG.replace("{root}", &session.root()));
@@ -240,30 +245,24 @@ impl Session {
         self.person.path("").display().to_string().trim_end_matches('/').to_owned()
     }
 
-    /// Returns what the placeholders stand for. The first call starts a run that stores an output, one that waits for an
-    /// approval, and one that is approved for good.
-    fn values(&self) -> &[String; PLACEHOLDERS.len()] {
-        self.values.get_or_init(|| {
-            let (stored, waiting) = (self.cell(STORED), self.cell(WAITING));
-            let token = self.person.run(&["tokens", "create", "old", "--json"]);
-            let run = find(&waiting, "cm_");
-            let output = find(&stored, "out_cm_");
-            let stored = output.trim_start_matches("out_").split("_l").next().unwrap_or_default().to_owned();
-            [
-                self.standing_approval(),
-                find(&waiting, "apr_"),
-                run.clone(),
-                find(&token.out, "tok_"),
-                run,
-                stored,
-                output,
-                "mcp:local".to_owned(),
-                "seen".to_owned(),
-                "written.txt".to_owned(),
-                " --at 1".to_owned(),
-                self.root(),
-            ]
-        })
+    /// Returns what a placeholder stands for.
+    fn value(&self, placeholder: &str) -> String {
+        let waiting = || self.waiting.get_or_init(|| self.cell(WAITING));
+        let output = || find(self.stored.get_or_init(|| self.cell(STORED)), "out_cm_");
+        match placeholder {
+            "rule_apr_…" => self.standing_approval(),
+            "apr_…" => find(waiting(), "apr_"),
+            "cm_…" | "RUN" => find(waiting(), "cm_"),
+            "tok_0123456789abcdef" => find(&self.person.run(&["tokens", "create", "old", "--json"]).out, "tok_"),
+            "STORED" => output().trim_start_matches("out_").split("_l").next().unwrap_or_default().to_owned(),
+            "OUTPUT" => output(),
+            "SESSION" => "mcp:local".to_owned(),
+            "KEY" => "seen".to_owned(),
+            "FILE" => "written.txt".to_owned(),
+            " --at N" => " --at 1".to_owned(),
+            "{root}" => self.root(),
+            other => panic!("nothing stands for {other}"),
+        }
     }
 
     /// Approves a call of another run for good, and returns the id of the rule.
@@ -315,10 +314,10 @@ impl Session {
     /// Returns a line with what its placeholders stand for.
     fn expanded(&self, line: &str) -> String {
         let line = REPLACED.iter().fold(line.to_owned(), |line, (text, other)| line.replace(text, other));
-        if !PLACEHOLDERS.iter().any(|name| line.contains(name)) {
-            return line;
-        }
-        PLACEHOLDERS.iter().zip(self.values()).fold(line, |line, (name, value)| line.replace(name, value))
+        PLACEHOLDERS.iter().fold(line, |line, name| match line.contains(name) {
+            true => line.replace(name, &self.value(name)),
+            false => line,
+        })
     }
 
     /// Runs the commands of an `sh` block and returns the problems.
