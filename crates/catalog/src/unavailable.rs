@@ -14,6 +14,7 @@ const REASON_BYTES: usize = 240;
 /// A configured MCP server that offers no tools now.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnavailableServer {
+    /// The name of the server.
     pub name: String,
     /// A short phrase, such as `needs login`. Models read it.
     pub reason: String,

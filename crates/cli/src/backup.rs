@@ -13,7 +13,7 @@ use store::{BackupError, Checked, KeyFile, Keys, Restoring, check_backup};
 use telemetry::LogIgnored;
 
 use crate::render;
-use crate::state::{ConfiguredStore, StateError, StoreSettings, put_new};
+use crate::state::{ConfiguredStore, StateError, StoreSettings, create_private_file};
 
 /// The buffer size for reading and writing backup files.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -180,7 +180,7 @@ fn reader(path: &Path) -> Result<BufReader<File>, CommandError> {
 fn keys_for(kept: &StoreSettings, checked: &Checked, end_runs: bool) -> Result<Keys, CommandError> {
     if let (false, Some(text)) = (kept.key_file.exists(), &checked.keys) {
         let there = KeyFile::parse(text, &kept.key_file).map_err(CommandError::BadKeys)?;
-        put_new(&kept.key_file, &there.text())
+        create_private_file(&kept.key_file, &there.text())
             .map_err(|error| CommandError::File { path: kept.key_file.clone(), error })?;
     }
     kept.make_key()?;

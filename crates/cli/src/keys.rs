@@ -14,7 +14,9 @@ use store::{KeyFile, KeyFileError, Store, StoreError};
 
 use crate::render;
 use crate::secrets::{SecretFile, SecretFileError};
-use crate::state::{ConfiguredStore, StateError, StoreSettings, lock_beside, put_new, replace};
+use crate::state::{
+    ConfiguredStore, StateError, StoreSettings, create_private_file, lock_beside, replace_private_file,
+};
 use crate::table::Table;
 
 /// How long a replaced key is kept. No cell stays suspended longer, so by then every cell that it sealed has expired or
@@ -104,13 +106,13 @@ async fn rotate(kept: &StoreSettings, arguments: &KeysArguments) -> Result<(), C
     let new = match KeyFile::read(&kept.key_file) {
         Ok(keys) => {
             let new = keys.rotated(secret, now_ms());
-            replace(&kept.key_file, new.text()).map_err(at)?;
+            replace_private_file(&kept.key_file, new.text()).map_err(at)?;
             new
         }
         Err(KeyFileError::Missing(_)) => {
             let text = hex::encode(secret);
             let first = KeyFile::parse(&format!("1 {text} {}", now_ms()), &kept.key_file)?;
-            put_new(&kept.key_file, &first.text()).map_err(at)?;
+            create_private_file(&kept.key_file, &first.text()).map_err(at)?;
             first
         }
         Err(error) => return Err(error.into()),
@@ -142,7 +144,7 @@ async fn prune(kept: &StoreSettings, arguments: &KeysArguments) -> Result<(), Co
     removed.retain(|id| Some(*id) != needed);
     if !removed.is_empty() {
         let at = |error| CommandError::File { path: kept.key_file.clone(), error };
-        replace(&kept.key_file, keys.without(&removed).text()).map_err(at)?;
+        replace_private_file(&kept.key_file, keys.without(&removed).text()).map_err(at)?;
     }
     if arguments.json {
         render::print_json(&json!({"removed": removed}));

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::ErrorCode;
 use crate::ids::{CallId, OutputHandle, RunId};
+use crate::json;
 
 /// The language of a cell's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,13 +39,19 @@ impl Language {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum OutputItem {
+    /// What a cell output with `text` or `console`.
     Text {
+        /// The text.
         text: String,
     },
+    /// What a cell output with `json`.
     Json {
+        /// The value, as JSON.
         value: Box<RawValue>,
     },
+    /// What a cell output with `image`.
     Image(Media),
+    /// What a cell output with `audio`.
     Audio(Media),
     /// An item that is too large for the result. The store has it.
     Stored(Preview),
@@ -55,10 +63,11 @@ pub enum OutputItem {
 /// data. A worker has no access to the store, so the driver reads the rest from there.
 #[derive(Clone, Debug)]
 pub struct Media {
+    /// The media type, such as `image/png`.
     pub mime_type: String,
     /// The decoded data.
     pub data: Arc<[u8]>,
-    /// `None` until the data is stored.
+    /// The name of the stored data; `None` until the data is stored.
     pub handle: Option<OutputHandle>,
 }
 
@@ -139,6 +148,7 @@ impl Serialize for Media {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
+    /// The name of the stored value, for `output.read` in a later cell.
     pub handle: OutputHandle,
     /// What the stored value is: `text`, or the JSON type `string`, `array`, `object`, `number`, `boolean` or `null`.
     pub of: String,
@@ -157,9 +167,11 @@ pub struct Preview {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
+    /// The id of the tool.
     pub tool: String,
     /// The number of the call within its run.
     pub call: CallId,
+    /// Whether it had an effect.
     pub state: EffectState,
 }
 
@@ -196,37 +208,72 @@ const ITEM_BYTES: usize = 16;
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum CellResult {
+    /// The cell returned a value.
     Completed {
+        /// The value, as JSON.
         value: Box<RawValue>,
+        /// What the cell output since the last result.
         output: Vec<OutputItem>,
+        /// What the run did and cost.
         telemetry: Telemetry,
     },
+    /// The cell is suspended. `wait` resumes it.
     Waiting {
+        /// The id for `wait`.
         run_id: RunId,
+        /// Why the cell is suspended.
         reason: WaitingReason,
+        /// The calls that the cell waits for.
         pending_tool_calls: Vec<PendingToolCall>,
+        /// What the cell output since the last result.
         output: Vec<OutputItem>,
+        /// What the run did and cost.
         telemetry: Telemetry,
     },
+    /// The cell failed, or was not run.
     Failed {
+        /// What failed and why, for the model.
         error: String,
+        /// The code of the failure; `None` for an exception that the cell did not catch.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<ErrorCode>,
+        /// What the cell output since the last result.
         output: Vec<OutputItem>,
         /// Calls that had an effect or may have had one, so that the model does not repeat them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         effects: Vec<Effect>,
+        /// What the run did and cost.
         telemetry: Telemetry,
     },
 }
 
 impl CellResult {
+    /// Returns the value that the cell returned; `None` if it has not completed.
+    pub fn value(&self) -> Option<Value> {
+        let Self::Completed { value, .. } = self else { return None };
+        json::read(value.get()).ok()
+    }
+
+    /// Returns the id with which `wait` resumes the run; `None` if the run is over.
+    pub fn run_id(&self) -> Option<&RunId> {
+        let Self::Waiting { run_id, .. } = self else { return None };
+        Some(run_id)
+    }
+
+    /// Returns the message of a cell that failed.
+    pub fn error(&self) -> Option<&str> {
+        let Self::Failed { error, .. } = self else { return None };
+        Some(error)
+    }
+
+    /// Returns what the cell output since the last result.
     pub fn output(&self) -> &[OutputItem] {
         match self {
             Self::Completed { output, .. } | Self::Waiting { output, .. } | Self::Failed { output, .. } => output,
         }
     }
 
+    /// Returns what the run did and cost.
     pub fn telemetry(&self) -> &Telemetry {
         match self {
             Self::Completed { telemetry, .. } | Self::Waiting { telemetry, .. } | Self::Failed { telemetry, .. } => {
@@ -235,6 +282,7 @@ impl CellResult {
         }
     }
 
+    /// Replaces the telemetry.
     #[must_use]
     pub fn with_telemetry(mut self, new: Telemetry) -> Self {
         match &mut self {
@@ -250,7 +298,9 @@ impl CellResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitingReason {
+    /// It waits for calls of tools.
     PendingTools,
+    /// It called `yield_control`.
     Yield,
 }
 
@@ -258,24 +308,35 @@ pub enum WaitingReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingToolCall {
+    /// The number of the call within its run, as text.
     pub id: String,
+    /// The operation, such as `call`.
     pub method: String,
+    /// The id of the tool, if the call is one of a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<String>,
+    /// What the call waits for.
     pub state: PendingState,
+    /// When the call was made, in milliseconds since the run was started.
     pub since_ms: u64,
     /// The text that the cell passed to `yield_control`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
+/// What a pending call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PendingState {
+    /// Its turn.
     Queued,
+    /// Its tool, which is working.
     Running,
+    /// A person's approval or answer.
     Approval,
+    /// The client that brought the tool.
     Client,
+    /// The process that resumes its run: another one ended during the call.
     Interrupted,
 }
 

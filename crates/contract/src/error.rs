@@ -6,25 +6,42 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
+    /// No worker can run the cell now.
     RuntimeUnavailable,
+    /// The configuration is invalid.
     InvalidConfig,
+    /// The input of `exec` or `wait` is invalid, or names no run.
     InvalidInput,
+    /// The language is unknown, or not allowed.
     UnsupportedLanguage,
+    /// The source cannot be parsed, or its types cannot be erased.
     TypescriptTransformFailed,
+    /// The source imports a module.
     ModuleAccessDenied,
+    /// The cell ran for too long.
     Timeout,
+    /// The cell used too much memory.
     MemoryLimitExceeded,
+    /// The cell output too much.
     OutputLimitExceeded,
+    /// The suspended cell is too large to be stored.
     SnapshotLimitExceeded,
+    /// The run waited for too long, and was deleted.
     SnapshotExpired,
+    /// The suspended cell cannot be restored.
     SnapshotRestoreFailed,
+    /// The cell has too many calls in progress.
     TooManyPendingToolCalls,
+    /// A call of a tool failed.
     NestedToolFailed,
+    /// The run was cancelled.
     Aborted,
+    /// Cellmate failed. The log has the reason.
     InternalError,
 }
 
 impl ErrorCode {
+    /// All codes.
     pub const ALL: [Self; 16] = [
         Self::RuntimeUnavailable,
         Self::InvalidConfig,
@@ -44,6 +61,7 @@ impl ErrorCode {
         Self::InternalError,
     ];
 
+    /// Returns the code as results contain it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RuntimeUnavailable => "runtime_unavailable",
@@ -65,6 +83,7 @@ impl ErrorCode {
         }
     }
 
+    /// Parses a code.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == text)
     }

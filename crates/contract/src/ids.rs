@@ -23,14 +23,17 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
+            /// Makes an id of a text.
             pub fn new(id: impl Into<String>) -> Self {
                 Self(id.into())
             }
 
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
+            /// Returns the text.
             pub fn into_string(self) -> String {
                 self.0
             }

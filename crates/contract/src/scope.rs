@@ -7,14 +7,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Scope {
+    /// The agent.
     pub agent_id: String,
+    /// The session.
     pub session_id: String,
+    /// The key by which the host finds the session, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
     /// The agent run. A session has many, one after another.
     pub agent_run_id: String,
+    /// Who sent the message that the agent answers, if the host knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
+    /// Where that message came from, such as a chat program, if the host knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     /// Whether the agent's own tools run in a sandbox, for which policy has separate lists (`tools.sandbox`).
@@ -26,6 +31,23 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Returns the scope of an agent, without a session.
+    pub fn agent(agent_id: impl Into<String>) -> Self {
+        Self { agent_id: agent_id.into(), ..Self::default() }
+    }
+
+    /// Sets the session.
+    #[must_use]
+    pub fn session(self, session_id: impl Into<String>) -> Self {
+        Self { session_id: session_id.into(), ..self }
+    }
+
+    /// Sets the agent run. A run that is started in one agent run cannot be resumed from another.
+    #[must_use]
+    pub fn agent_run(self, agent_run_id: impl Into<String>) -> Self {
+        Self { agent_run_id: agent_run_id.into(), ..self }
+    }
+
     /// Whether `other` may resume a run that `self` started.
     pub fn admits(&self, other: &Self) -> bool {
         self.agent_id == other.agent_id

@@ -13,13 +13,18 @@ use crate::text::is_unsafe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
+    /// A core tool.
     Openclaw,
+    /// A plugin, or the host program.
     Plugin,
+    /// An MCP server.
     Mcp,
+    /// A client that brings its own tools.
     Client,
 }
 
 impl Source {
+    /// Returns the first part of the ids of its tools.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Openclaw => "openclaw",
@@ -29,6 +34,7 @@ impl Source {
         }
     }
 
+    /// Parses the first part of a tool id.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Openclaw, Self::Plugin, Self::Mcp, Self::Client].into_iter().find(|source| source.as_str() == text)
     }
@@ -45,12 +51,15 @@ pub struct ToolId {
 /// Why a text is not a tool id. The text is shown with its invisible characters escaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToolId {
+    /// It does not have three parts, or its source is unknown.
     #[error(
         "`{0}` is not a tool id: write `<source>:<owner>:<name>`, with the source one of openclaw, plugin, mcp, client"
     )]
     Parts(String),
+    /// The name contains a colon.
     #[error("`{0}` is not a tool id: a tool's name must not contain `:`, which separates the parts of an id")]
     Colon(String),
+    /// A part contains an invisible character.
     #[error(
         "`{0}` is not a tool id: owner and name must not contain control or invisible characters, or start or end with a space"
     )]
@@ -79,18 +88,22 @@ impl ToolId {
         Ok(Self { text: text.to_owned(), source: parsed, owner_end })
     }
 
+    /// Returns the whole id.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
+    /// Returns the kind of the tool's source.
     pub fn source(&self) -> Source {
         self.source
     }
 
+    /// Returns the name of the tool's source, such as that of an MCP server.
     pub fn owner(&self) -> &str {
         self.text.get(self.source.as_str().len() + 1..self.owner_end).unwrap_or_default()
     }
 
+    /// Returns the name of the tool within its source.
     pub fn name(&self) -> &str {
         self.text.get(self.owner_end + 1..).unwrap_or_default()
     }
@@ -117,14 +130,19 @@ fn visible(letter: char) -> String {
 /// The definition of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
+    /// The id of the tool.
     pub id: ToolId,
+    /// A short title for people.
     pub label: Option<String>,
+    /// What the tool does, for models.
     pub description: String,
     /// JSON Schema of the input.
     pub parameters: Value,
     /// JSON Schema of the structured result, if the tool declares one.
     pub output: Option<Value>,
+    /// The operation of its source that the tool calls.
     pub operation: Operation,
+    /// Whether a call may be repeated after a crash.
     pub repeat: Repeat,
     /// What the tool's source declares about repeating, even if it is not trusted to: only people are shown it.
     pub declared_repeat: Repeat,
@@ -135,15 +153,21 @@ pub struct ToolSpec {
 /// The operation of its source that a tool calls. Only MCP servers have operations other than tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
+    /// A tool.
     #[default]
     Tool,
+    /// Lists resources.
     ListResources,
+    /// Reads a resource.
     ReadResource,
+    /// Lists prompts.
     ListPrompts,
+    /// Gets a prompt.
     GetPrompt,
 }
 
 impl Operation {
+    /// All operations.
     pub const ALL: [Self; 5] =
         [Self::Tool, Self::ListResources, Self::ReadResource, Self::ListPrompts, Self::GetPrompt];
 
@@ -184,6 +208,7 @@ pub enum Repeat {
 }
 
 impl ToolSpec {
+    /// Returns the definition of a tool with a schema of its input, which must not be called twice.
     pub fn new(id: ToolId, description: impl Into<String>, parameters: Value) -> Self {
         Self {
             id,

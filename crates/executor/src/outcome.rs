@@ -7,8 +7,9 @@ use crate::large::LargeText;
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
+    /// The tool returned a result.
     Returned(Returned),
-    /// The error message. Guest and model read it, so it must contain nothing that they may not see.
+    /// The tool failed, with this error message. Guest and model read it, so it must contain nothing that they may not see.
     Failed(String),
     /// The host or the tool's server crashed between dispatch and result, and the tool must not be called twice.
     Unknown,
@@ -19,6 +20,7 @@ pub enum Outcome {
 pub struct Returned {
     /// Content blocks in MCP's format.
     pub content: Vec<Value>,
+    /// The result as JSON. Cells get it instead of the content, if there is any.
     pub details: Option<Value>,
     /// The origins of the value, for policies that use them. The executor adds the tool itself.
     pub labels: Vec<String>,

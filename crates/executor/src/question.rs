@@ -10,7 +10,9 @@ use crate::sink::StateSink;
 pub struct Question {
     /// Identifies the question among the questions of one call.
     pub key: String,
+    /// The text of the question.
     pub message: String,
+    /// How it is answered.
     pub kind: QuestionKind,
 }
 
@@ -30,6 +32,7 @@ pub enum Answer {
     Filled(Map<String, Value>),
     /// The person says that they visited the page.
     Visited,
+    /// The person does not answer.
     Declined,
 }
 

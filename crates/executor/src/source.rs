@@ -54,8 +54,10 @@ pub trait ToolSource: fmt::Debug + Send + Sync {
     }
 }
 
+/// The future of [`ToolSource::call`] and [`ToolSource::follow`].
 pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Dispatch> + Send + 'a>>;
 
+/// The future of [`ToolSource::cancel`].
 pub type CancelFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A call that was authorized, approved if necessary, and journaled. Only this crate can build one.
@@ -77,28 +79,37 @@ pub struct AuthorizedCall {
 /// Identifies a call for as long as its run is stored. A source that parks a call keeps it to settle the call later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallToken {
+    /// The run.
     pub run: RunId,
+    /// The number of the call within the run.
     pub call: CallId,
 }
 
 /// A tool's progress update, with the call that it belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolUpdate {
+    /// The run of the call.
     pub run_id: RunId,
+    /// The id of the model's call.
     pub tool_call_id: String,
+    /// The id of the tool.
     pub tool_id: String,
+    /// What the tool sent.
     pub update: Value,
 }
 
 impl AuthorizedCall {
+    /// Returns the id of the tool.
     pub fn id(&self) -> &ToolId {
         &self.id
     }
 
+    /// Returns the input, which matches the tool's schema.
     pub fn input(&self) -> &Value {
         &self.input
     }
 
+    /// Returns the token with which the call can be settled later.
     pub fn token(&self) -> &CallToken {
         &self.token
     }
@@ -108,10 +119,12 @@ impl AuthorizedCall {
         &self.key
     }
 
+    /// Returns the agent and session that the call is made for.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
+    /// Returns the receiver of the tool's progress updates.
     pub fn updates(&self) -> &ProgressSink {
         &self.updates
     }
@@ -136,6 +149,7 @@ impl AuthorizedCall {
 /// The result of dispatching a call to its source.
 #[derive(Debug)]
 pub enum Dispatch {
+    /// The call has ended.
     Settled(Outcome),
     /// The call is settled later by its token, possibly after a restart.
     Parked(Parked),
@@ -168,6 +182,7 @@ impl Ticket {
         (text.len() <= MAX_TICKET_BYTES).then_some(Self(text))
     }
 
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -184,18 +199,22 @@ pub struct ParkedCall {
 }
 
 impl ParkedCall {
+    /// Returns the id of the tool.
     pub fn id(&self) -> &ToolId {
         &self.id
     }
 
+    /// Returns the ticket that the source gave.
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
     }
 
+    /// Returns the token with which the call can be settled.
     pub fn token(&self) -> &CallToken {
         &self.token
     }
 
+    /// Returns the receiver of the tool's progress updates.
     pub fn updates(&self) -> &ProgressSink {
         &self.updates
     }
@@ -209,14 +228,18 @@ impl ParkedCall {
 /// Questions that a tool returned instead of a result. It is called again with all answers, or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuestionBatch {
+    /// What the source needs to continue the call.
     pub ticket: Ticket,
+    /// The questions.
     pub asks: Vec<Question>,
 }
 
 /// People's answers, with the ticket of the call that asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answers {
+    /// The ticket that came with the questions.
     pub ticket: Ticket,
+    /// The answers, by the keys of their questions.
     pub by_key: BTreeMap<String, Answer>,
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::Millis;
+use crate::private_file::create_private_file;
 
 /// Enough for weekly rotation over a year.
 const MAX_KEYS: usize = 64;
@@ -48,6 +49,8 @@ impl Key {
 pub enum KeyFileError {
     #[error("cannot read key file `{path}`: {source}")]
     File { path: PathBuf, source: io::Error },
+    #[error("cannot create key file `{path}`: {source}; choose a path in a folder where you may create files")]
+    Create { path: PathBuf, source: io::Error },
     #[error(
         "key file `{0}` does not exist; copy it from a machine that uses the store, or create the first key with `cellmate keys rotate`"
     )]
@@ -89,6 +92,19 @@ impl KeyFile {
         let mut text = String::new();
         fs::File::open(path).map_err(at)?.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(at)?;
         Self::parse(&text, path)
+    }
+
+    /// Creates a key file with one new key, unless the file exists: of two processes that do so at once, both use the
+    /// first one's.
+    pub fn create_if_missing(path: &Path, now: Millis) -> Result<(), KeyFileError> {
+        if path.exists() {
+            return Ok(());
+        }
+        let at = |source| KeyFileError::Create { path: path.to_owned(), source };
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|error| at(io::Error::other(error)))?;
+        let first = Self { keys: BTreeMap::from([(1, Key { id: 1, secret, since: now })]) };
+        create_private_file(path, first.text()).map_err(at)
     }
 
     /// Parses the text of a key file. `path` is used only in errors.

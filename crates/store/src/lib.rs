@@ -18,6 +18,7 @@ mod location;
 mod locking;
 mod migrations;
 mod outputs;
+mod private_file;
 mod probe;
 mod quota;
 mod rows;
@@ -48,6 +49,7 @@ pub use keys::Keys;
 pub use listing::{ChangedKind, ChangedRow, INVOKE_RUN, ListedRun, MCP_SESSION, PageKey, RunPageFilter};
 pub use location::{BadLocation, Location};
 pub use outputs::{NewOutput, OutputKind, OutputPiece, OutputPosition, OutputRow, OutputWriter};
+pub use private_file::{create_private_file, replace_private_file};
 pub use probe::StoreProbe;
 pub use quota::{Exceeded, Quota};
 pub use rows::{

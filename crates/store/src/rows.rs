@@ -13,18 +13,26 @@ use crate::error::StoreError;
 /// The state of a run; the contract defines these six.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunState {
+    /// A process runs it.
     Running,
+    /// It is suspended.
     Waiting,
+    /// Its cell returned a value.
     Completed,
+    /// Its cell failed.
     Failed,
+    /// It waited for too long.
     Expired,
+    /// It was cancelled.
     Aborted,
 }
 
 impl RunState {
+    /// All states.
     pub const ALL: [Self; 6] =
         [Self::Running, Self::Waiting, Self::Completed, Self::Failed, Self::Expired, Self::Aborted];
 
+    /// Returns the name of the state.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",

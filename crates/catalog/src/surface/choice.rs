@@ -8,8 +8,11 @@ use contract::limits::{MAX_AUTO_DIRECT_BYTES, MAX_AUTO_DIRECT_TOOLS};
 /// The surface that an operator asks for, instead of the configured one: the value of `--surface`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SurfaceChoice {
+    /// Code mode: `exec` and `wait`.
     Code,
+    /// Tool Search: one tool that takes code, or three that take arguments.
     Search,
+    /// The tools themselves.
     Direct,
     /// The tools themselves if they are few and small, else code mode.
     Auto,
@@ -22,8 +25,8 @@ pub enum EntryPoint {
     /// run without tools shows nothing.
     #[default]
     Contract,
-    /// The MCP server. Without a setting it shows code mode, and it shows its controls even if there are no tools, so
-    /// that the model learns why there are none.
+    /// The MCP server, and programs that use the crate `cellmate`. Without a setting they show code mode, and they show
+    /// its controls even if there are no tools, so that the model learns why there are none.
     Mcp,
 }
 

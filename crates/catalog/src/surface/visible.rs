@@ -4,6 +4,7 @@ use contract::cell::Language;
 use contract::config::{CodeMode, Languages, ToolSearch};
 use contract::limits::MAX_TOOL_DESCRIPTION_BYTES;
 use contract::tool::ToolSpec;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::DirectTools;
@@ -11,9 +12,12 @@ use crate::Catalog;
 use crate::prompt::{self, Channel, ExecTexts};
 use crate::text::clean_lines;
 
-#[derive(Clone, Debug, PartialEq)]
+/// A tool as the model sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VisibleTool {
+    /// The name that the model calls.
     pub name: String,
+    /// What the tool does.
     pub description: String,
     /// JSON Schema of the input.
     pub parameters: Value,

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::state::{State, lock_beside, replace};
+use crate::state::{State, lock_beside, replace_private_file};
 
 /// The name of the file in the state folder.
 const FILE: &str = "repl-history";
@@ -36,7 +36,7 @@ impl HistoryFile {
         let entries = newest(&text);
         let kept: String = entries.iter().map(|entry| written(entry)).collect();
         if kept.len() < text.len() {
-            replace(&self.0, kept)?;
+            replace_private_file(&self.0, kept)?;
         }
         Ok(entries)
     }

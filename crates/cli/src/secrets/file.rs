@@ -12,7 +12,7 @@ use client_config::{Places, SecretSource};
 use parking_lot::Mutex;
 use store::{KeyFile, KeyFileError, MAX_SEALED_BYTES, Secrets, SecretsError};
 
-use crate::state::{State, StateError, configured_key_file, lock_beside, make_secret, replace};
+use crate::state::{State, StateError, configured_key_file, lock_beside, make_secret, replace_private_file};
 
 const FILE: &str = "secrets";
 
@@ -77,7 +77,7 @@ impl SecretFile {
         let mut secrets = self.read()?;
         let changed = change(&mut secrets)?;
         let sealed = secrets.seal(&KeyFile::read(&self.key_file)?)?;
-        replace(&self.path, sealed).map_err(|error| self.failed(error))?;
+        replace_private_file(&self.path, sealed).map_err(|error| self.failed(error))?;
         Ok(changed)
     }
 

@@ -8,7 +8,7 @@ pub(crate) mod store_check;
 mod store_settings;
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -16,9 +16,9 @@ use client_config::ConfigError;
 use contract::limits::MAX_CONFIG_FILE_BYTES;
 use rustix::fs::{FlockOperation, flock};
 use store::{BadLocation, KeyFileError, StoreError};
-use telemetry::LogIgnored;
 
 pub(crate) use key_location::configured_key_file;
+pub(crate) use store::{create_private_file, replace_private_file};
 pub(crate) use store_settings::{ConfiguredStore, StoreArguments, StoreSettings};
 
 #[derive(Debug, thiserror::Error)]
@@ -125,24 +125,7 @@ fn privacy(mode: u32) -> Privacy {
 pub(crate) fn make_secret(path: &Path) -> Result<(), StateError> {
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;
-    put_new(path, &format!("{}\n", hex::encode(random))).map_err(|source| at(path, source))
-}
-
-/// Creates a file that only its owner can read, atomically. An existing file is kept.
-pub(crate) fn put_new(path: &Path, text: &str) -> io::Result<()> {
-    let draft = draft(path, text.as_bytes())?;
-    let put = match fs::hard_link(&draft, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    };
-    fs::remove_file(&draft).log_ignored("remove a draft of a file");
-    put
-}
-
-/// Replaces a file, atomically, with one that only its owner can read.
-pub(crate) fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
-    let draft = draft(path, content.as_ref())?;
-    fs::rename(&draft, path).inspect_err(|_| fs::remove_file(&draft).log_ignored("remove a draft of a file"))
+    create_private_file(path, format!("{}\n", hex::encode(random))).map_err(|source| at(path, source))
 }
 
 /// Locks a file for a change, until the returned lock file is closed: of two concurrent changes, one would be lost.
@@ -153,17 +136,6 @@ pub(crate) fn lock_beside(path: &Path) -> io::Result<fs::File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
     flock(&file, FlockOperation::LockExclusive)?;
     Ok(file)
-}
-
-/// Writes a new file next to `path` and syncs it to disk.
-fn draft(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let draft = path.with_file_name(format!(".secret-{}-{}", std::process::id(), hex::encode(random)));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    Ok(draft)
 }
 
 /// Reads a file of at most [`MAX_CONFIG_FILE_BYTES`]; fails if others than its owner can read it.

@@ -91,8 +91,18 @@ pub struct Approval {
 /// A person's decision on a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    Approve { edited_input: Option<Value>, reach: ApprovalScope },
-    Deny { note: String },
+    /// The call may be made, or the question is answered.
+    Approve {
+        /// The input with which the call is made instead of its own, or the answer to a tool's question.
+        edited_input: Option<Value>,
+        /// The calls that the approval covers.
+        reach: ApprovalScope,
+    },
+    /// The call is not made.
+    Deny {
+        /// The reason, which the cell and the model read.
+        note: String,
+    },
 }
 
 /// The calls that an approval covers.

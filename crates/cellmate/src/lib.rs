@@ -1,0 +1,42 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
+mod agent_run;
+mod answer;
+mod approvals;
+mod builder;
+mod entry;
+mod error;
+mod host;
+#[cfg(feature = "mcp")]
+mod mcp_server;
+mod run_info;
+pub mod source;
+mod store;
+mod tool;
+
+pub use agent_run::AgentRun;
+pub use answer::Answer;
+pub use approvals::{Approval, ApprovalRequests};
+pub use builder::Builder;
+pub use entry::{block_on, worker_main};
+pub use error::{Error, ErrorKind, Result};
+pub use host::Cellmate;
+#[cfg(feature = "mcp")]
+pub use mcp_server::McpServer;
+pub use run_info::RunInfo;
+pub use store::{KeyFile, Store};
+pub use tool::{Tool, ToolCall, ToolError};
+
+pub use ::store::{ApprovalScope, Decision, RunState};
+pub use catalog::{SurfaceChoice, VisibleTool};
+pub use codemode::pool::JailPolicy;
+pub use contract::cell::{
+    CellResult, Effect, EffectState, Media, OutputItem, PendingState, PendingToolCall, Preview, Telemetry,
+    WaitingReason,
+};
+pub use contract::error::ErrorCode;
+pub use contract::ids::{ApprovalId, RunId};
+pub use contract::scope::Scope;
+pub use serde_json::{Value, json};
