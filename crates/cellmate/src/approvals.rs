@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use ::store::{Store, Watch};
 use contract::ids::{ApprovalId, RunId};
 use executor::clock::now_ms;
 use serde::Serialize;
 use serde_json::Value;
+use store::{Store, Watch};
 
 use crate::error::{self, Result};
 
@@ -38,21 +38,19 @@ pub struct Approval {
     pub expires_at: i64,
 }
 
-impl From<::store::Approval> for Approval {
-    fn from(row: ::store::Approval) -> Self {
-        let ::store::Approval { approval_id, run_id, agent_id, session_id, tool_id, input, reason, .. } = row;
-        let ::store::Approval { question, requested_at, expires_at, .. } = row;
+impl From<store::Approval> for Approval {
+    fn from(row: store::Approval) -> Self {
         Self {
-            id: approval_id,
-            run_id,
-            agent_id,
-            session_id,
-            tool_id,
-            input,
-            reason,
-            question,
-            requested_at,
-            expires_at,
+            id: row.approval_id,
+            run_id: row.run_id,
+            agent_id: row.agent_id,
+            session_id: row.session_id,
+            tool_id: row.tool_id,
+            input: row.input,
+            reason: row.reason,
+            question: row.question,
+            requested_at: row.requested_at,
+            expires_at: row.expires_at,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{self, Error, ErrorKind, Result};
 use crate::host::Cellmate;
 #[cfg(feature = "mcp")]
 use crate::mcp_server::McpServer;
-use crate::store::Store;
+use crate::storage::Store;
 use crate::tool::{Tool, Tools};
 
 /// Sets up a [`Cellmate`]. Every setting has a default.
@@ -62,6 +62,13 @@ impl Default for Builder {
             surface: None,
             pool: PoolOptions::new(Launch::ThisProgram),
         }
+    }
+}
+
+impl Cellmate {
+    /// Returns a builder with a store in memory, no tools, and code mode for every agent.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 }
 
@@ -204,6 +211,11 @@ fn resolve(mut config: Map<String, Value>, limits: &Value) -> Result<(AgentsConf
     let tools = with_limits(tools, limits)?;
     let agents = AgentsConfig::resolve(&tools, &agents).map_err(|errors| Error::config(&errors))?;
     let store = StoreConfig::resolve(&store).map_err(|errors| Error::config(&errors))?;
+    if store.url.is_some() || store.key_file.is_some() {
+        let message = "the configuration is invalid: a program that embeds Cellmate names its store with `Builder::store`, not \
+                       with `store.url` and `store.keyFile`";
+        return Err(Error::new(ErrorKind::InvalidConfig, message));
+    }
     Ok((agents, store))
 }
 
@@ -213,7 +225,10 @@ fn with_limits(tools: Value, limits: &Value) -> Result<Value> {
         Value::Null => return Ok(tools),
         Value::Object(limits) => limits.clone(),
         _ => {
-            return Err(Error::new(ErrorKind::InvalidConfig, "limits must be an object, such as {\"timeoutMs\": 5000}"));
+            return Err(Error::new(
+                ErrorKind::InvalidConfig,
+                "limits must be an object, such as {\"timeoutMs\": 5000}",
+            ));
         }
     };
     let mut tools = match tools {

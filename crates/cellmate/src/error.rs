@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use ::store::{DecisionError, KeyFileError, SettleError, StoreError};
 use codemode::pool::PoolError;
 use contract::config::error::ConfigError;
 use contract::error::ErrorCode;
 use executor::run::PrepareError;
+use store::{DecisionError, KeyFileError, SettleError, StoreError};
 
 /// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use ::store::{ApprovalScope, Decision, RunFilter, Settled};
 use codemode::CodeMode;
 use contract::ids::{ApprovalId, RunId};
 use contract::scope::Scope;
 use executor::run::{Host, RunRequest, prepare};
 use executor::{CallToken, Outcome};
+use store::{ApprovalScope, Decision, RunFilter, Settled};
 
 use crate::agent_run::AgentRun;
 use crate::approvals::{self, Approval, ApprovalRequests};
-use crate::builder::Builder;
 use crate::error::{self, Result};
 use crate::run_info::RunInfo;
 
@@ -28,11 +27,6 @@ pub struct Cellmate {
 }
 
 impl Cellmate {
-    /// Returns a builder with a store in memory, no tools, and code mode for every agent.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     /// Prepares a run of an agent: decides from configuration and policy which tools its model sees.
     ///
     /// It does no work that takes time; prepare one for each turn of the agent, or keep it for many.

@@ -13,7 +13,7 @@ mod host;
 mod mcp_server;
 mod run_info;
 pub mod source;
-mod store;
+mod storage;
 mod tool;
 
 pub use agent_run::AgentRun;
@@ -26,10 +26,9 @@ pub use host::Cellmate;
 #[cfg(feature = "mcp")]
 pub use mcp_server::McpServer;
 pub use run_info::RunInfo;
-pub use store::{KeyFile, Store};
+pub use storage::{KeyFile, Store};
 pub use tool::{Tool, ToolCall, ToolError};
 
-pub use ::store::{ApprovalScope, Decision, RunState};
 pub use catalog::{SurfaceChoice, VisibleTool};
 pub use codemode::pool::JailPolicy;
 pub use contract::cell::{
@@ -37,6 +36,7 @@ pub use contract::cell::{
     WaitingReason,
 };
 pub use contract::error::ErrorCode;
-pub use contract::ids::{ApprovalId, RunId};
+pub use contract::ids::{ApprovalId, CallId, OutputHandle, RunId};
 pub use contract::scope::Scope;
 pub use serde_json::{Value, json};
+pub use store::{ApprovalScope, Decision, RunState};

@@ -1,8 +1,8 @@
 //! A run in the list of runs.
 
-use ::store::{RunListEntry, RunState};
 use contract::ids::RunId;
 use contract::scope::Scope;
+use store::{RunListEntry, RunState};
 
 /// A run in the list of [`Cellmate::runs`](crate::Cellmate::runs). Times are milliseconds since 1970.
 #[derive(Clone, Debug)]

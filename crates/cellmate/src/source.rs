@@ -35,12 +35,11 @@
 //! assert_eq!(Cities(vec!["oslo", "rome"]).tools().len(), 2);
 //! ```
 
-pub use ::store::Settled;
 pub use catalog::UnavailableServer;
-pub use contract::ids::CallId;
 pub use contract::tool::{BadToolId, Operation, Repeat, Source, ToolHash, ToolId, ToolSpec};
 pub use executor::{
     Answer as QuestionAnswer, Answers, AuthorizedCall, CallFuture, CallToken, CancelFuture, Dispatch, LargeText,
     MAX_TICKET_BYTES, Outcome, Parked, ParkedCall, ProgressSink, Question, QuestionBatch, QuestionKind, QuestionSender,
     Returned, Ticket, ToolSource, ToolUpdate,
 };
+pub use store::Settled;

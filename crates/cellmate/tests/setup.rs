@@ -29,6 +29,7 @@ fn invalid_settings_are_refused_with_the_place_and_the_remedy() {
         (builder().config(json!({"mcpServers": {}})), "invalid_config", "known sections are `tools`"),
         (builder().config(json!(["tools"])), "invalid_config", "`tools`"),
         (builder().config(json!({"store": {"retention": 7}})), "invalid_config", "`store.retention`"),
+        (builder().config(json!({"store": {"url": "runs.db"}})), "invalid_config", "`Builder::store`"),
         (builder().limits(json!({"timeoutSeconds": 1})), "invalid_config", "tools.codeMode.timeoutSeconds"),
         (builder().limits(json!(7)), "invalid_config", "must be an object"),
         (builder().tool(tool("send_letter")), "invalid_tool", "<source>:<owner>:<name>"),

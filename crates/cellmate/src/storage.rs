@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ::store::{Keys, Location};
 use contract::config::StoreConfig;
 use executor::clock::now_ms;
+use store::{Keys, Location};
 
 use crate::error::{self, Error, ErrorKind, Result};
 
@@ -46,7 +46,7 @@ impl Store {
     }
 
     /// Opens the store and checks that the key file is the one that the store's suspended cells are sealed with.
-    pub(crate) async fn open(self, config: &StoreConfig) -> Result<::store::Store> {
+    pub(crate) async fn open(self, config: &StoreConfig) -> Result<store::Store> {
         let (location, keys) = match self.place {
             Place::Memory => {
                 let no_randomness = |error| {
@@ -56,13 +56,13 @@ impl Store {
             }
             Place::Keyed(location, key) => (location?, Keys::of_file(&key.path).map_err(|error| error::key(&error))?),
         };
-        let store = ::store::Store::open(&location, keys).await.map_err(|error| cannot_open(&location, &error))?;
+        let store = store::Store::open(&location, keys).await.map_err(|error| cannot_open(&location, &error))?;
         store.check_keys(now_ms()).await.map_err(|error| error::store(&error))?;
         Ok(store.bounded(config.retention, config.quotas))
     }
 }
 
-fn cannot_open(location: &Location, error: &::store::StoreError) -> Error {
+fn cannot_open(location: &Location, error: &store::StoreError) -> Error {
     Error::new(error::store(error).kind(), format!("cannot open the store at {location}: {error}"))
 }
 
@@ -89,8 +89,8 @@ impl KeyFile {
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        ::store::KeyFile::create_if_missing(path, now_ms()).map_err(|error| error::key(&error))?;
-        ::store::KeyFile::read(path).map_err(|error| error::key(&error))?;
+        store::KeyFile::create_if_missing(path, now_ms()).map_err(|error| error::key(&error))?;
+        store::KeyFile::read(path).map_err(|error| error::key(&error))?;
         Ok(Self { path: path.to_owned() })
     }
 }
