@@ -17,8 +17,8 @@ use crate::error::{self, Error, ErrorKind, Result};
 
 /// One run of an agent: the tools that its model sees, and the calls that its model makes.
 ///
-/// [`Cellmate::run`](crate::Cellmate::run) prepares it. Its tools do not change; the next agent run sees tools that were
-/// added since. Clones are the same agent run.
+/// [`Cellmate::run`](crate::Cellmate::run) prepares it. Its tools do not change; the next agent run sees tools that
+/// were added since. Clones are the same agent run.
 #[derive(Clone, Debug)]
 pub struct AgentRun {
     code_mode: CodeMode,
@@ -107,8 +107,8 @@ impl AgentRun {
         Answer::of_direct_call(resumed)
     }
 
-    /// Returns the run that a call of the model started, if it has begun: for a program that was restarted before it had
-    /// the result.
+    /// Returns the run that a call of the model started, if it has begun: for a program that was restarted before it
+    /// had the result.
     pub async fn run_of_call(&self, call_id: &str) -> Result<Option<RunId>> {
         let found = self.code_mode.store().run_of_tool_call(self.scope(), call_id).await;
         found.map_err(|error| error::store(&error))

@@ -160,8 +160,8 @@ impl Builder {
         if matches!(self.pool.launch, Launch::ThisProgram) && !can_be_worker() {
             return Err(Error::new(
                 ErrorKind::WorkerMainMissing,
-                "cannot start workers, because they are this program, started again; call `cellmate::worker_main()` first \
-                 in `main`, or in a test use `workers_in_this_process`",
+                "cannot start workers, because they are this program, started again; call `cellmate::worker_main()` \
+                 first in `main`, or in a test use `workers_in_this_process`",
             ));
         }
         let (config, store_config) = resolve(self.config, &self.limits)?;
@@ -200,8 +200,8 @@ impl Builder {
 fn resolve(mut config: Map<String, Value>, limits: &Value) -> Result<(AgentsConfig, StoreConfig)> {
     if let Some(unknown) = config.keys().find(|key| !SECTIONS.contains(&key.as_str())) {
         let message = format!(
-            "the configuration is invalid: `{unknown}` does not apply to a program that embeds Cellmate; known sections \
-             are `{}`",
+            "the configuration is invalid: `{unknown}` does not apply to a program that embeds Cellmate; known \
+             sections are `{}`",
             SECTIONS.join("`, `")
         );
         return Err(Error::new(ErrorKind::InvalidConfig, message));
@@ -212,8 +212,8 @@ fn resolve(mut config: Map<String, Value>, limits: &Value) -> Result<(AgentsConf
     let agents = AgentsConfig::resolve(&tools, &agents).map_err(|errors| Error::config(&errors))?;
     let store = StoreConfig::resolve(&store).map_err(|errors| Error::config(&errors))?;
     if store.url.is_some() || store.key_file.is_some() {
-        let message = "the configuration is invalid: a program that embeds Cellmate names its store with `Builder::store`, not \
-                       with `store.url` and `store.keyFile`";
+        let message = "the configuration is invalid: a program that embeds Cellmate names its store with \
+                       `Builder::store`, not with `store.url` and `store.keyFile`";
         return Err(Error::new(ErrorKind::InvalidConfig, message));
     }
     Ok((agents, store))

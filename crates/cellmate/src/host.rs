@@ -66,8 +66,8 @@ impl Cellmate {
         self.decide(id, &Decision::Deny { note: note.into() }, by).await
     }
 
-    /// Decides about one call: also with a changed input, with an answer to a tool's question, or for all later calls of
-    /// the tool.
+    /// Decides about one call: also with a changed input, with an answer to a tool's question, or for all later calls
+    /// of the tool.
     pub async fn decide(&self, id: &ApprovalId, decision: &Decision, by: &str) -> Result<()> {
         let recorded = self.code_mode.decide(id, decision, by).await;
         recorded.map(drop).map_err(|error| error::decision(&error))

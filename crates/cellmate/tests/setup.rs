@@ -26,7 +26,7 @@ fn invalid_settings_are_refused_with_the_place_and_the_remedy() {
     let nothing = Tool::new("plugin:a:b", "Does nothing.", json!({}));
     let cases = [
         (builder().config(json!({"tools": {"codeMode": {"timeoutMs": "soon"}}})), "invalid_config", "timeoutMs"),
-        (builder().config(json!({"mcpServers": {}})), "invalid_config", "known sections are `tools`"),
+        (builder().config(json!({"mcpServers": {}})), "invalid_config", "sections are `tools`"),
         (builder().config(json!(["tools"])), "invalid_config", "`tools`"),
         (builder().config(json!({"store": {"retention": 7}})), "invalid_config", "`store.retention`"),
         (builder().config(json!({"store": {"url": "runs.db"}})), "invalid_config", "`Builder::store`"),
