@@ -180,7 +180,7 @@ fn reader(path: &Path) -> Result<BufReader<File>, CommandError> {
 fn keys_for(kept: &StoreSettings, checked: &Checked, end_runs: bool) -> Result<Keys, CommandError> {
     if let (false, Some(text)) = (kept.key_file.exists(), &checked.keys) {
         let there = KeyFile::parse(text, &kept.key_file).map_err(CommandError::BadKeys)?;
-        create_private_file(&kept.key_file, &there.text())
+        create_private_file(&kept.key_file, there.text())
             .map_err(|error| CommandError::File { path: kept.key_file.clone(), error })?;
     }
     kept.make_key()?;

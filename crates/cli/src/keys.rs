@@ -112,7 +112,7 @@ async fn rotate(kept: &StoreSettings, arguments: &KeysArguments) -> Result<(), C
         Err(KeyFileError::Missing(_)) => {
             let text = hex::encode(secret);
             let first = KeyFile::parse(&format!("1 {text} {}", now_ms()), &kept.key_file)?;
-            create_private_file(&kept.key_file, &first.text()).map_err(at)?;
+            create_private_file(&kept.key_file, first.text()).map_err(at)?;
             first
         }
         Err(error) => return Err(error.into()),

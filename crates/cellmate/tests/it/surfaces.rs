@@ -16,7 +16,7 @@ pub(super) async fn code_mode_shows_exec_and_wait_by_default() -> Result {
     assert_eq!(run.verify(&["exec", "wait", "shell"]).unwrap_err().code(), "invalid_tool");
     let json = serde_json::to_value(run.tools())?;
     assert_eq!((&json[0]["name"], &json[0]["parameters"]["type"]), (&json!("exec"), &json!("object")));
-    let answer = run.call("exec", "1", json!({"code": "yield_control('a break'); return 7"})).await;
+    let answer = run.call("exec", "1", json!({"code": "await yield_control('a break'); return 7"})).await;
     let json = serde_json::to_value(&answer)?;
     let run_id = json["runId"].as_str().unwrap_or_else(|| panic!("{json}"));
     let answer = run.call("wait", "2", json!({"runId": run_id})).await;
