@@ -19,6 +19,8 @@ mod man;
 mod plugins;
 mod policy;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod render;
 mod repl;
 mod runs;

@@ -8,6 +8,7 @@ mod connect;
 mod declared;
 mod disconnect;
 mod documentation;
+mod docs;
 mod environment;
 mod fairness;
 mod gateway;

@@ -186,6 +186,22 @@ impl Fake {
                 let answered = message["params"]["inputResponses"].is_object();
                 self.perform(&value[if answered { 0 } else { 1 }], message, out);
             }
+            // Performs the steps of the first pair whose object is part of the call's arguments: `[[object, steps], …]`.
+            "when" => {
+                let arguments = &message["params"]["arguments"];
+                let is_part = |wanted: &Value| wanted.as_object().unwrap().iter().all(|(key, one)| arguments[key] == *one);
+                let found = value.as_array().unwrap().iter().find(|pair| is_part(&pair[0]));
+                let steps = found.unwrap_or_else(|| panic!("no steps for {arguments}"))[1].clone();
+                self.perform(&steps, message, out);
+            }
+            // Performs the first list of steps for a tool's first call, and so on; the last for all further ones.
+            "inTurn" => {
+                let lists = value.as_array().unwrap();
+                let counter = format!("calls of {}", message["params"]["name"]);
+                let turn = usize::try_from(self.script[&counter].as_u64().unwrap_or(0)).unwrap();
+                self.keep(&counter, json!(turn + 1));
+                self.perform(&lists[turn.min(lists.len() - 1)], message, out);
+            }
             "progress" => {
                 let mut params = value.clone();
                 params["progressToken"] = message["params"]["_meta"]["progressToken"].clone();

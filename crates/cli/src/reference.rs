@@ -1,0 +1,184 @@
+//! Renders `docs/reference/cli.md` from the command line's own definitions, and checks that the page is up to date.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use clap::{Arg, ArgAction, Command, CommandFactory};
+
+use crate::arguments::Arguments;
+use crate::render;
+
+/// What stands above the commands.
+const INTRODUCTION: &str = "# Command line
+
+Every command of `cellmate`, with its arguments and exit codes.
+`cellmate COMMAND --help` prints the same on a terminal, `cellmate man COMMAND` as a manual page.
+This page is rendered from the definitions of the commands: a test compares it, and `CELLMATE_UPDATE_SNAPSHOTS=1` rewrites it.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | the operation succeeded; a cell completed |
+| 1 | the operation failed, or found a problem; a cell failed |
+| 2 | the operation could not be attempted, because of the arguments, a file or the store |
+";
+
+/// The exit codes of single commands: the path of the command, the code and its meaning. The codes 0, 1 and 2 are named
+/// only if they mean something more exact than in general.
+const EXIT_CODES: &[(&str, u8, &str)] = &[
+    ("exec", 0, "the cell completed"),
+    ("exec", render::FAILED, "the cell failed; the result says why"),
+    ("exec", render::WAITING, "the cell has not ended: it waits for a person, or `--no-wait` was given"),
+    ("exec", render::INTERRUPTED, "interrupted; the run is cancelled"),
+    ("wait", 0, "the cell completed"),
+    ("wait", render::FAILED, "the cell failed; the result says why"),
+    ("wait", render::WAITING, "the cell waits for a person"),
+    ("wait", render::INTERRUPTED, "interrupted; the run stays as it is"),
+    ("repl", render::FAILED, "without a terminal: a cell failed"),
+    ("repl", render::WAITING, "without a terminal: a cell waits for a person"),
+    ("repl", render::INTERRUPTED, "interrupted without a terminal"),
+    ("servers test", render::FAILED, "a server does not work"),
+    ("tools list", render::FAILED, "a server did not start; the tools of the others are listed"),
+    ("tools call", render::FAILED, "the tool reported an error, or the call was denied"),
+    ("config check", render::FAILED, "the configuration has errors"),
+    ("doctor", render::FAILED, "a check failed"),
+    ("runs replay", render::FAILED, "a step differs from the record"),
+    ("approvals approve", render::FAILED, "an approval was no longer pending"),
+    ("approvals deny", render::FAILED, "an approval was no longer pending"),
+    ("plugins test", render::FAILED, "the plugin does not work"),
+];
+
+/// Returns the whole page.
+fn page(program: Command) -> String {
+    let mut root = program.disable_help_subcommand(true);
+    root.build();
+    let mut page = INTRODUCTION.to_owned();
+    page += "\nCommands with further codes name them below.\n\n## Options of every command\n\n";
+    root.get_arguments().filter(|argument| argument.is_global_set()).for_each(|argument| page += &item(argument));
+    page += "- `-h`, `--help`: Print help.\n\n## Commands\n\n| command | purpose |\n|---|---|\n";
+    for command in visible(&root) {
+        let name = command.get_name();
+        let _ = writeln!(page, "| [`cellmate {name}`](#cellmate-{name}) | {} |", cell(&about(command)));
+    }
+    visible(&root).for_each(|command| section(&root, command, command.get_name(), &mut page));
+    page
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|below| !below.is_hide_set())
+}
+
+/// Writes the section of one command, and those of the commands below it.
+fn section(root: &Command, command: &Command, words: &str, page: &mut String) {
+    let level = "#".repeat(1 + words.split(' ').count());
+    let _ = write!(page, "\n{level} cellmate {words}\n\n{}\n", sentences(&about(command)));
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let _ = write!(page, "\n```text\n{usage}\n```\n");
+    let shown = |argument: &&Arg| {
+        let is_common = root.get_arguments().any(|common| common.get_id() == argument.get_id());
+        !argument.is_hide_set() && !is_common && !matches!(argument.get_action(), ArgAction::Help | ArgAction::Version)
+    };
+    let arguments: Vec<&Arg> = command.get_arguments().filter(shown).collect();
+    // The options of a group are those of its commands, where they are listed.
+    if visible(command).next().is_none() || !command.is_subcommand_required_set() {
+        let (positional, options): (Vec<&Arg>, Vec<&Arg>) = arguments.iter().partition(|one| one.is_positional());
+        for (title, arguments) in [("Arguments", positional), ("Options", options)] {
+            if !arguments.is_empty() {
+                let _ = write!(page, "\n{title}:\n\n");
+                arguments.into_iter().for_each(|argument| *page += &item(argument));
+            }
+        }
+    }
+    if let Some(text) = command.get_after_help() {
+        let _ = write!(page, "\n{}\n", sentences(&text.to_string()));
+    }
+    let codes: Vec<_> = EXIT_CODES.iter().filter(|(of, ..)| *of == words).collect();
+    if !codes.is_empty() {
+        *page += "\n| exit code | meaning |\n|---|---|\n";
+        codes.into_iter().for_each(|(_, code, meaning)| *page += &format!("| {code} | {meaning} |\n"));
+    }
+    visible(command).for_each(|below| section(root, below, &format!("{words} {}", below.get_name()), page));
+}
+
+fn about(command: &Command) -> String {
+    let text = command.get_long_about().or(command.get_about());
+    text.map(|text| with_stop(&text.to_string())).unwrap_or_default()
+}
+
+/// Returns the list item of an argument.
+fn item(argument: &Arg) -> String {
+    let values: Vec<&str> = argument.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect();
+    let takes_value = argument.get_action().takes_values();
+    let value = if takes_value { values.iter().map(|name| format!(" {name}")).collect() } else { String::new() };
+    let names: Vec<String> = if argument.is_positional() {
+        vec![format!("`{}`", if values.is_empty() { argument.get_id().as_str() } else { value.trim() })]
+    } else {
+        let short = argument.get_short().map(|letter| format!("`-{letter}`"));
+        let long = argument.get_long().map(|name| format!("`--{name}{value}`"));
+        short.into_iter().chain(long).collect()
+    };
+    let help = argument.get_long_help().or(argument.get_help()).map(|text| with_stop(&text.to_string()));
+    let mut text = help.unwrap_or_default();
+    let possible = argument.get_possible_values();
+    let words: Vec<String> =
+        possible.iter().filter(|one| !one.is_hide_set()).map(|one| format!("`{}`", one.get_name())).collect();
+    if takes_value && !words.is_empty() {
+        let _ = write!(text, " Values: {}.", words.join(", "));
+    }
+    let defaults: Vec<String> =
+        argument.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
+    if takes_value && !defaults.is_empty() {
+        let _ = write!(text, " Default: {}.", defaults.join(", "));
+    }
+    format!("- {}: {}\n", names.join(", "), sentences(text.trim()).replace('\n', "\n  "))
+}
+
+/// Adds the full stop that clap takes from a comment of one sentence.
+fn with_stop(text: &str) -> String {
+    let text = text.trim();
+    let is_ended = text.is_empty() || text.ends_with(['.', ':', '?', '!']);
+    if is_ended { text.to_owned() } else { format!("{text}.") }
+}
+
+/// Puts every sentence on a line of its own.
+fn sentences(text: &str) -> String {
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut lines = String::new();
+    let mut rest = joined.as_str();
+    while let Some(end) = rest.find(". ") {
+        let (sentence, after) = rest.split_at(end + 2);
+        lines += sentence.trim_end();
+        // A full stop inside an abbreviation is not followed by a capital letter or a code span.
+        let begins = after.starts_with(|letter: char| letter.is_uppercase() || letter == '`');
+        lines.push(if begins { '\n' } else { ' ' });
+        rest = after;
+    }
+    lines + rest
+}
+
+fn cell(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}
+
+#[test]
+fn the_page_of_the_command_line_is_what_the_definitions_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
+    let page = page(Arguments::command());
+    if std::env::var_os("CELLMATE_UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let recorded = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = page.lines().zip(recorded.lines()).find(|(now, then)| now != then);
+    assert!(page == recorded, "run with CELLMATE_UPDATE_SNAPSHOTS=1 to write the page again: {differs:?}");
+}
+
+#[test]
+fn every_exit_code_belongs_to_a_command() {
+    let program = Arguments::command();
+    for (words, code, _) in EXIT_CODES {
+        let found = words.split(' ').try_fold(&program, |command, word| command.find_subcommand(word));
+        assert!(found.is_some(), "`cellmate {words}` does not exist, but has the exit code {code}");
+    }
+}
