@@ -91,19 +91,23 @@ fn evaluate(text: &str, known: &BTreeMap<String, Number>) -> u64 {
     value
 }
 
+/// Returns name, type and value of a constant, from the text after `pub`.
+fn declaration(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once(';')?.0.split_once("const ")?;
+    let (name, rest) = rest.split_once(": ")?;
+    let (kind, value) = rest.split_once(" = ")?;
+    (before.len() < 10 && name != NOT_A_LIMIT).then_some((name, kind, value))
+}
+
 /// Returns the limits of a module, without those of its tests.
 fn constants(file: &str) -> BTreeMap<String, Number> {
     let text = read(file);
     let text = text.split("#[cfg(test)]").next().unwrap();
     let mut known = BTreeMap::new();
-    for part in text.split("\npub").skip(1) {
-        let Some((head, _)) = part.split_once(';') else { continue };
-        let Some((_, head)) = head.split_once("const ").filter(|(before, _)| before.len() < 10) else { continue };
-        let Some((name, head)) = head.split_once(": ") else { continue };
-        let Some((kind, value)) = head.split_once(" = ") else { continue };
-        if name == NOT_A_LIMIT {
-            continue;
-        }
+    let mut rest: Vec<(&str, &str, &str)> = text.split("\npub").skip(1).filter_map(declaration).collect();
+    // A limit may refer to one that is declared after it.
+    rest.sort_by_key(|(_, _, value)| value.bytes().any(|byte| byte.is_ascii_uppercase()) && !value.contains("::"));
+    for (name, kind, value) in rest {
         let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
         let inside = |start: &str| value.strip_prefix(start).and_then(|rest| rest.strip_suffix(')')).map(str::to_owned);
         let number = match kind {
