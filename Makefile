@@ -7,7 +7,7 @@ SHELL := bash
 # Labelled requests: one folder per set, with tools.jsonl and queries.dev.jsonl (docs/internals/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
-.PHONY: help setup build demo test test-faults test-simulation test-peers bench-sandbox bench-codemode bench-nodes bench-search bench-servers deny fuzz clean
+.PHONY: help setup build dist demo test test-faults test-simulation test-peers bench-sandbox bench-codemode bench-nodes bench-search bench-servers deny fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -18,6 +18,10 @@ setup: ## Install missing build dependencies
 
 build: setup ## Build the release binaries, in target/release
 	cargo build --release --locked --package cellmate-cli
+
+dist: build ## Package the release binary in target/dist, then install and run each package
+	@scripts/dist
+	@scripts/dist-check
 
 demo: setup ## Build, then run an example cell and a turn of the gateway
 	@echo "demo: building the cellmate binary; the first build takes about seven minutes on two cores, later ones seconds"
