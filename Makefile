@@ -7,7 +7,7 @@ SHELL := bash
 # Labelled requests: one folder per set, with tools.jsonl and queries.dev.jsonl (docs/internals/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
-.PHONY: help setup build dist demo test test-faults test-simulation test-peers bench-sandbox bench-codemode bench-nodes bench-search bench-servers deny fuzz clean
+.PHONY: help setup build dist demo test test-faults test-simulation test-peers bench bench-sandbox bench-codemode bench-nodes bench-search bench-servers deny fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -40,6 +40,14 @@ test-simulation: setup ## Simulate 5,000 histories of nodes that crash, stall an
 
 test-peers: ## Test with third-party clients and servers, installed in target/peers (PEERS selects some)
 	@scripts/test-peers $(PEERS)
+
+bench: setup ## Run every benchmark and write docs/benchmarks.md (PARTS selects some); needs an idle machine
+	@scripts/setup-postgres
+	@npm ci --prefix bench/peer --silent --no-audit --no-fund
+	@cargo build --release --locked --package cellmate-cli --package cellmate-mcp --package cellmate-bench \
+		--package cellmate-bench-search --package cellmate-bench-servers
+	@cargo build --locked --package cellmate-testkit --bin with-postgres
+	@TOOLSEARCH_DATA=$(TOOLSEARCH_DATA) scripts/bench $(PARTS)
 
 bench-sandbox: setup ## Compare the sandbox with npm quickjs-wasi, in one run
 	@scripts/bench-sandbox
