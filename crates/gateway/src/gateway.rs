@@ -17,7 +17,7 @@ use store::{
     TurnChange, TurnRow, TurnState,
 };
 use telemetry::LogIgnored;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use wire::conversation::{CallResult, Item, Part, StopReason};
 
@@ -64,6 +64,8 @@ struct Inner {
     starting: Mutex<HashSet<TurnId>>,
     /// The requests whose meaning this process is finding out, by their digests.
     requests: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// One permit for each turn that may run at once.
+    admissions: Arc<Semaphore>,
     /// Identifies this process in leases.
     holder: String,
 }
@@ -141,11 +143,13 @@ impl Gateway {
         providers: Providers,
     ) -> Result<Self, getrandom::Error> {
         let shutdown = CancellationToken::new();
+        let admissions = Arc::new(Semaphore::new(max_turns(&settings)));
         let inner = Arc::new(Inner {
             services: Arc::new(Services { code_mode, settings, offered, providers, shutdown }),
             live: Arc::default(),
             starting: Mutex::default(),
             requests: Mutex::default(),
+            admissions,
             holder: executor::random_name()?,
         });
         tokio::spawn(renew(Arc::downgrade(&inner)));
@@ -199,7 +203,7 @@ impl Gateway {
 
     /// Starts a turn. It runs until it ends or waits for its client.
     pub async fn begin(&self, new: NewTurnRequest) -> Result<TurnHandle, TurnError> {
-        self.admit()?;
+        let admission = self.admit()?;
         let NewTurnRequest { owner, mut request, digest, abandonment, on_end } = new;
         request.origin = Origin {
             session_key: owner.session_key.clone(),
@@ -241,7 +245,7 @@ impl Gateway {
         let held = self.store().create_turn(&row, &first, holder, lease_until(now), now).await?;
         fault::point("turn.after_create").map_err(StoreError::from)?;
         let record = TurnRecord::new(request);
-        let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::First };
+        let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::First, admission };
         Ok(self.launch(held, driven, abandonment, on_end))
     }
 
@@ -388,15 +392,13 @@ impl Gateway {
         self.inner.services.code_mode.store()
     }
 
-    fn admit(&self) -> Result<(), TurnError> {
+    /// Reserves the place of one turn among those that run at once.
+    fn admit(&self) -> Result<OwnedSemaphorePermit, TurnError> {
         if self.inner.services.shutdown.is_cancelled() {
             return Err(TurnError::ShuttingDown);
         }
-        let limit = usize::try_from(self.inner.services.settings.gateway.max_concurrent_turns).unwrap_or(usize::MAX);
-        if self.live_turns() >= limit {
-            return Err(TurnError::TooMany(limit));
-        }
-        Ok(())
+        let admission = Arc::clone(&self.inner.admissions).try_acquire_owned();
+        admission.map_err(|_| TurnError::TooMany(max_turns(&self.inner.services.settings)))
     }
 
     /// Returns the models of a turn: the one that the client asks for, or those of the agent.
@@ -467,7 +469,7 @@ impl Gateway {
 
     /// Takes a turn that no process runs.
     async fn take_over(&self, row: &TurnRow) -> Result<(HeldTurn, Driven, StartingTurn), TurnError> {
-        self.admit()?;
+        let admission = self.admit()?;
         // The store lets a process take its own turns again, so that a turn is taken once here is checked here.
         let starting = StartingTurn::new(&self.inner, &row.turn_id).ok_or(TurnError::HeldElsewhere)?;
         let now = now_ms();
@@ -484,12 +486,12 @@ impl Gateway {
             Some(parent) => self.conversation(parent, &row.principal).await?,
             None => Vec::new(),
         };
-        let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::Repeated };
+        let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::Repeated, admission };
         Ok((held, driven, starting))
     }
 
     fn launch(&self, held: HeldTurn, driven: Driven, abandonment: Abandonment, on_end: OnEnd) -> TurnHandle {
-        let Driven { owner, record, history, targets, prepared, attempt } = driven;
+        let Driven { owner, record, history, targets, prepared, attempt, admission } = driven;
         let (log, interventions) = (TurnLog::default(), Arc::new(Interventions::default()));
         // A response that was interrupted is sent from its beginning.
         log.text(&record.responses().last().map(|response| response.text.clone()).unwrap_or_default());
@@ -500,6 +502,7 @@ impl Gateway {
             log: log.clone(),
             interventions: Arc::clone(&interventions),
             round,
+            _admission: Arc::new(admission),
         };
         self.inner.live.add(&turn_id, live);
         let driver = Driver {
@@ -665,6 +668,13 @@ struct Driven {
     targets: Vec<ModelTarget>,
     prepared: PreparedTurn,
     attempt: Attempt,
+    admission: OwnedSemaphorePermit,
+}
+
+/// Returns how many turns may run at once.
+fn max_turns(settings: &Settings) -> usize {
+    usize::try_from(settings.gateway.max_concurrent_turns)
+        .map_or(Semaphore::MAX_PERMITS, |turns| turns.min(Semaphore::MAX_PERMITS))
 }
 
 fn lease_until(now: store::Millis) -> store::Millis {

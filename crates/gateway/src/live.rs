@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use contract::ids::TurnId;
 use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use wire::conversation::Part;
 
@@ -29,6 +30,8 @@ pub(crate) struct LiveTurn {
     pub(crate) interventions: Arc<Interventions>,
     /// The number of the response that it works on.
     pub(crate) round: u32,
+    /// Its place among the turns that run at once.
+    pub(crate) _admission: Arc<OwnedSemaphorePermit>,
 }
 
 /// The turns that this process runs.

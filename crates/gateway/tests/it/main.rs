@@ -24,6 +24,7 @@ mod continuations;
 mod errors;
 mod faults;
 mod headers;
+mod limits;
 mod mandatory;
 mod streams;
 mod turns;
