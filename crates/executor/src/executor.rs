@@ -72,6 +72,19 @@ impl Executor {
         self
     }
 
+    /// Sets how long calls of client tools wait for other calls of their cell before the client receives them. Without
+    /// it, they wait until the cell can do nothing else, or its turn ends.
+    #[must_use]
+    pub fn with_client_wait(mut self, wait: Duration) -> Self {
+        self.context.client_wait = Some(wait);
+        self
+    }
+
+    /// Returns how long calls of client tools wait for other calls of their cell.
+    pub fn client_wait(&self) -> Option<Duration> {
+        self.context.client_wait
+    }
+
     /// Sets the names of the tools that the model sees, which telemetry reports.
     #[must_use]
     pub fn with_visible_tools(mut self, names: impl IntoIterator<Item = String>) -> Self {

@@ -48,6 +48,10 @@ pub struct Cell {
     snapshots: contract::cell::Snapshots,
     /// Bytes of output that earlier turns have stored.
     stored_output_bytes: u64,
+    /// How long calls of client tools wait for other calls before the turn ends.
+    client_wait_ms: Option<u64>,
+    /// When the last call of a client tool was parked.
+    last_client_at: u64,
 }
 
 /// The resources that a run had used when it was suspended.
@@ -89,7 +93,15 @@ impl Cell {
             guest_us: 0,
             snapshots: contract::cell::Snapshots::default(),
             stored_output_bytes: 0,
+            client_wait_ms: None,
+            last_client_at: 0,
         }
+    }
+
+    /// Sets how long calls of client tools wait for other calls, from the last of them on. Then the turn ends, so that
+    /// the client receives them. `None`: they wait as long as the turn does.
+    pub fn set_client_wait(&mut self, wait_ms: Option<u64>) {
+        self.client_wait_ms = wait_ms;
     }
 
     /// Makes the first turn wait this long for pending calls. `timeoutMs` then limits guest code alone, as in `wait`.
@@ -144,7 +156,12 @@ impl Cell {
             Event::Wait => self.begin_turn(now),
             Event::LegEnded(leg) => return self.leg_ended(leg, now),
             Event::Settled(call, value) => self.settle(call, value),
-            Event::Parked(call, state) => self.park(call, state),
+            Event::Parked(call, state) => {
+                if state == PendingState::Client {
+                    self.last_client_at = now;
+                }
+                self.park(call, state);
+            }
             Event::Decided(call) => self.requeue(call),
             Event::Froze { bytes } => {
                 self.snapshots.taken += 1;
@@ -274,7 +291,9 @@ impl Cell {
         }
         let hold_until = turn.hold_until(&self.limits);
         let run_ms = turn.run_ms(&self.limits, now);
-        if self.must_answer(now >= hold_until) {
+        let clients_until = self.clients_until(turn);
+        let clients_due = self.settled.is_empty() && now >= clients_until;
+        if clients_due || self.must_answer(now >= hold_until) {
             if self.turns == Turns::One {
                 let failure = self.unfinished();
                 actions.extend(self.fail(failure));
@@ -292,7 +311,16 @@ impl Cell {
             self.freeze(actions);
         } else {
             let keep_until = live_since.map_or(u64::MAX, |since| since + KEEP_LIVE_MS);
-            actions.push(Action::WakeAt(hold_until.min(keep_until)));
+            actions.push(Action::WakeAt(hold_until.min(keep_until).min(clients_until)));
+        }
+    }
+
+    /// Returns when the client must receive the calls of its tools, even if other calls are in progress.
+    fn clients_until(&self, turn: &Turn) -> u64 {
+        let is_client = |open: &Open| open.state == PendingState::Client;
+        match self.client_wait_ms.filter(|_| self.turns == Turns::Many && self.open.values().any(is_client)) {
+            Some(wait_ms) => self.last_client_at.max(turn.began).saturating_add(wait_ms),
+            None => u64::MAX,
         }
     }
 

@@ -195,6 +195,30 @@ fn a_turn_ends_when_the_cell_waits_only_for_people_and_clients() {
 }
 
 #[test]
+fn calls_of_the_client_go_out_beside_slow_calls_after_their_wait() {
+    let mut cell = Cell::started(limits(), 0);
+    cell.set_client_wait(Some(200));
+    let three = vec![call(1, Method::Call), call(2, Method::Call), call(3, Method::Call)];
+    for (now, event, expected) in [
+        (0, suspended(three), vec!["dispatch 1", "dispatch 2", "wake at 25"]),
+        (5, Event::Parked(CallId(1), PendingState::Client), vec!["dispatch 3", "wake at 25"]),
+        (25, Event::Woke, vec!["freeze"]),
+        (26, Event::Froze { bytes: 1 }, vec!["wake at 205"]),
+        // A later call of the client begins the wait again.
+        (100, Event::Parked(CallId(3), PendingState::Client), vec!["wake at 300"]),
+        // What settles meanwhile resumes the guest first.
+        (299, settled(2), vec!["deliver [2] for 701"]),
+        (310, suspended(vec![call(4, Method::Call)]), vec!["dispatch 4", "freeze"]),
+        (311, Event::Froze { bytes: 1 }, vec!["waiting PendingTools 3"]),
+        // The client's results arrive just after the next turn has begun.
+        (9_000, Event::Wait, vec!["wake at 9200"]),
+        (9_010, settled(1), vec!["deliver [1] for 1000"]),
+    ] {
+        assert_eq!(words(&cell.on(event, now)), expected, "at {now}");
+    }
+}
+
+#[test]
 fn a_call_that_waits_for_a_person_frees_its_slot_and_is_queued_again_when_decided() {
     let calls = (1..=4).map(|id| call(id, Method::Call)).collect();
     check(vec![

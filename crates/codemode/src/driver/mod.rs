@@ -178,6 +178,7 @@ impl Driver {
             RunMode::ToolSearch(_) => Cell::started_for_one_turn(run.definition.limits, 0),
         };
         let mut driver = Self::around(run, cell, CellLocation::None, telemetry);
+        driver.set_client_wait();
         driver.begin_turn(&tool_call_id);
         driver.turn.in_scope(|| driver.log_start());
         driver.parent.clone_from(&tool_call_id);
@@ -192,6 +193,12 @@ impl Driver {
     pub(crate) fn holding_first_turn(self, hold: Duration) -> Self {
         let hold_ms = u64::try_from(hold.as_millis()).unwrap_or(u64::MAX);
         Self { cell: self.cell.holding_first_turn(hold_ms), ..self }
+    }
+
+    /// Takes over how long calls of client tools wait for other calls in the turns from now on.
+    fn set_client_wait(&mut self) {
+        let wait = self.run.executor.client_wait();
+        self.cell.set_client_wait(wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
     }
 
     fn around(run: Run, cell: Cell, location: CellLocation, telemetry: Telemetry) -> Self {
@@ -353,6 +360,7 @@ impl Driver {
                 self.listeners.push((tool_call_id.clone(), listener));
                 self.telemetry.wait_count += 1;
                 self.run.executor = executor;
+                self.set_client_wait();
                 // A second `wait` joins the current turn.
                 if self.cell.in_turn() {
                     return None;

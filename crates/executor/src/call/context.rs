@@ -43,6 +43,8 @@ pub(crate) struct CallContext {
     pub(crate) visible_tools: Arc<[String]>,
     pub(crate) approval_ms: i64,
     pub(crate) hook_deadline: Duration,
+    /// How long calls of client tools wait for other calls of their cell.
+    pub(crate) client_wait: Option<Duration>,
 }
 
 impl CallContext {
@@ -57,6 +59,7 @@ impl CallContext {
             visible_tools: Arc::default(),
             approval_ms: APPROVAL_MS,
             hook_deadline: HOOK_DEADLINE,
+            client_wait: None,
         }
     }
 

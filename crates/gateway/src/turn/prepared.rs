@@ -1,6 +1,7 @@
 //! What a turn needs besides its record: the agent's model, the tools that the model sees, and what makes its calls.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::policy::Provider as PolicyProvider;
 use catalog::{ChosenBy, Surface, SurfaceChoice, SurfaceOptions};
@@ -81,7 +82,9 @@ impl PreparedTurn {
             Ok::<_, PreparationError>(ModelTool { name: shown.name, description: shown.description, parameters })
         };
         let tools = run.visible.into_iter().map(tool).collect::<Result<_, _>>()?;
-        Ok(Self { surface: run.surface, tools, executor: run.executor.with_hooks(hooks), config: run.config })
+        let wait = Duration::from_millis(settings.gateway.client_tool_wait_ms);
+        let executor = run.executor.with_hooks(hooks).with_client_wait(wait);
+        Ok(Self { surface: run.surface, tools, executor, config: run.config })
     }
 
     /// Returns the settings of cells in this turn.

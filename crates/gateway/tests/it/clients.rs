@@ -139,6 +139,41 @@ async fn one_cell_calls_tools_of_the_client_and_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn calls_of_the_client_are_sent_while_a_slow_call_of_the_server_is_in_progress() {
+    let code = "const slow = tools.slow({}); slow.catch(() => {});
+        return 'got ' + await tools.call('client:app:lookup', {q: 1})";
+    let tools = json!([{"id": "openclaw:core:slow", "answers": [{"never": true}]}]);
+    for wire in WIRES {
+        let options = Options {
+            tools: tools.clone(),
+            gateway: json!({"clientToolWaitMs": 20}),
+            tools_config: json!({"codeMode": {"enabled": true, "maxWaitMs": 600_000}}),
+            ..Options::default()
+        };
+        let world = World::start(options, vec![exec(code), Reply::text("done")]).await;
+        let mut talk = Talk::new(wire, "look it up");
+        let first = talk.ask(&world).await;
+        assert_eq!(first.calls().len(), 1, "{}", first.raw);
+        talk.answer(&first, &[(&first.calls()[0], json!("red"))]);
+        let second = talk.ask(&world).await;
+        assert_eq!((second.text().as_str(), second.calls().len()), ("done", 0), "{}", second.raw);
+        assert!(body_text(&world.model.requests()[1]).contains("got red"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_the_client_that_follow_a_quick_call_of_the_server_are_sent_in_the_same_round() {
+    let code = "const look = (q) => tools.call('client:app:lookup', {q});
+        return await Promise.all([look(1), tools.quick({}).then(() => look(2))])";
+    let tools = json!([{"id": "openclaw:core:quick", "answers": [{"returns": 1, "afterMs": 60}]}]);
+    let gateway = json!({"clientToolWaitMs": 60_000});
+    let world = World::start(Options { tools, gateway, ..Options::default() }, vec![exec(code)]).await;
+    let first = Talk::new(Wire::Chat, "look it up").ask(&world).await;
+    let asked: Vec<Value> = first.calls().iter().map(|call| call.arguments["q"].clone()).collect();
+    assert_eq!(asked, [1, 2], "{}", first.raw);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn missing_results_are_refused_and_settle_nothing() {
     let (world, mut talk, first) = parked(Wire::Messages, TWO_ROUNDS, vec![]).await;
     let calls = first.calls();
