@@ -92,14 +92,15 @@ pub(crate) async fn serve(listener: TcpListener, transport: Transport, app: Rout
         // Responses are small and must not be delayed. Without the option they still arrive.
         stream.set_nodelay(true).log_expected("send responses without delay");
         let slot = slots.open(peer.ip());
+        let pace = slot.connection().pace;
         let service = OnConnection { app: TowerToHyperService::new(app.clone()), connection: slot.connection() };
         let (transport, watcher, stop) = (transport.clone(), graceful.watcher(), stop.clone());
         tokio::spawn(async move {
-            let stream = PacedStream::new(stream);
+            let stream = PacedStream::new(stream, pace);
             let served = async {
                 match transport {
-                    Transport::Tls(config) => tokio::select! {
-                        accepted = TlsAcceptor::from(config).accept(stream) => match accepted {
+                    Transport::Tls(server) => tokio::select! {
+                        accepted = TlsAcceptor::from(server.config()).accept(stream) => match accepted {
                             Ok(stream) => serve_stream(stream, service, watcher).await,
                             Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
                         },

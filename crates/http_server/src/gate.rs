@@ -15,16 +15,18 @@ use axum::response::Response;
 use contract::json;
 use futures_util::StreamExt;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{API_KEY, Access};
 use crate::budget::{Budget, BudgetLimits, Budgets, Share};
 use crate::caller::Caller;
 use crate::connections;
+use crate::failed_logins::FailedLogins;
 use crate::host::Hosts;
 use crate::limits::{
-    BODY_TIMEOUT, LARGE_BODY_BYTES, LARGE_BODY_TIMEOUT, LARGE_BODY_VALUES, MAX_BODY_BYTES, MAX_BODY_DEPTH,
-    MAX_BODY_VALUES, PARSED_VALUE_BYTES,
+    BODY_TIMEOUT, LARGE_BODY_BYTES, LARGE_BODY_TIMEOUT, LARGE_BODY_VALUES, LONG_WRITE_STALL, MAX_BODY_BYTES,
+    MAX_BODY_DEPTH, MAX_BODY_VALUES, PARSED_VALUE_BYTES, WRITE_STALL,
 };
 use crate::refusal::Refusal;
 use crate::scopes::Permission;
@@ -105,6 +107,8 @@ pub struct RouteRules {
     pub max_depth: usize,
     /// Checks a body that has arrived.
     pub check_body: fn(&Parts, &[u8]) -> Result<(), Refusal>,
+    /// How long a write of a response may make no progress.
+    pub write_stall: Duration,
     /// Writes the response to a refused request. The front door adds the refusal's headers.
     pub respond: fn(&Parts, &Refusal) -> Response,
 }
@@ -115,13 +119,14 @@ impl RouteRules {
         Self { requirement: Requirement::Permission(permission), ..Self::default() }
     }
 
-    /// Admits bodies that carry conversations with images: 32 MiB.
+    /// Admits bodies that carry conversations with images, 32 MiB, and clients that read their responses slowly.
     #[must_use]
     pub fn with_large_bodies(self) -> Self {
         Self {
             body_limit: |_| LARGE_BODY_BYTES,
             body_timeout: LARGE_BODY_TIMEOUT,
             max_values: LARGE_BODY_VALUES,
+            write_stall: LONG_WRITE_STALL,
             ..self
         }
     }
@@ -136,6 +141,7 @@ impl Default for RouteRules {
             max_values: MAX_BODY_VALUES,
             max_depth: MAX_BODY_DEPTH,
             check_body: |_, _| Ok(()),
+            write_stall: WRITE_STALL,
             respond: |_, refusal| refusal.plain(),
         }
     }
@@ -154,6 +160,23 @@ struct Checks {
     access: Access,
     hosts: Hosts,
     budgets: Budgets,
+    failed_logins: FailedLogins,
+}
+
+impl Checks {
+    /// Counts a request with an invalid token. Returns the refusal for its client. A request without any token is no
+    /// attempt to guess one.
+    fn count_failure(&self, head: &Parts, refusal: Refusal) -> Refusal {
+        let has_token = head.headers.contains_key(header::AUTHORIZATION) || head.headers.contains_key(API_KEY);
+        let Some(connection) = head.extensions.get::<Connection>().filter(|_| refusal == Refusal::Token && has_token)
+        else {
+            return refusal;
+        };
+        match self.failed_logins.count(connection.network, Instant::now()) {
+            Some(wait) => Refusal::TooManyFailures(wait.as_secs().saturating_add(1)),
+            None => refusal,
+        }
+    }
 }
 
 /// The checks of one group of routes.
@@ -168,7 +191,12 @@ impl FrontDoor {
         let address = listener.local_addr()?;
         check_address(address, &gate)?;
         let hosts = Hosts::new(address, &gate.hosts);
-        let checks = Checks { access: gate.access, hosts, budgets: Budgets::new(gate.budget) };
+        let checks = Checks {
+            access: gate.access,
+            hosts,
+            budgets: Budgets::new(gate.budget),
+            failed_logins: FailedLogins::default(),
+        };
         Ok(Self { listener, transport: gate.transport, checks: Arc::new(checks) })
     }
 
@@ -189,9 +217,11 @@ impl FrontDoor {
                 None => std::future::pending().await,
             }
         };
+        let transport = self.transport.clone();
         tokio::select! {
             () = connections::serve(self.listener, self.transport, app, stop) => {}
             () = watch => {}
+            () = transport.follow_files() => {}
         }
     }
 }
@@ -221,12 +251,16 @@ async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> Resp
     let caller = match guard.checks.access.authenticate(&parts.headers).await {
         Ok(caller) => caller,
         Err(refusal) => {
+            let refusal = guard.checks.count_failure(&parts, refusal);
             tracing::info!(reason = %refusal, "refused an HTTP request");
             return guard.refuse(&parts, refusal);
         }
     };
     if let Some(Err(full)) = parts.extensions.get::<Connection>().map(|one| one.authenticate(&caller)) {
         return guard.refuse_caller(&parts, &caller, Refusal::Connections(full));
+    }
+    if let Some(connection) = parts.extensions.get::<Connection>() {
+        connection.pace.set(guard.rules.write_stall);
     }
     let budget = guard.checks.budgets.of(&caller.principal);
     // No later code needs the secret.

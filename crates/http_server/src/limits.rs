@@ -17,8 +17,19 @@ pub const MAX_CONNECTIONS_PER_PRINCIPAL: usize = 256;
 /// The total lifetime of a connection that shows no valid token.
 pub const UNAUTHENTICATED_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long a write may make no progress. A stream with nothing to send is not affected.
+/// How long a write may make no progress, and how long on routes whose clients show a response as it arrives. A stream
+/// with nothing to send is not affected.
 pub const WRITE_STALL: Duration = Duration::from_secs(10);
+pub const LONG_WRITE_STALL: Duration = Duration::from_secs(30);
+
+/// Requests with an invalid token from one peer network in `FAILED_LOGIN_WINDOW`; further ones get 429. Requests with a
+/// valid token are not affected. At most this many networks are counted: the one that began first is forgotten.
+pub const MAX_FAILED_LOGINS: u32 = 100;
+pub const FAILED_LOGIN_WINDOW: Duration = Duration::from_secs(60);
+pub const MAX_FAILED_NETWORKS: usize = 4_096;
+
+/// How often the files of the certificate are read again.
+pub const TLS_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// From the start of a connection, or the end of its last response, to the end of the next request's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

@@ -3,7 +3,10 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -11,8 +14,31 @@ use tokio::time::{Sleep, sleep};
 
 use crate::limits::{LINGER, LINGER_BYTES, WRITE_STALL};
 
+/// How long the writes of a connection may make no progress. Each request sets it as its route says.
+#[derive(Clone, Debug)]
+pub(crate) struct WritePace(Arc<AtomicU64>);
+
+impl Default for WritePace {
+    fn default() -> Self {
+        let pace = Self(Arc::default());
+        pace.set(WRITE_STALL);
+        pace
+    }
+}
+
+impl WritePace {
+    pub(crate) fn set(&self, stall: Duration) {
+        self.0.store(u64::try_from(stall.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
 pub(crate) struct PacedStream {
     stream: TcpStream,
+    pace: WritePace,
     /// The timeout of a write that waits for the peer to read.
     stall: Option<Pin<Box<Sleep>>>,
     linger: Option<Linger>,
@@ -25,17 +51,18 @@ struct Linger {
 }
 
 impl PacedStream {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, stall: None, linger: None }
+    pub(crate) fn new(stream: TcpStream, pace: WritePace) -> Self {
+        Self { stream, pace, stall: None, linger: None }
     }
 
-    /// Fails a write that has been pending for `WRITE_STALL`.
+    /// Fails a write that has been pending for too long.
     fn pace<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stall = None;
             return written;
         }
-        ready!(self.stall.get_or_insert_with(|| Box::pin(sleep(WRITE_STALL))).as_mut().poll(cx));
+        let pace = &self.pace;
+        ready!(self.stall.get_or_insert_with(|| Box::pin(sleep(pace.get()))).as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer stopped reading")))
     }
 

@@ -27,6 +27,9 @@ pub enum Refusal {
     Host,
     #[error("missing or invalid token; send `Authorization: Bearer …`; the server says at its start where it is")]
     Token,
+    /// With the seconds after which the peer may try again.
+    #[error("too many requests with an invalid token; try again in {0} seconds, with a valid one")]
+    TooManyFailures(u64),
     #[error("this token may not {}; use one with the permission `{}`", .0.action(), .0.as_str())]
     Permission(Permission),
     /// The response that hides whether something exists.
@@ -65,6 +68,7 @@ impl Refusal {
             Self::Host | Self::Permission(_) => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Token => StatusCode::UNAUTHORIZED,
+            Self::TooManyFailures(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Connections(_) | Self::NoRoom(_) | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge(_) | Self::TooManyValues(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooDeep(_) => StatusCode::BAD_REQUEST,
@@ -81,6 +85,9 @@ impl Refusal {
     /// Adds the headers that belong to this refusal, whatever the response's body is.
     pub(crate) fn add_headers(&self, response: &mut Response) {
         let headers = response.headers_mut();
+        if let Self::TooManyFailures(seconds) = self {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
+        }
         match self.status() {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -15,6 +15,7 @@ use crate::limits::{
     MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK,
     UNAUTHENTICATED_LIFETIME,
 };
+use crate::paced_stream::WritePace;
 use crate::principal::Principal;
 use crate::refusal::Full;
 
@@ -109,8 +110,10 @@ pub(crate) struct Slots(Arc<Mutex<Table>>);
 
 impl Slots {
     pub(crate) fn open(&self, address: IpAddr) -> Slot {
-        let (id, closed) = self.table().open(PeerNetwork::of(address));
-        let connection = Connection { slots: self.clone(), id, revoked: Arc::new(watch::channel(None).0) };
+        let network = PeerNetwork::of(address);
+        let (id, closed) = self.table().open(network);
+        let (slots, revoked) = (self.clone(), Arc::new(watch::channel(None).0));
+        let connection = Connection { slots, id, network, revoked, pace: WritePace::default() };
         Slot { connection, closed, deadline: Instant::now() + UNAUTHENTICATED_LIFETIME }
     }
 
@@ -167,6 +170,9 @@ pub(crate) struct Connection {
     id: u64,
     /// Cancelled when the token of the last request is revoked; `None` before the first valid token.
     revoked: Arc<watch::Sender<Option<CancellationToken>>>,
+    pub(crate) network: PeerNetwork,
+    /// How long its writes may make no progress.
+    pub(crate) pace: WritePace,
 }
 
 impl Connection {

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::request::Parts;
 use axum::response::Response;
+use http_server::limits::LONG_WRITE_STALL;
 use http_server::{Refusal, RouteRules};
 use serde_json::{Value, json};
 use store::Store;
@@ -60,7 +61,7 @@ pub fn routes(gateway: Gateway) -> Router {
 
 /// Returns the rules with which a front door must guard [`routes`]. Each route checks its own permission.
 pub fn rules() -> RouteRules {
-    RouteRules { body_limit, respond, ..RouteRules::default() }
+    RouteRules { body_limit, respond, write_stall: LONG_WRITE_STALL, ..RouteRules::default() }
 }
 
 /// Returns `/healthz` and `/readyz`, which need no token.
@@ -84,6 +85,7 @@ fn respond(head: &Parts, refusal: &Refusal) -> Response {
     let kind = match refusal {
         Refusal::Host => "host_not_allowed",
         Refusal::Token => "unauthorized",
+        Refusal::TooManyFailures(_) => "too_many_requests",
         Refusal::Permission(_) => "permission_denied",
         Refusal::NotFound => "not_found",
         Refusal::Unavailable | Refusal::Connections(_) | Refusal::NoRoom(_) => "unavailable",

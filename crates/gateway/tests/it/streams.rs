@@ -106,7 +106,7 @@ async fn a_turn_ends_although_its_client_does_not_read_and_others_are_served() {
     assert_eq!(answer.text(), "short");
     // The gateway closes the connection, so that what was sent before can be read to its end, which is not the answer's.
     wait_until(|| (world.gateway.live_turns() == 0).then_some(())).await;
-    tokio::time::sleep(http_server::limits::WRITE_STALL + Duration::from_secs(2)).await;
+    tokio::time::sleep(http_server::limits::LONG_WRITE_STALL + Duration::from_secs(2)).await;
     let mut received = Vec::new();
     // The connection may be reset instead of closed.
     drop(tokio::time::timeout(PATIENCE, silent.read_to_end(&mut received)).await.unwrap());

@@ -1,5 +1,7 @@
 //! Which tokens reach which routes, and what the others are answered.
 
+use http_server::limits::MAX_FAILED_LOGINS;
+
 use crate::served::{AGENT, LOCAL, READER, Served};
 
 #[tokio::test]
@@ -83,4 +85,22 @@ async fn scopes_of_a_stored_token_come_from_the_store() {
     for secret in [&odd, &ended] {
         assert_eq!(served.status("/execute", &[("x-api-key", secret)], b"{}").await, 401);
     }
+}
+
+#[tokio::test]
+async fn a_network_that_sends_too_many_invalid_tokens_waits_and_valid_tokens_are_served() {
+    let served = Served::start().await;
+    for _ in 0..MAX_FAILED_LOGINS {
+        assert_eq!(served.status("/token", &[("x-api-key", "wrong-wrong-wrong-wrong")], b"").await, 401);
+    }
+    for path in ["/token", "/own"] {
+        let (status, response) = served.request(path, &[("x-api-key", "wrong-wrong-wrong-wrong")], b"").await;
+        assert_eq!(status, 429, "{response}");
+        let wait = response.lines().find_map(|line| line.strip_prefix("retry-after: ")).unwrap();
+        assert!((1..=61).contains(&wait.parse::<u64>().unwrap()), "{response}");
+    }
+    assert_eq!(served.status("/token", &[("x-api-key", AGENT)], b"").await, 200);
+    let stored = served.create_token("tok_1", "execute", None).await;
+    assert_eq!(served.status("/execute", &[("x-api-key", &stored)], b"").await, 200);
+    assert_eq!(served.status("/token", &[], b"").await, 401, "a request without a token is no attempt");
 }

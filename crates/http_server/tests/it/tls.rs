@@ -62,6 +62,39 @@ async fn a_client_that_knows_the_certificate_is_served_over_tls_and_no_other() {
     assert!(!response.starts_with(b"HTTP"), "{response:?}");
 }
 
+#[tokio::test]
+async fn a_certificate_that_is_replaced_on_disk_is_used_for_new_connections() {
+    let (folder, next) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (Some(files), Some(newer)) = (certificate(folder.path()), certificate(next.path())) else {
+        eprintln!("skipped: there is no openssl");
+        return;
+    };
+    let served = Served::with(Transport::tls(&files).unwrap()).await;
+    let connects = async |trusted: &Path| {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = Arc::new(builder.with_root_certificates(roots).with_no_client_auth());
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(config).connect(name, served.connect().await).await.is_ok()
+    };
+    assert!(connects(&files.cert).await && !connects(&newer.cert).await);
+    let first = folder.path().join("first.pem");
+    std::fs::copy(&files.cert, &first).unwrap();
+    // Between the two, the files do not fit, and the old certificate stays.
+    std::fs::copy(&newer.cert, &files.cert).unwrap();
+    tokio::time::sleep(http_server::limits::TLS_RELOAD_INTERVAL + std::time::Duration::from_secs(1)).await;
+    assert!(connects(&first).await);
+    std::fs::copy(&newer.key, &files.key).unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !connects(&newer.cert).await {
+        assert!(std::time::Instant::now() < deadline, "the new certificate is not used");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(!connects(&first).await);
+}
+
 #[test]
 fn files_that_hold_no_certificate_or_key_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
