@@ -48,11 +48,34 @@ async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
         fixed_sections: &["store", "models", "gateway"],
     };
     let started = Started::new(&arguments.serving, service).await?;
-    let models = Models::read(&started.settings, &started.policy.config, &started.places)?;
     let frontend = started.mcp_service(&arguments.serving, ToolPrefix::default(), None);
+    let (models, gateway, stop) = match prepare(&arguments, &started, &frontend) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            // Workers and servers may run already.
+            frontend.begin_shutdown();
+            started.shut_down(|| frontend.is_idle()).await;
+            return Err(error);
+        }
+    };
+    announce(&models);
+    let served = serve_clients(&arguments, &started, &gateway, &frontend, stop).await;
+    frontend.begin_shutdown();
+    gateway.shut_down().await;
+    started.shut_down(|| frontend.is_idle() && gateway.live_turns() == 0).await;
+    served
+}
+
+/// Reads the models and creates the gateway. The token is cancelled when the process receives a signal to stop.
+fn prepare(
+    arguments: &GatewayArguments,
+    started: &Started,
+    frontend: &McpService,
+) -> Result<(Models, Gateway, CancellationToken), GatewayError> {
+    let models = Models::read(&started.settings, &started.policy.config, &started.places)?;
     let gateway = Gateway::new(
         started.code_mode.clone(),
-        settings(&arguments, &started, &models),
+        settings(arguments, started, &models),
         started.offered.clone(),
         models.providers.clone(),
     )?;
@@ -61,12 +84,7 @@ async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
         service.begin_shutdown();
         stopping.shutdown().cancel();
     })?;
-    announce(&models);
-    let served = serve_clients(&arguments, &started, &gateway, &frontend, stop).await;
-    frontend.begin_shutdown();
-    gateway.shut_down().await;
-    started.shut_down(|| frontend.is_idle() && gateway.live_turns() == 0).await;
-    served
+    Ok((models, gateway, stop))
 }
 
 fn settings(arguments: &GatewayArguments, started: &Started, models: &Models) -> gateway::Settings {
