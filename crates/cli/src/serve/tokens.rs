@@ -55,10 +55,20 @@ fn named(path: &Path) -> Result<Vec<Token>, TokenError> {
 }
 
 fn token(line: &str) -> Result<Token, String> {
-    let (name, secret) = line.split_once(char::is_whitespace).ok_or("expected a name, a space and a token")?;
+    let mut words = line.split_whitespace();
+    let (Some(name), Some(secret)) = (words.next(), words.next()) else {
+        return Err(
+            "expected a name, a space and a token, and permissions if it needs others than `execute,read`".to_owned()
+        );
+    };
     Redactor::process().register(secret);
     let principal = Principal::named(name).map_err(|error| error.to_string())?;
-    Token::new(principal, secret.trim(), Scopes::of_agents()).map_err(|error| error.to_string())
+    let scopes = match (words.next(), words.next()) {
+        (None, _) => Scopes::of_agents(),
+        (Some(scopes), None) => Scopes::parse(scopes).map_err(|error| error.to_string())?,
+        (Some(_), Some(_)) => return Err("expected a name, a token and permissions, separated by spaces".to_owned()),
+    };
+    Token::new(principal, secret, scopes).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -68,7 +78,14 @@ mod tests {
     #[test]
     fn a_token_line_needs_a_valid_name_and_a_long_token() {
         assert!(token("ada 0123456789abcdef").is_ok());
-        for bad in ["ada", "ada short", "a/b 0123456789abcdef"] {
+        assert!(token("ada\t0123456789abcdef  execute,approve").is_ok());
+        for bad in [
+            "ada",
+            "ada short",
+            "a/b 0123456789abcdef",
+            "ada 0123456789abcdef everything",
+            "ada 0123456789abcdef execute read",
+        ] {
             assert!(token(bad).is_err(), "{bad}");
         }
     }

@@ -8,11 +8,17 @@ use super::clients::{Era, HttpClient, Response, Served};
 use super::place::{Place, reads, writes};
 
 const ADA: &str = "ada-ada-ada-ada-ada";
+/// Another token of the same principal, which may not approve.
+const RUNNER: &str = "runner-runner-runner";
 const BOB: &str = "bob-bob-bob-bob-bob";
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
 
 fn served(place: &Place) -> Served {
-    std::fs::write(place.path("tokens"), format!("ada {ADA}\nbob {BOB}\n")).unwrap();
+    std::fs::write(
+        place.path("tokens"),
+        format!("ada {ADA} execute,approve\nbob {BOB} execute,approve\nada {RUNNER}\n"),
+    )
+    .unwrap();
     std::fs::set_permissions(place.path("tokens"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     Served::start(place, &["--tokens", &place.path("tokens")])
 }
@@ -107,6 +113,49 @@ fn another_principal_cannot_answer_an_approval_form() {
     assert!(!place.received().contains("\"tools/call\""), "{}", place.received());
     assert_eq!(in_session(&served, ADA, &session, "POST", &[], &answer).status, 202);
     assert_eq!(stream.answer()["result"]["structuredContent"]["value"], "push");
+}
+
+#[test]
+fn a_token_that_may_not_approve_gets_text_and_no_form() {
+    let place = Place::new(json!([writes("push")]));
+    let served = served(&place);
+    let forms = json!({"elicitation": {"form": {}}});
+    let call = json!({"name": "exec", "arguments": {"code": "return (await MCP.s.push({})).structuredContent.done"}});
+    for era in [Era::November2025, Era::July2026] {
+        let mut runner = served.client(era, RUNNER, forms.clone());
+        let waiting = runner.send("tools/call", call.clone()).answer()["result"].clone();
+        let named = waiting["structuredContent"]["approvals"][0]["approvalId"].as_str().unwrap_or_default();
+        assert!(!named.is_empty() && waiting.get("inputRequests").is_none(), "{waiting}");
+    }
+    assert!(!place.received().contains("\"tools/call\""), "{}", place.received());
+}
+
+#[test]
+fn a_token_that_may_not_approve_cannot_answer_a_form_of_its_own_principal() {
+    let place = Place::new(json!([writes("push")]));
+    let served = served(&place);
+    let forms = json!({"elicitation": {"form": {}}});
+    let call = json!({"name": "exec", "arguments": {"code": "return (await MCP.s.push({})).structuredContent.done"}});
+    let accept = json!({"action": "accept", "content": {"decision": "approve once"}});
+    // In a session.
+    let mut ada = served.client(Era::November2025, ADA, forms.clone());
+    let session = ada.session().to_owned();
+    let mut stream = ada.send("tools/call", call.clone());
+    let form = stream.message().unwrap();
+    assert_eq!(form["method"], "elicitation/create", "{form}");
+    let answer = json!({"jsonrpc": "2.0", "id": form["id"], "result": accept}).to_string();
+    assert_eq!(in_session(&served, RUNNER, &session, "POST", &[], &answer).status, 404);
+    // With the state of a result.
+    let mut ada = served.client(Era::July2026, ADA, forms.clone());
+    let asked = ada.send("tools/call", call.clone()).answer()["result"].clone();
+    let (id, _) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    let mut again = call;
+    again["requestState"] = asked["requestState"].clone();
+    again["inputResponses"] = json!({ id: accept });
+    let waiting = served.client(Era::July2026, RUNNER, forms).send("tools/call", again).answer();
+    let approvals = &waiting["result"]["structuredContent"]["approvals"];
+    assert_eq!(approvals[0]["approvalId"].as_str(), Some(id.as_str()), "{waiting}");
+    assert!(!place.received().contains("\"tools/call\""), "{}", place.received());
 }
 
 #[test]

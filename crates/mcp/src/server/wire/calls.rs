@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::blocks;
 use super::connection::Connection;
-use super::questions::{self, Channel, FormOutcome};
+use super::questions::{self, Channel, FormOutcome, FormRights};
 use super::request_state::{self, Seal};
 use crate::server::answer::{Answer, age};
 use crate::server::approvals::waits_for_people;
@@ -45,6 +45,7 @@ pub(super) struct ToolCall<'a> {
     pub(super) prepared: &'a Prepared,
     pub(super) tool: &'a Tool,
     pub(super) call: &'a Call,
+    pub(super) rights: FormRights,
 }
 
 impl ToolCall<'_> {
@@ -107,8 +108,9 @@ impl ToolCall<'_> {
             let Some(run_id) = waits_for_people(&result).cloned().filter(|_| !open.is_empty()) else {
                 return Ok(self.response(result, made_at, &open));
             };
-            let (known, fresh): (Vec<&Approval>, Vec<&Approval>) =
-                open.iter().partition(|one| asked.contains(&one.approval_id) || !questions::can_be_shown(one));
+            let (known, fresh): (Vec<&Approval>, Vec<&Approval>) = open
+                .iter()
+                .partition(|one| asked.contains(&one.approval_id) || !questions::can_be_shown(one, self.rights));
             let forms = elicitation::forms(&fresh, grouping);
             call.handle.start_waiting_for_person();
             let decided = match (forms.as_slice(), channel) {
@@ -190,6 +192,13 @@ impl ToolCall<'_> {
                     tracing::warn!(approval_id, %error, "an approval cannot be read, so its answer is not stored");
                 }
             }
+        }
+        if !approvals.iter().all(|approval| self.rights.include(approval)) {
+            tracing::info!(
+                principal = self.call.principal.name(),
+                "ignored an answer of a client that may not approve"
+            );
+            return None;
         }
         let answer = Form::shown(approvals)?.answer(answer)?;
         if let FormAnswer::Decide(decision) = &answer {

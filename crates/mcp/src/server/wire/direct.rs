@@ -129,7 +129,7 @@ impl ToolCall<'_> {
             let open = service.open_approvals_of(&call.principal, claim.run_id()).await;
             let fresh: Vec<&Approval> = open
                 .iter()
-                .filter(|one| !asked.ids.contains(&one.approval_id) && questions::can_be_shown(one))
+                .filter(|one| !asked.ids.contains(&one.approval_id) && questions::can_be_shown(one, self.rights))
                 .collect();
             let forms = elicitation::forms(&fresh, Grouping::OneByOne);
             let Some(form) = forms.first() else {
@@ -182,8 +182,9 @@ impl ToolCall<'_> {
                 }
                 return Ok(Parked::Continue);
             }
-            let (known, fresh): (Vec<&Approval>, Vec<&Approval>) =
-                open.iter().partition(|one| asked.ids.contains(&one.approval_id) || !questions::can_be_shown(one));
+            let (known, fresh): (Vec<&Approval>, Vec<&Approval>) = open
+                .iter()
+                .partition(|one| asked.ids.contains(&one.approval_id) || !questions::can_be_shown(one, self.rights));
             let forms = elicitation::forms(&fresh, asked.grouping);
             let decided = match (forms.as_slice(), channel) {
                 ([_, ..], Channel::Result) => {

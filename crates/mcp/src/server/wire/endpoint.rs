@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use http_server::{Budget, Share};
+use http_server::{Budget, Caller, Permission, Share};
 use parking_lot::Mutex;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::MAX_MESSAGE_BYTES;
 use super::handler::Handler;
+use super::questions::FormRights;
 use super::sessions::{self, HTTP_REQUEST, HttpRequest, Refusal, Sessions};
 use crate::server::{McpService, Principal};
 
@@ -58,10 +59,11 @@ struct Endpoint {
     service: McpService,
     config: StreamableHttpServerConfig,
     all_sessions: Arc<Semaphore>,
-    principals: Mutex<HashMap<Principal, PrincipalService>>,
+    principals: Mutex<HashMap<(Principal, FormRights), PrincipalService>>,
 }
 
-/// The protocol service of one principal. It cannot reach sessions of other principals.
+/// The protocol service of one principal's tokens with the same rights. It cannot reach sessions of other principals, or
+/// of tokens with other rights: their forms are not for its clients.
 #[derive(Clone)]
 struct PrincipalService {
     sessions: Arc<Sessions>,
@@ -69,17 +71,17 @@ struct PrincipalService {
 }
 
 impl Endpoint {
-    fn of(&self, principal: &Principal, budget: &Arc<Budget>) -> PrincipalService {
+    fn of(&self, principal: &Principal, rights: FormRights, budget: &Arc<Budget>) -> PrincipalService {
         let mut principals = self.principals.lock();
-        if let Some(service) = principals.get(principal) {
+        if let Some(service) = principals.get(&(principal.clone(), rights)) {
             return service.clone();
         }
         let sessions = Arc::new(Sessions::new(principal.clone(), Arc::clone(budget), Arc::clone(&self.all_sessions)));
         let (service, caller) = (self.service.clone(), principal.clone());
-        let handler = move || Ok(Handler::new(service.clone(), caller.clone()));
+        let handler = move || Ok(Handler::new(service.clone(), caller.clone(), rights));
         let library = StreamableHttpService::new(handler, Arc::clone(&sessions), self.config.clone());
         let service = PrincipalService { sessions, library };
-        principals.insert(principal.clone(), service.clone());
+        principals.insert((principal.clone(), rights), service.clone());
         service
     }
 }
@@ -89,8 +91,10 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, mut request: Request) -> 
     let (Some(principal), Some(budget)) = (extensions.get::<Principal>(), extensions.get::<Arc<Budget>>()) else {
         return (StatusCode::INTERNAL_SERVER_ERROR, "the request has no authenticated principal\n").into_response();
     };
+    let may_approve = extensions.get::<Caller>().is_some_and(|caller| caller.scopes.has(Permission::Approve));
+    let rights = if may_approve { FormRights::Approve } else { FormRights::AnswerQuestions };
     let (principal, budget) = (principal.clone(), Arc::clone(budget));
-    let service = endpoint.of(&principal, &budget);
+    let service = endpoint.of(&principal, rights, &budget);
     if !is_modern_version(request.headers())
         && let Some(session) = session_of(request.headers())
         && !session.to_str().is_ok_and(|id| service.sessions.has(id))

@@ -21,7 +21,7 @@ use super::calls::{ToolCall, completed};
 use super::changes::{self, PendingListeners};
 use super::connection::Connection;
 use super::progress::ProgressPump;
-use super::questions;
+use super::questions::{self, FormRights};
 use super::request_state::Seal;
 use super::sessions::RequestInProgress;
 use super::{instructions, list, resources};
@@ -47,13 +47,15 @@ pub(super) struct Handler {
     listeners: Arc<PendingListeners>,
     seal: Seal,
     connection: Arc<Connection>,
+    /// What its user may do with forms.
+    rights: FormRights,
 }
 
 impl Handler {
-    pub(super) fn new(service: McpService, principal: Principal) -> Self {
+    pub(super) fn new(service: McpService, principal: Principal, rights: FormRights) -> Self {
         let seal = Seal::new(&service.settings().seal);
         let connection = Arc::new(Connection::new());
-        Self { service, principal, listeners: Arc::default(), seal, connection }
+        Self { service, principal, listeners: Arc::default(), seal, connection, rights }
     }
 
     /// Returns the key of the client that makes a request.
@@ -87,6 +89,7 @@ impl Handler {
             prepared: &prepared,
             tool: &tool,
             call,
+            rights: self.rights,
         };
         tool_call.run().await
     }

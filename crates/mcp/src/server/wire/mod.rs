@@ -72,7 +72,7 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let transport = AsyncRwTransport::new_server(reader, writer).with_max_line_length(MAX_MESSAGE_BYTES);
-    let handler = Handler::new(service, principal);
+    let handler = Handler::new(service, principal, questions::FormRights::Approve);
     let running = match handler.serve_with_ct(transport, stop).await {
         Ok(running) => running,
         // The client disconnected before the handshake.

@@ -210,9 +210,25 @@ fn to_json(answer: ClientResult) -> Value {
     serde_json::to_value(answer).unwrap_or_default()
 }
 
-/// Whether the client can show a form for this approval.
-pub(super) fn can_be_shown(approval: &Approval) -> bool {
-    Form::shown(vec![approval.clone()]).as_ref().and_then(parameters).is_some()
+/// What the client's user may do with forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum FormRights {
+    /// Approve calls, and answer questions of tools.
+    Approve,
+    /// Answer questions of tools only, because the client's token may not approve.
+    AnswerQuestions,
+}
+
+impl FormRights {
+    /// Returns whether a form about this approval may be shown and answered.
+    pub(super) fn include(self, approval: &Approval) -> bool {
+        self == Self::Approve || approval.question.is_some()
+    }
+}
+
+/// Whether the client can show a form for this approval, and its user may answer it.
+pub(super) fn can_be_shown(approval: &Approval, rights: FormRights) -> bool {
+    rights.include(approval) && Form::shown(vec![approval.clone()]).as_ref().and_then(parameters).is_some()
 }
 
 /// Returns the parameters of the request that shows a form, or `None` if a tool's form does not fit the protocol's
@@ -234,7 +250,7 @@ mod tests {
     use serde_json::{Value, json};
     use store::Approval;
 
-    use super::{Form, MAX_FORM_BYTES, MAX_LATE, can_be_shown, parameters, time_left};
+    use super::{Form, FormRights, MAX_FORM_BYTES, MAX_LATE, can_be_shown, parameters, time_left};
 
     fn approval(expires_at: i64, question: Option<Value>) -> Approval {
         let (tool_id, input) = ("mcp:git:push".to_owned(), json!({}));
@@ -256,14 +272,26 @@ mod tests {
     }
 
     #[test]
+    fn a_user_who_may_not_approve_is_shown_questions_of_tools_only() {
+        let question = json!({"message": "Which one?", "requestedSchema": {"type": "object", "properties": {}}});
+        for (asked, rights, expected) in [
+            (None, FormRights::Approve, true),
+            (None, FormRights::AnswerQuestions, false),
+            (Some(question), FormRights::AnswerQuestions, true),
+        ] {
+            assert_eq!(rights.include(&approval(1, asked)), expected);
+        }
+    }
+
+    #[test]
     fn a_form_that_is_too_large_is_not_shown() {
         let asks = |bytes: usize| {
             let city = json!({"type": "string", "title": "x".repeat(bytes)});
             let form = json!({"type": "object", "properties": {"city": city}});
             approval(1, Some(json!({"key": "k", "message": "Where?", "form": form})))
         };
-        assert!(can_be_shown(&asks(10)));
-        assert!(!can_be_shown(&asks(MAX_FORM_BYTES)));
+        assert!(can_be_shown(&asks(10), FormRights::Approve));
+        assert!(!can_be_shown(&asks(MAX_FORM_BYTES), FormRights::Approve));
     }
 
     #[test]

@@ -114,8 +114,10 @@ impl ToolCall<'_> {
         while until.saturating_duration_since(Instant::now()) > MIN_FORM_TIME {
             tokio::time::sleep(POLL_INTERVAL).await;
             let open = service.open_approvals_of(&call.principal, run_id).await;
-            let fresh: Vec<&Approval> =
-                open.iter().filter(|one| !asked.contains(&one.approval_id) && questions::can_be_shown(one)).collect();
+            let fresh: Vec<&Approval> = open
+                .iter()
+                .filter(|one| !asked.contains(&one.approval_id) && questions::can_be_shown(one, self.rights))
+                .collect();
             if let Some(form) = elicitation::forms(&fresh, Grouping::Together).first() {
                 asked.extend(form.ids());
                 questions::ask(service, connection, context, &call.principal, until, form).await;
