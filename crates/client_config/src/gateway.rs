@@ -24,6 +24,9 @@ const VERSION: u64 = 1;
 /// The model that every gateway serves: its default agent.
 const MODEL: &str = "openclaw";
 
+/// The length of an agent's name.
+const MAX_AGENT_BYTES: usize = 64;
+
 /// The name of the provider in an agent's file.
 const PROVIDER: &str = "cellmate";
 
@@ -49,6 +52,8 @@ pub struct GatewayAddress {
     is_local: bool,
     is_encrypted: bool,
     token_file: PathBuf,
+    /// The model that clients ask for: an agent of the gateway.
+    model: String,
 }
 
 /// Why a text is not the address of a gateway. The text is left out, because it may contain a password.
@@ -59,7 +64,21 @@ pub struct GatewayAddress {
 )]
 pub struct BadAddress;
 
+/// Why a text is not the name of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an agent's name has 1 to {MAX_AGENT_BYTES} letters, digits, dots, hyphens and underscores")]
+pub struct BadAgentName;
+
 impl GatewayAddress {
+    /// Chooses an agent of the gateway, instead of its default one.
+    pub fn for_agent(self, name: &str) -> Result<Self, BadAgentName> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        if !(1..=MAX_AGENT_BYTES).contains(&name.len()) || !name.bytes().all(is_plain) {
+            return Err(BadAgentName);
+        }
+        Ok(Self { model: format!("{MODEL}/{name}"), ..self })
+    }
+
     pub fn parse(text: &str, token_file: PathBuf) -> Result<Self, BadAddress> {
         let url = Url::parse(text).map_err(|_| BadAddress)?;
         let is_plain = url.username().is_empty()
@@ -75,7 +94,13 @@ impl GatewayAddress {
         };
         let base = url.as_str().trim_end_matches('/');
         let base = base.strip_suffix("/v1").unwrap_or(base).trim_end_matches('/').to_owned();
-        Ok(Self { base, is_local, is_encrypted: is_local || url.scheme() == "https", token_file })
+        Ok(Self {
+            base,
+            is_local,
+            is_encrypted: is_local || url.scheme() == "https",
+            token_file,
+            model: MODEL.to_owned(),
+        })
     }
 
     /// Whether the gateway is on this machine.
@@ -122,10 +147,10 @@ impl Client {
     fn gateway_settings(self, gateway: &GatewayAddress) -> Vec<Setting> {
         let setting = |path: &[&'static str], value: Value| Setting { path: path.to_vec(), value };
         let api = format!("{}/v1", gateway.base);
-        let token_file = gateway.token_file();
+        let (token_file, model) = (gateway.token_file(), &gateway.model);
         match self {
             Self::ClaudeCode => {
-                let models = CLAUDE_MODELS.map(|variable| setting(&["env", variable], json!(MODEL)));
+                let models = CLAUDE_MODELS.map(|variable| setting(&["env", variable], json!(model)));
                 [setting(&["env", "ANTHROPIC_BASE_URL"], json!(gateway.base))]
                     .into_iter()
                     .chain(models)
@@ -137,7 +162,7 @@ impl Client {
                     "name": PROVIDER, "base_url": api, "wire_api": "responses", "env_key": TOKEN_VARIABLE,
                 });
                 vec![
-                    setting(&["model"], json!(MODEL)),
+                    setting(&["model"], json!(model)),
                     setting(&["model_provider"], json!(PROVIDER)),
                     setting(&["model_providers", PROVIDER], provider),
                 ]
@@ -146,10 +171,10 @@ impl Client {
                 let provider = json!({
                     "npm": "@ai-sdk/openai-compatible", "name": PROVIDER,
                     "options": {"baseURL": api, "apiKey": format!("{{file:{token_file}}}")},
-                    "models": {MODEL: {"name": MODEL}},
+                    "models": {model: {"name": model}},
                 });
                 vec![
-                    setting(&["model"], json!(format!("{PROVIDER}/{MODEL}"))),
+                    setting(&["model"], json!(format!("{PROVIDER}/{model}"))),
                     setting(&["provider", PROVIDER], provider),
                 ]
             }
@@ -432,6 +457,24 @@ mod tests {
             ["", "{}", r#"{"version": 2}"#, r#"{"version": 1, "client": "codex", "file": "/x", "settings": [1]}"#]
         {
             assert!(GatewayRecord::read(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_chosen_agent_is_the_model_of_every_client_and_other_names_are_refused() {
+        let support = gateway("http://127.0.0.1:1").for_agent("support").unwrap();
+        for (client, path, expected) in [
+            (Client::ClaudeCode, &["env", "ANTHROPIC_DEFAULT_HAIKU_MODEL"][..], "openclaw/support"),
+            (Client::Codex, &["model"], "openclaw/support"),
+            (Client::OpenCode, &["model"], "cellmate/openclaw/support"),
+        ] {
+            let settings = client.gateway_settings(&support);
+            let model = settings.iter().find(|setting| setting.path == path).unwrap();
+            assert_eq!(model.value, json!(expected), "{client:?}");
+        }
+        let long = "x".repeat(65);
+        for bad in ["", "a b", "a/b", "a\u{1b}[31m", "ä", long.as_str()] {
+            assert!(gateway("http://127.0.0.1:1").for_agent(bad).is_err(), "{bad}");
         }
     }
 

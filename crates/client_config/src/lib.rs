@@ -38,7 +38,7 @@ pub use clients::{Client, Forwarded};
 pub use connection::{ConnectionRecord, Connections, DisconnectError, MovedServer, disconnect};
 pub use edit::{Change, EditError, Intent, Switch, WriteError, Written};
 pub use files::{ContentHash, FileError};
-pub use gateway::{BadAddress, GatewayAddress, GatewayRecord, connect_gateway, disconnect_gateway};
+pub use gateway::{BadAddress, BadAgentName, GatewayAddress, GatewayRecord, connect_gateway, disconnect_gateway};
 pub use import::{ImportError, ImportFile, ImportOutcome, Imported};
 pub use inspect::{ConfigFile, FileState, ListedFile, Position, listed_files, parse_value};
 pub use key_path::{BadKeyPath, KeyPath};

@@ -33,7 +33,10 @@ pub(super) fn connect(address: &str, arguments: &ConnectArguments) -> Result<Exi
         })?,
         None => places.state().ok_or_else(no_home)?.join(TOKEN_FILE),
     };
-    let gateway = GatewayAddress::parse(address, token_file)?;
+    let mut gateway = GatewayAddress::parse(address, token_file)?;
+    if let Some(name) = &arguments.agent {
+        gateway = gateway.for_agent(name).map_err(|error| ConnectError::Usage(format!("--agent: {error}")))?;
+    }
     if !gateway.is_local() && arguments.token_file.is_none() {
         let message = "the gateway is not on this machine, so it has another token; name its file with --token-file";
         return Err(ConnectError::Usage(message.to_owned()));

@@ -53,6 +53,9 @@ pub(crate) struct ConnectArguments {
         long, value_name = "URL", num_args = 0..=1, default_missing_value = gateway::ADDRESS, conflicts_with = "take_over"
     )]
     gateway: Option<String>,
+    /// Ask the gateway for this agent, instead of its default one.
+    #[arg(long, value_name = "NAME", requires = "gateway")]
+    agent: Option<String>,
     /// File with the token for the gateway; without it, the one that a gateway on this machine creates.
     #[arg(long, value_name = "FILE", requires = "gateway")]
     token_file: Option<PathBuf>,

@@ -335,6 +335,14 @@ fn disconnect_restores_what_the_settings_for_a_gateway_replaced() {
 }
 
 #[test]
+fn connect_writes_the_model_of_the_agent_that_the_user_chooses() {
+    let person = Person::new();
+    let shown = person.run(&["connect", "codex", "--gateway", "--agent", "support", "--dry-run"]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert!(shown.out.contains("+model = \"openclaw/support\""), "{}", shown.out);
+}
+
+#[test]
 fn a_setting_for_a_gateway_that_was_changed_since_stays() {
     let person = Person::new();
     let file = "home/.codex/config.toml";
@@ -357,6 +365,8 @@ fn a_gateway_is_refused_for_other_clients_and_with_arguments_about_servers() {
         (&["connect", "codex", "--token-file", "x"], "--gateway"),
         (&["connect", "codex", "--gateway", "http://me:secret@x"], "without a user"),
         (&["connect", "codex", "--gateway", "https://agents.example"], "--token-file"),
+        (&["connect", "codex", "--gateway", "--agent", "a/b"], "--agent"),
+        (&["connect", "codex", "--agent", "support"], "--gateway"),
     ] {
         let output = person.run(arguments);
         assert!(output.code == 2 && output.err.contains(part), "{arguments:?}: {}", output.err);

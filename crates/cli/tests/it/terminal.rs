@@ -276,6 +276,7 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 6]) -> Vec<Case<'a>> {
         one("man", &["\u{202e}"]),
         one("connect", &["cursor", "--take-over", "--dry-run"]),
         one("connect", &["claude-code", "--scope", "project", "--dry-run"]),
+        one("connect", &["codex", "--gateway", "--agent", "\u{9b}\u{202e}", "--dry-run"]),
         one("disconnect", &["cursor", "--dry-run"]),
         ("secrets set", vec!["hostile"], HOSTILE.to_owned(), true),
         one("secrets set", &["\u{9b}"]),
