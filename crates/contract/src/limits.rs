@@ -72,6 +72,12 @@ pub const GATEWAY_NUMBERS: [&Bound; 6] = [
     &MAX_CONCURRENT_TURNS,
 ];
 
+/// Messages of other processes that wait for a turn.
+pub const MAX_TURN_MESSAGES: usize = 64;
+
+/// Days for which the usage of models is kept.
+pub const MODEL_USAGE_DAYS: i64 = 400;
+
 /// Bytes of an agent's instructions.
 pub const MAX_INSTRUCTION_BYTES: usize = 256 << 10;
 

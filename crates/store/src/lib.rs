@@ -69,8 +69,9 @@ pub use tls::WeakTls;
 pub use tokens::{MAX_TOKENS, NewToken, StoredToken};
 pub use transcript::{Entry, EntryKind};
 pub use turns::{
-    DeliveryRow, HeldTurn, NewDelivery, NewResponse, NewStep, NewTurn, ReleaseLease, ResponseRow, SessionFilter,
-    SessionSummary, TurnChange, TurnRow, TurnState, TurnStep,
+    COMPACTION, DeliveryRow, HeldTurn, ModelUse, NewDelivery, NewResponse, NewStep, NewTurn, ReleaseLease, ResponseRow,
+    SessionFilter, SessionSummary, TurnChange, TurnMessage, TurnMessageKind, TurnRow, TurnState, TurnStep, UsageFilter,
+    UsageGroup, UsageTotals,
 };
 pub use watch::{RunChange, Watch};
 

@@ -285,7 +285,7 @@ pub(crate) async fn delete_session(backend: &Backend, session_id: &str) -> Resul
         let items = format!(
             "DELETE FROM items WHERE response_id IN (SELECT response_id FROM responses WHERE turn_id IN ({list}))"
         );
-        let tables = ["turn_steps", "deliveries", "conversations", "responses", "turns"];
+        let tables = ["turn_steps", "turn_messages", "deliveries", "conversations", "responses", "turns"];
         let rest = tables.map(|table| format!("DELETE FROM {table} WHERE turn_id IN ({list})"));
         for sql in std::iter::once(&items).chain(&rest) {
             let query = turns.iter().fold(sqlx::query(sql), |query, id| query.bind(id.clone()));

@@ -6,7 +6,7 @@ use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::locking::begin_with_locks;
 
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -300,6 +300,32 @@ CREATE TABLE tokens (
     expires_at    BIGINT,
     revoked_at    BIGINT,
     last_used_at  BIGINT
+);
+",
+    r"
+CREATE TABLE model_usage (
+    day                 BIGINT NOT NULL,
+    principal           TEXT NOT NULL,
+    agent_id            TEXT NOT NULL,
+    session_id          TEXT NOT NULL,
+    model               TEXT NOT NULL,
+    turns               BIGINT NOT NULL,
+    calls               BIGINT NOT NULL,
+    input_tokens        BIGINT NOT NULL,
+    output_tokens       BIGINT NOT NULL,
+    cache_read_tokens   BIGINT NOT NULL,
+    cache_write_tokens  BIGINT NOT NULL,
+    PRIMARY KEY (day, principal, agent_id, session_id, model)
+);
+CREATE INDEX model_usage_by_principal ON model_usage (principal, day);
+
+CREATE TABLE turn_messages (
+    turn_id     TEXT NOT NULL,
+    message_id  TEXT NOT NULL,
+    at          BIGINT NOT NULL,
+    kind        TEXT NOT NULL,
+    body        TEXT NOT NULL,
+    PRIMARY KEY (turn_id, message_id)
 );
 ",
 ];

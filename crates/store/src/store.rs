@@ -27,7 +27,8 @@ use crate::sweep::{self, SweepReport};
 use crate::tokens::{self, NewToken, StoredToken};
 use crate::transcript::{self, Entry};
 use crate::turns::{
-    self, DeliveryRow, HeldTurn, NewTurn, ResponseRow, SessionFilter, SessionSummary, TurnChange, TurnRow, TurnStep,
+    self, DeliveryRow, HeldTurn, NewTurn, ResponseRow, SessionFilter, SessionSummary, TurnChange, TurnMessage, TurnRow,
+    TurnStep, UsageFilter, UsageGroup, UsageTotals,
 };
 use crate::watch::{self, Watch};
 use crate::{Millis, key_check, migrations};
@@ -482,6 +483,18 @@ impl Store {
         turns::lease::release(&self.backend, holder).await
     }
 
+    /// Stores a message to a turn, which the process that runs the turn receives. Returns `false` if the turn is not
+    /// running, or has too many messages.
+    pub async fn add_turn_message(&self, message: &TurnMessage, now: Millis) -> Result<bool, StoreError> {
+        turns::messages::add(&self.backend, message, now).await
+    }
+
+    /// Returns the messages to the turns that a process holds, oldest first. They stay until a change of their turn
+    /// includes them.
+    pub async fn turn_messages(&self, holder: &str) -> Result<Vec<TurnMessage>, StoreError> {
+        read_again(|| turns::messages::of_holder(&self.backend, holder)).await
+    }
+
     /// Returns turns in state `running` whose lease is over, those that were left first first.
     pub async fn orphaned_turns(&self, now: Millis, limit: u32) -> Result<Vec<TurnRow>, StoreError> {
         read_again(|| turns::read::orphaned(&self.backend, now, limit)).await
@@ -503,6 +516,27 @@ impl Store {
     /// Returns the steps of a turn in order. The caller must check who may see them.
     pub async fn turn_steps(&self, turn_id: &TurnId) -> Result<Vec<TurnStep>, StoreError> {
         read_again(|| turns::read::steps(&self.backend, turn_id)).await
+    }
+
+    /// Returns the newest turns of a principal in state `running`.
+    pub async fn running_turns(&self, principal: &str, limit: u32) -> Result<Vec<TurnRow>, StoreError> {
+        read_again(|| turns::read::running(&self.backend, principal, limit)).await
+    }
+
+    /// Returns the finished compactions of a principal's session, oldest first: each with the turn up to which it
+    /// summarizes the conversation.
+    pub async fn compactions(&self, principal: &str, session_id: &str) -> Result<Vec<(TurnId, TurnId)>, StoreError> {
+        read_again(|| turns::read::compactions(&self.backend, principal, session_id)).await
+    }
+
+    /// Returns the usage of models, summed up by group and in the order of the groups' keys.
+    pub async fn model_usage(
+        &self,
+        filter: &UsageFilter,
+        group: UsageGroup,
+        limit: u32,
+    ) -> Result<Vec<UsageTotals>, StoreError> {
+        read_again(|| turns::usage::totals(&self.backend, filter, group, limit)).await
     }
 
     /// Returns the newest turn of a principal that began with this request and is in state `running`, or changed at

@@ -15,7 +15,7 @@ use crate::backend::{Backend, Dialect, Durability};
 use crate::error::StoreError;
 use crate::locking::{begin_write, skip_locked};
 use crate::sql::placeholders;
-use crate::turns::retention;
+use crate::turns::{retention, usage};
 
 /// The maximum number of runs per batch; their legs, calls and approvals are deleted with them.
 const RUNS_PER_BATCH: usize = 100;
@@ -79,8 +79,9 @@ pub(crate) async fn sweep(backend: &Backend, now: Millis) -> Result<SweepReport,
     swept.turns = in_batches(BATCHES_PER_SWEEP, 1, || retention::delete_some(backend, old)).await?;
     let responses = || retention::delete_expired_responses(backend, now);
     swept.responses = in_batches(BATCHES_PER_SWEEP, retention::RESPONSES_PER_BATCH as u64, responses).await?;
+    let old_usage = in_batches(BATCHES_PER_SWEEP, 1, || usage::delete_some(backend, now)).await?;
     let deleted = swept.runs + swept.catalogs + swept.entries + swept.outputs + swept.values;
-    let deleted = deleted + swept.turns + swept.responses;
+    let deleted = deleted + swept.turns + swept.responses + old_usage;
     if deleted > 0 || free_pages(backend).await? > i64::from(PAGES_PER_SWEEP) {
         release_free_pages(backend).await?;
     }

@@ -17,7 +17,7 @@ use format::{Column, Encoder, Kind, Value};
 pub use restore::{Checked, Restoring, check};
 
 /// The tables in a backup: all except `usage`, which is counted again, and `schema_version`, which is the program's.
-pub const TABLES: [&str; 19] = [
+pub const TABLES: [&str; 21] = [
     "catalogs",
     "runs",
     "legs",
@@ -35,6 +35,8 @@ pub const TABLES: [&str; 19] = [
     "conversations",
     "responses",
     "items",
+    "model_usage",
+    "turn_messages",
     "tokens",
     "sealing_keys",
 ];

@@ -1,12 +1,12 @@
 //! Commits the changes of turns atomically, and only for the process that holds the turn.
 
 use super::limits::{TurnTotals, is_short_end};
-use super::{HeldTurn, NewTurn, TurnChange, TurnState, rows};
+use super::{HeldTurn, NewTurn, TurnChange, TurnState, messages, rows, usage};
 use crate::Millis;
 use crate::backend::{Backend, Durability};
 use crate::commit::CommitError;
 use crate::commit::recovery::{AttemptError, AttemptedRow, CommitStatus, RetryState, resolve_attempt};
-use crate::commit::usage::{self, Claimant};
+use crate::commit::usage::{Claimant, take};
 use crate::quota::Claim;
 use crate::transcript;
 
@@ -112,8 +112,12 @@ async fn write(
     }
     if let Some(claim) = claim {
         let claimant = Claimant { agent_id: &held.principal, run_id: None };
-        usage::take(&mut transaction, claimant, claim, &backend.quotas, now).await?;
+        take(&mut transaction, claimant, claim, &backend.quotas, now).await?;
     }
+    if let Some(model_use) = &change.model_use {
+        usage::add(&mut transaction, held, model_use, now).await?;
+    }
+    messages::delete(&mut transaction, held, change).await?;
     let entries = rows::of_turn(held, &change.transcript);
     transcript::write(&mut transaction, backend.dialect, &held.session_id, &held.turn_id, &entries).await?;
     fault::point("turn.before_commit")?;

@@ -6,9 +6,11 @@
 pub(crate) mod commit;
 pub(crate) mod lease;
 mod limits;
+pub(crate) mod messages;
 pub(crate) mod read;
 pub(crate) mod retention;
 mod rows;
+pub(crate) mod usage;
 
 use contract::ids::{CallId, RunId, TurnId};
 
@@ -16,6 +18,12 @@ use crate::Millis;
 use crate::error::StoreError;
 use crate::transcript::Entry;
 use limits::TurnTotals;
+
+pub use messages::{TurnMessage, TurnMessageKind};
+pub use usage::{ModelUse, UsageFilter, UsageGroup, UsageTotals};
+
+/// The wire of turns that summarize the conversation up to their parent.
+pub const COMPACTION: &str = "compact";
 
 /// The state of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -187,6 +195,10 @@ pub struct TurnChange {
     pub response: Option<NewResponse>,
     /// Entries for the session's transcript. Each gets a `turnId`.
     pub transcript: Vec<Entry>,
+    /// A request to a model, which is added to the usage of its day.
+    pub model_use: Option<ModelUse>,
+    /// Ids of messages to the turn that this change makes part of it. They are deleted; the end of a turn deletes all.
+    pub messages: Vec<String>,
 }
 
 impl TurnChange {

@@ -5,7 +5,7 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 use super::rows::bind_all;
-use super::{DeliveryRow, ResponseRow, SessionFilter, SessionSummary, TurnRow, TurnState, TurnStep};
+use super::{COMPACTION, DeliveryRow, ResponseRow, SessionFilter, SessionSummary, TurnRow, TurnState, TurnStep};
 use crate::Millis;
 use crate::backend::Backend;
 use crate::error::StoreError;
@@ -179,6 +179,34 @@ pub(crate) fn session_summary(row: &AnyRow) -> Result<SessionSummary, StoreError
 pub(crate) async fn turns_of_session(backend: &Backend, session_id: &str) -> Result<Vec<TurnRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM turns WHERE session_id = $1 ORDER BY created_at, turn_id");
     let rows = sqlx::query(&sql).bind(session_id.to_owned()).fetch_all(backend.reader()).await?;
+    rows.iter().map(read_turn).collect()
+}
+
+/// Returns the finished compactions of a session, oldest first: the turns up to which they summarize, and themselves.
+pub(crate) async fn compactions(
+    backend: &Backend,
+    principal: &str,
+    session_id: &str,
+) -> Result<Vec<(TurnId, TurnId)>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT parent, turn_id FROM turns WHERE session_id = $1 AND principal = $2 AND wire = $3 \
+         AND state = 'completed' AND parent IS NOT NULL ORDER BY created_at, turn_id",
+    )
+    .bind(session_id.to_owned())
+    .bind(principal.to_owned())
+    .bind(COMPACTION)
+    .fetch_all(backend.reader())
+    .await?;
+    let id = |row: &AnyRow, at: usize| Ok::<_, StoreError>(TurnId::from(row.try_get::<String, _>(at)?));
+    rows.iter().map(|row| Ok((id(row, 0)?, id(row, 1)?))).collect()
+}
+
+pub(crate) async fn running(backend: &Backend, principal: &str, limit: u32) -> Result<Vec<TurnRow>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM turns WHERE principal = $1 AND state = 'running' \
+         ORDER BY created_at DESC, turn_id LIMIT $2"
+    );
+    let rows = sqlx::query(&sql).bind(principal.to_owned()).bind(i64::from(limit)).fetch_all(backend.reader()).await?;
     rows.iter().map(read_turn).collect()
 }
 

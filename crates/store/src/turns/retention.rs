@@ -2,6 +2,7 @@
 
 use sqlx::{Any, Row, Transaction};
 
+use super::COMPACTION;
 use crate::Millis;
 use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
@@ -31,12 +32,15 @@ pub(crate) async fn expire_some(backend: &Backend, now: Millis) -> Result<u64, S
 }
 
 /// Deletes one batch of turns that ended before `then`, with everything that belongs to them, and returns how many. A
-/// turn is kept while another turn continues its conversation, because that one needs its history.
+/// turn is kept while another turn continues its conversation, because that one needs its history; a compaction is kept
+/// while another turn continues the conversation that it summarizes.
 pub(crate) async fn delete_some(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
     let mut transaction = begin_write(backend, Durability::Relaxed).await?;
     let old = format!(
         "SELECT turn_id, bytes FROM turns WHERE state NOT IN ('running', 'waiting') AND updated_at < $1 \
          AND NOT EXISTS (SELECT 1 FROM turns AS child WHERE child.parent = turns.turn_id) \
+         AND NOT (wire = '{COMPACTION}' AND EXISTS (SELECT 1 FROM turns AS other \
+         WHERE other.parent = turns.parent AND other.wire <> '{COMPACTION}')) \
          ORDER BY updated_at LIMIT {TURNS_PER_BATCH}{}",
         skip_locked(backend)
     );
@@ -51,7 +55,7 @@ pub(crate) async fn delete_some(backend: &Backend, then: Millis) -> Result<u64, 
     let items =
         format!("DELETE FROM items WHERE response_id IN (SELECT response_id FROM responses WHERE turn_id IN ({list}))");
     execute(&mut transaction, &items, &turns).await?;
-    for table in ["turn_steps", "deliveries", "conversations", "responses", "turns"] {
+    for table in ["turn_steps", "turn_messages", "deliveries", "conversations", "responses", "turns"] {
         execute(&mut transaction, &format!("DELETE FROM {table} WHERE turn_id IN ({list})"), &turns).await?;
     }
     transaction.commit().await?;

@@ -4,6 +4,7 @@ mod fences;
 mod limits;
 mod lookups;
 mod retention;
+mod usage;
 
 use contract::ids::{CallId, TurnId};
 use store::{

@@ -134,3 +134,25 @@ async fn a_restored_backup_has_the_turns_and_fences_their_former_holders() {
         assert_eq!(state(&from, 2).await, Some(TurnState::Completed));
     }
 }
+
+#[tokio::test]
+async fn a_compaction_is_kept_while_another_turn_continues_the_conversation_that_it_summarizes() {
+    for place in everywhere().await {
+        let store = bounded(&place);
+        let begin = async |number: u32, wire: &str, parent: Option<u32>, state: TurnState| {
+            let parent = parent.map(|parent| turn_id(&place, parent));
+            let turn = NewTurn { wire: wire.to_owned(), parent, ..new_turn(&place, number) };
+            let change = TurnChange { expires_at: Some(i64::MAX), ..in_state(state) };
+            store.create_turn(&turn, &change, "one", NOW + 1_000, NOW).await.unwrap()
+        };
+        begin(1, "chat", None, TurnState::Completed).await;
+        let mut child = begin(2, "chat", Some(1), TurnState::Waiting).await;
+        begin(3, store::COMPACTION, Some(1), TurnState::Completed).await;
+        begin(4, store::COMPACTION, Some(1), TurnState::Failed).await;
+        let made = store.compactions(&principal(&place, "ada"), &child.session_id).await.unwrap();
+        assert_eq!(made, [(turn_id(&place, 1), turn_id(&place, 3))], "the failed one does not count");
+        assert_eq!(store.sweep(TOO_OLD).await.unwrap().turns, 0);
+        commit(&place, &mut child, in_state(TurnState::Completed)).await;
+        assert_eq!(store.sweep(TOO_OLD).await.unwrap().turns, 4);
+    }
+}
