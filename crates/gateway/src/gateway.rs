@@ -531,7 +531,7 @@ impl Gateway {
                 () = interventions.lost.cancelled() => {
                     // The other process continues the turn and its runs, so nothing is aborted here.
                     let message = "another process has taken over the turn; send the request again".to_owned();
-                    lost_log.end(LogEnd::Failed { status: 503, message, has_effects: false });
+                    lost_log.end(LogEnd::Failed { status: 503, message, has_effects: false, retry_after: None });
                 }
                 () = abandoned => {
                     gateway.abort(&id, "the client closed its connection and did not come back");

@@ -104,7 +104,7 @@ fn the_longest_known_beginning_is_looked_up_first() {
     let done = LogEnd::Done { stop: StopReason::EndTurn, usage: Usage::default() };
     assert_eq!(digests_at_end("a", &items[..5], "2", &done), [found.answered[0].digest.clone()]);
     assert_eq!(digests_at_end("a", &items[..1], "1\n", &done), [found.answered[1].digest.clone()]);
-    let failed = LogEnd::Failed { status: 500, message: String::new(), has_effects: false };
+    let failed = LogEnd::Failed { status: 500, message: String::new(), has_effects: false, retry_after: None };
     assert!(digests_at_end("a", &items, "x", &failed).is_empty());
 }
 

@@ -76,8 +76,9 @@ fn whole(writer: &mut ResponseWriter, wire: Wire, events: Vec<TurnEvent>, reques
         match event {
             TurnEvent::Text(text) => drop(writer.text(&text)),
             TurnEvent::Reasoning(_) => {}
-            TurnEvent::End(LogEnd::Failed { status, message, has_effects }) => {
-                return Some(error_response(wire, &failure(status, message, has_effects), request_id));
+            TurnEvent::End(LogEnd::Failed { status, message, has_effects, retry_after }) => {
+                let error = WireError { retry_after, ..failure(status, message, has_effects) };
+                return Some(error_response(wire, &error, request_id));
             }
             TurnEvent::End(end) => {
                 let body = ended(writer, &end, request_id);
@@ -136,7 +137,7 @@ fn ended(writer: &mut ResponseWriter, end: &LogEnd, request_id: &str) -> Vec<u8>
     match end {
         LogEnd::Done { stop, usage } => writer.end(&[], stop, *usage),
         LogEnd::Calls { calls, usage } => writer.end(calls, &wire::conversation::StopReason::ToolCalls, *usage),
-        LogEnd::Failed { status, message, has_effects } => {
+        LogEnd::Failed { status, message, has_effects, .. } => {
             writer.fail(&failure(*status, message.clone(), *has_effects), request_id)
         }
     }
@@ -155,8 +156,9 @@ pub(super) fn error_response(wire: Wire, error: &WireError, request_id: &str) ->
     let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
     if !error.may_repeat() {
         response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
-    } else if matches!(error.status, 429 | 503 | 529) {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    } else if error.retry_after.is_some() || matches!(error.status, 429 | 503 | 529) {
+        let seconds = error.retry_after.unwrap_or(1);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     with_request_id(response, request_id)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::body::Bytes;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -250,14 +250,18 @@ fn is_stream(response: &Response, requested: bool) -> bool {
     }
 }
 
-/// Returns how long a provider asks to wait: `retry-after-ms`, or `retry-after` in seconds.
+/// Returns how long a provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| {
         let value = headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok()?;
         (value.is_finite() && value >= 0.0).then_some(value)
     };
-    let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0).or_else(|| number("retry-after"))?;
-    Duration::try_from_secs_f64(seconds).ok()
+    if let Some(seconds) = number("retry-after-ms").map(|ms| ms / 1_000.0).or_else(|| number("retry-after")) {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = httpdate::parse_http_date(headers.get("retry-after")?.to_str().ok()?.trim()).ok()?;
+    // A date that is over asks for no wait.
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 /// Returns the innermost reason of a failure. The library's own message repeats the URL.

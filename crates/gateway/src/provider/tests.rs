@@ -198,6 +198,7 @@ async fn error_statuses_are_reported_with_type_message_and_delay() {
             (503, "overloaded", header("retry-after", "soon"), None),
             (503, "overloaded", header("retry-after", "-1"), None),
             (529, "overloaded_error", header("retry-after", "1e300"), None),
+            (503, "overloaded", header("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), Some(0)),
         ];
         for (status, kind, headers, delay) in cases {
             let error_type = Some(kind.to_owned());
@@ -210,6 +211,10 @@ async fn error_statuses_are_reported_with_type_message_and_delay() {
             assert_eq!(message, "no, [redacted] is wrong");
             assert_eq!(retry_after.map(|delay| delay.as_millis()), delay);
         }
+        let later = httpdate::fmt_http_date(std::time::SystemTime::now() + Duration::from_secs(1_000));
+        model.push(Reply { headers: header("retry-after", &later), ..Reply::status(429, "slow down") });
+        let (Err(CallError::Status { retry_after: Some(wait), .. }), ..) = respond(&target).await else { panic!() };
+        assert!((900..=1_000).contains(&wait.as_secs()), "{wait:?}");
         // A page of a proxy, and a body that is longer than what is read of it.
         let page = "<html>Bad gateway</html>".to_owned();
         for raw in [page, format!("{{\"error\": {{\"message\": \"{}\"}}}}", "x".repeat(100_000))] {

@@ -34,6 +34,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a cell that has all its results is given to continue.
 const SETTLED_PAUSE: Duration = Duration::from_millis(10);
 
+/// The longest time after which the gateway asks a client to repeat a request.
+const MAX_CLIENT_WAIT_SECONDS: u64 = 3_600;
+
 /// The most approvals that a message names.
 const MAX_NAMED_APPROVALS: usize = 8;
 
@@ -75,7 +78,7 @@ impl Driver {
             tracing::warn!(turn, error = telemetry::chain(&stopped), "a turn stopped, because it cannot be written");
             let message = "the turn cannot be written to the store now; send the request again to continue it";
             self.live.forget(&self.held.turn_id, &self.interventions);
-            log.end(LogEnd::Failed { status: 503, message: message.to_owned(), has_effects: false });
+            log.end(LogEnd::Failed { status: 503, message: message.to_owned(), has_effects: false, retry_after: None });
         }
     }
 
@@ -162,7 +165,7 @@ impl Driver {
                 "the turn has asked the model {limit} times, which is its limit; continue in a new message, or raise \
                  `maxModelCalls` of the agent `{agent}`"
             );
-            return Err(TurnEnd::Failed { status: 400, message });
+            return Err(TurnEnd::Failed { status: 400, message, retry_after: None });
         }
         let items = history::join(self.history.clone(), self.record.items());
         let mut last_error = None;
@@ -175,7 +178,7 @@ impl Driver {
                     "the request to the model was not sent, because it would show other tools than the policy \
                                allows; see the log"
                         .to_owned();
-                return Err(TurnEnd::Failed { status: 500, message });
+                return Err(TurnEnd::Failed { status: 500, message, retry_after: None });
             }
             let mut attempts = 0;
             loop {
@@ -232,7 +235,7 @@ impl Driver {
             }
         }
         Err(last_error.map_or_else(
-            || TurnEnd::Failed { status: 500, message: "the agent has no model".to_owned() },
+            || TurnEnd::Failed { status: 500, message: "the agent has no model".to_owned(), retry_after: None },
             |error| failed(&error),
         ))
     }
@@ -452,13 +455,15 @@ impl Driver {
                 self.log.text(&format!("{separator}{message}"));
                 (TurnState::Completed, LogEnd::Done { stop: StopReason::EndTurn, usage })
             }
-            TurnEnd::Failed { status, message } => {
+            TurnEnd::Failed { status, message, retry_after } => {
                 let has_effects = self.record.has_effects();
-                (TurnState::Failed, LogEnd::Failed { status: *status, message: message.clone(), has_effects })
+                let (status, message, retry_after) = (*status, message.clone(), *retry_after);
+                (TurnState::Failed, LogEnd::Failed { status, message, has_effects, retry_after })
             }
-            TurnEnd::Aborted { reason } => {
-                (TurnState::Aborted, LogEnd::Failed { status: 499, message: reason.clone(), has_effects: true })
-            }
+            TurnEnd::Aborted { reason } => (
+                TurnState::Aborted,
+                LogEnd::Failed { status: 499, message: reason.clone(), has_effects: true, retry_after: None },
+            ),
         };
         if matches!(end, TurnEnd::Aborted { .. })
             && let Next::Calls(calls) = self.record.next()
@@ -545,7 +550,17 @@ fn failed(error: &CallError) -> TurnEnd {
         CallError::TimedOut(_) => (504, "the model's provider did not respond in time".to_owned()),
         CallError::Broken(_) => (502, "the model's provider sent a response that is not complete".to_owned()),
     };
-    TurnEnd::Failed { status, message }
+    let retry_after = match error {
+        CallError::Status { retry_after: Some(wait), .. } => Some(client_wait(*wait)),
+        _ => None,
+    };
+    TurnEnd::Failed { status, message, retry_after }
+}
+
+/// Returns the seconds after which a client should repeat its request, if a provider asks for this wait.
+fn client_wait(wait: Duration) -> u64 {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    seconds.clamp(1, MAX_CLIENT_WAIT_SECONDS)
 }
 
 /// Returns the text that a client receives if people have not decided in time.

@@ -36,6 +36,8 @@ pub enum LogEnd {
         message: String,
         /// Whether the turn has made calls, which a repeated request would make again.
         has_effects: bool,
+        /// The seconds after which a repeated request may succeed, if that is known.
+        retry_after: Option<u64>,
     },
 }
 
@@ -81,7 +83,7 @@ impl TurnLog {
             state.is_over = true;
             let end = if state.bytes > MAX_LOG_BYTES {
                 let message = format!("the response has more than {MAX_LOG_BYTES} bytes of text");
-                LogEnd::Failed { status: 500, message, has_effects: true }
+                LogEnd::Failed { status: 500, message, has_effects: true, retry_after: None }
             } else {
                 end
             };

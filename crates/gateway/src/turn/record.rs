@@ -181,6 +181,9 @@ pub enum TurnEnd {
     Failed {
         status: u16,
         message: String,
+        /// The seconds after which the provider accepts requests again, if it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<u64>,
     },
     Aborted {
         reason: String,

@@ -68,11 +68,20 @@ async fn an_overloaded_or_limited_provider_is_reported_as_the_wire_does() {
                 _ => (expected, kind),
             };
             assert_eq!((answer.status, error_type(&answer)), (expected, kind), "{}", answer.raw);
-            assert!(header(&answer, "retry-after").is_some(), "{:?}", answer.headers);
+            assert_eq!(header(&answer, "retry-after"), Some("600"), "{:?}", answer.headers);
             assert_eq!(header(&answer, "x-should-retry"), None, "nothing was done, so it may be repeated");
             assert!(!answer.raw.contains("secret words"), "{}", answer.raw);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_asked_to_wait_for_at_most_an_hour() {
+    let mut reply = Reply::status(429, "come back next week");
+    reply.headers = vec![("retry-after".to_owned(), "604800".to_owned())];
+    let world = World::start(Options::default(), vec![reply]).await;
+    let answer = world.ask(Wire::Chat, &question(Wire::Chat, Form::Whole, "hi")).await;
+    assert_eq!((answer.status, header(&answer, "retry-after")), (429, Some("3600")), "{}", answer.raw);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,6 +29,8 @@ pub struct WireError {
     pub code: Option<&'static str>,
     /// Whether the client may send the request again by itself.
     pub repetition: Repetition,
+    /// The seconds after which a repeated request may succeed, if that is known.
+    pub retry_after: Option<u64>,
 }
 
 /// Whether a client may repeat a failed request by itself.
@@ -55,6 +57,7 @@ impl WireError {
             field: String::new(),
             code: None,
             repetition: if status == ABORTED { Repetition::Never } else { Repetition::ByStatus },
+            retry_after: None,
         }
     }
 
