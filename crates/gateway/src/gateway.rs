@@ -40,6 +40,9 @@ const LEASE: Duration = Duration::from_millis(6_000);
 /// How often leases are renewed within their length.
 const RENEWALS: u32 = 3;
 
+/// How often messages of other processes to the turns of this one are read.
+const MESSAGE_INTERVAL: Duration = Duration::from_millis(500);
+
 /// How often turns that no client continues are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -154,6 +157,7 @@ impl Gateway {
         });
         tokio::spawn(renew(Arc::downgrade(&inner)));
         tokio::spawn(sweep(Arc::downgrade(&inner)));
+        tokio::spawn(receive_messages(Arc::downgrade(&inner)));
         Ok(Self { inner })
     }
 
@@ -388,7 +392,7 @@ impl Gateway {
         TurnRecord::from_steps(steps).map_err(|error| TurnError::Corrupt(error.to_string()))
     }
 
-    fn store(&self) -> &store::Store {
+    pub(crate) fn store(&self) -> &store::Store {
         self.inner.services.code_mode.store()
     }
 
@@ -709,6 +713,21 @@ async fn renew(inner: Weak<Inner>) {
         let Ok(lost) = store.lost_turns(&inner.holder, &ids).await else { continue };
         for turn_id in lost {
             inner.live.lose(&turn_id);
+        }
+    }
+}
+
+/// Receives what other processes ask the turns of this process to do.
+async fn receive_messages(inner: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(MESSAGE_INTERVAL).await;
+        let Some(inner) = inner.upgrade() else { return };
+        if inner.live.len() == 0 {
+            continue;
+        }
+        match inner.services.code_mode.store().turn_messages(&inner.holder).await {
+            Ok(messages) => messages.into_iter().for_each(|message| inner.live.receive(message)),
+            Err(error) => tracing::warn!(error = telemetry::chain(&error), "messages to turns cannot be read"),
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod history;
 pub mod http;
 pub mod intake;
 mod live;
+mod messages;
 pub mod openapi;
 pub mod provider;
 mod random;

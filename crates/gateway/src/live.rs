@@ -1,10 +1,11 @@
 //! The turns that a process runs, and how they are joined, aborted and steered from outside.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use contract::ids::TurnId;
 use parking_lot::Mutex;
+use store::{TurnMessage, TurnMessageKind};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use wire::conversation::Part;
@@ -19,7 +20,17 @@ pub(crate) struct Interventions {
     /// Another process has taken over the turn.
     pub(crate) lost: CancellationToken,
     /// Messages that have not reached the record.
-    pub(crate) steered: Mutex<Vec<Vec<Part>>>,
+    pub(crate) steered: Mutex<Vec<SteeredMessage>>,
+    /// The ids of the stored messages that were received.
+    received: Mutex<HashSet<String>>,
+}
+
+/// A message of a person to a running turn.
+#[derive(Debug)]
+pub(crate) struct SteeredMessage {
+    /// Its id in the store, if another process received it from its client.
+    pub(crate) message_id: Option<String>,
+    pub(crate) parts: Vec<Part>,
 }
 
 /// A turn that this process runs.
@@ -97,7 +108,33 @@ impl LiveTurns {
     pub(crate) fn steer(&self, turn_id: &TurnId, parts: Vec<Part>) -> bool {
         let live = self.0.lock();
         let Some(turn) = live.get(turn_id) else { return false };
-        turn.interventions.steered.lock().push(parts);
+        turn.interventions.steered.lock().push(SteeredMessage { message_id: None, parts });
         true
+    }
+
+    /// Does what a stored message asks for. A message is received once, although it stays in the store until its turn
+    /// has changed.
+    pub(crate) fn receive(&self, message: TurnMessage) {
+        let TurnMessage { turn_id, message_id, kind, body } = message;
+        match kind {
+            TurnMessageKind::Abort => {
+                // The turn may have ended meanwhile.
+                self.abort(&turn_id, &body);
+            }
+            TurnMessageKind::Steer => {
+                let live = self.0.lock();
+                let Some(turn) = live.get(&turn_id) else { return };
+                if !turn.interventions.received.lock().insert(message_id.clone()) {
+                    return;
+                }
+                match serde_json::from_str(&body) {
+                    Ok(parts) => {
+                        let message = SteeredMessage { message_id: Some(message_id), parts };
+                        turn.interventions.steered.lock().push(message);
+                    }
+                    Err(error) => tracing::warn!(turn = turn_id.as_str(), %error, "a message to a turn is unreadable"),
+                }
+            }
+        }
     }
 }

@@ -18,6 +18,7 @@ use super::limits::{MAX_PAGE, MAX_STEER_CHARS};
 use super::request::{Fields, Ids};
 use super::schema::Presence::Required;
 use super::schema::{boolean, integer, list, nullable_integer, nullable_text, object, one_of, short_text, text};
+use crate::gateway::TurnError;
 use crate::turn::record::{Step, TurnEnd};
 
 /// How long the turn is held to write its end.
@@ -113,8 +114,11 @@ pub(super) async fn abort_turn(api: &Api, turn: &TurnRow, reason: &str) -> Resul
     if api.gateway.abort(&turn.turn_id, reason) {
         return Ok(true);
     }
+    // The process that runs the turn reports the abort to its client. If it does not react, it loses the turn.
+    if api.gateway.abort_elsewhere(turn, reason).await.map_err(unavailable)? {
+        return Ok(true);
+    }
     let (store, now) = (api.store(), now_ms());
-    // A process that works on the turn loses it, and stops.
     let mut held = match store.take_turn_forcibly(&turn.turn_id, "api", now.saturating_add(LEASE_MS)).await {
         Ok(held) => held,
         Err(LeaseError::Store(error)) => return Err(error.into()),
@@ -137,6 +141,11 @@ pub(super) async fn abort_turn(api: &Api, turn: &TurnRow, reason: &str) -> Resul
     Ok(true)
 }
 
+fn unavailable(error: TurnError) -> ApiError {
+    tracing::warn!(error = telemetry::chain(&error), "a message to a turn cannot be sent");
+    ApiError::unavailable("the store cannot be used now; try again")
+}
+
 /// Aborts the runs that a turn has started.
 async fn abort_runs(api: &Api, turn: &TurnRow) -> Result<(), store::StoreError> {
     for state in [RunState::Running, RunState::Waiting] {
@@ -157,12 +166,15 @@ pub(super) async fn steer(
     fields: Fields,
 ) -> Result<Json<Value>, ApiError> {
     let turn = visible(api.store(), &viewer, ids.first()).await?;
-    let text = fields.text("text").unwrap_or_default().to_owned();
-    if api.gateway.steer(&turn.turn_id, vec![Part::Text(text)]) {
+    let parts = vec![Part::Text(fields.text("text").unwrap_or_default().to_owned())];
+    if api.gateway.steer(&turn.turn_id, parts.clone()) {
+        return Ok(Json(json!({"steered": true})));
+    }
+    if api.gateway.steer_elsewhere(&turn.turn_id, &parts).await.map_err(unavailable)? {
         return Ok(Json(json!({"steered": true})));
     }
     let message = match turn.state {
-        TurnState::Running => "the turn runs in another process of the gateway; send the message there",
+        TurnState::Running => "the turn has too many messages or has just ended; send the message as a new turn",
         _ => "the turn is not running; send the message as a new turn of its session",
     };
     Err(ApiError::new(axum::http::StatusCode::BAD_REQUEST, "not_running", message))

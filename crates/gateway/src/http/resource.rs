@@ -7,13 +7,20 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use http_server::Principal;
 use serde_json::{Value, json};
+use store::TurnRow;
 use wire::Wire;
 use wire::downstream::WireError;
 
 use super::continuation::{shown, store_error};
-use super::response::{error_response, request_id};
+use super::response::{error_response, request_id, turn_error};
 use super::stored::{Stored, response_key};
 use crate::gateway::Gateway;
+
+/// The running turns of a principal among which a response of another process is looked for.
+const MAX_SEARCHED_TURNS: u32 = 1_000;
+
+/// Why a cancelled turn ended.
+const CANCELLED: &str = "the client cancelled the response";
 
 /// The most items of one page, and the number if the client names none.
 const MAX_PAGE: usize = 100;
@@ -27,7 +34,13 @@ pub(super) async fn get(
     if let Some(turn_id) = live(&gateway, &principal, &id) {
         return respond(Ok(unfinished(&gateway, &turn_id, &principal, &id, "in_progress").await));
     }
-    respond(find(&gateway, &principal, &id).await.map(|stored| stored.response))
+    let stored = find(&gateway, &principal, &id).await;
+    if is_unknown(&stored)
+        && let Some(turn) = running_elsewhere(&gateway, &principal, &id).await
+    {
+        return respond(Ok(unfinished(&gateway, &turn.turn_id, &principal, &id, "in_progress").await));
+    }
+    respond(stored.map(|stored| stored.response))
 }
 
 pub(super) async fn delete(
@@ -50,11 +63,56 @@ pub(super) async fn cancel(
     Path(id): Path<String>,
 ) -> Response {
     match live(&gateway, &principal, &id) {
-        Some(turn_id) if gateway.abort(&turn_id, "the client cancelled the response") => {
+        Some(turn_id) if gateway.abort(&turn_id, CANCELLED) => {
             respond(Ok(unfinished(&gateway, &turn_id, &principal, &id, "cancelled").await))
         }
-        _ => respond(find(&gateway, &principal, &id).await.map(|stored| stored.response)),
+        _ => {
+            let stored = find(&gateway, &principal, &id).await;
+            if is_unknown(&stored)
+                && let Some(turn) = running_elsewhere(&gateway, &principal, &id).await
+            {
+                return respond(cancel_elsewhere(&gateway, &principal, &id, &turn).await);
+            }
+            respond(stored.map(|stored| stored.response))
+        }
     }
+}
+
+async fn cancel_elsewhere(
+    gateway: &Gateway,
+    principal: &Principal,
+    id: &str,
+    turn: &TurnRow,
+) -> Result<Value, WireError> {
+    let aborted = gateway.abort_elsewhere(turn, CANCELLED).await.map_err(|error| turn_error(&error))?;
+    if !aborted {
+        let message = "the process that works on this response does not react; try again";
+        return Err(WireError::new(503, message));
+    }
+    // The end of the turn stores the response. One that is not stored is shown as it was.
+    match find(gateway, principal, id).await {
+        Ok(stored) => Ok(stored.response),
+        Err(_) => Ok(unfinished(gateway, &turn.turn_id, principal, id, "cancelled").await),
+    }
+}
+
+fn is_unknown(stored: &Result<Stored, WireError>) -> bool {
+    stored.as_ref().is_err_and(|error| error.status == 404)
+}
+
+/// Returns the running turn of a response that another process works on.
+async fn running_elsewhere(gateway: &Gateway, principal: &Principal, id: &str) -> Option<TurnRow> {
+    let key = id.strip_prefix("resp_")?;
+    let store = gateway.code_mode().store();
+    let running = store.running_turns(principal.name(), MAX_SEARCHED_TURNS).await.ok()?;
+    for turn in running.into_iter().filter(|turn| turn.wire == Wire::Responses.as_str()) {
+        let sent = store.deliveries_of_turn(&turn.turn_id).await.ok()?;
+        let round = sent.iter().map(|delivery| delivery.round.saturating_add(1)).max().unwrap_or(0);
+        if response_key(&turn.turn_id, round) == key {
+            return Some(turn);
+        }
+    }
+    None
 }
 
 /// How a client reads a list.

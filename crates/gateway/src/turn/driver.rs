@@ -24,7 +24,7 @@ use super::prepared::PreparedTurn;
 use super::record::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
 use super::{EndRecord, OnEnd, Owner, TurnSummary};
 use crate::history;
-use crate::live::{Interventions, LiveTurns};
+use crate::live::{Interventions, LiveTurns, SteeredMessage};
 use crate::provider::{Backoff, CallError, ClientProgress, ModelTarget, verify};
 use crate::services::Services;
 
@@ -133,10 +133,12 @@ impl Driver {
     /// Adds the messages that a person has sent since the last step.
     async fn take_steered(&mut self) -> Result<(), CommitError> {
         let steered = std::mem::take(&mut *self.interventions.steered.lock());
-        for parts in steered {
+        for SteeredMessage { message_id, parts } in steered {
             let transcript =
                 vec![entry(EntryKind::UserMessage, json!({"turnId": &self.held.turn_id, "steered": true}))];
-            self.commit(vec![Step::Steered(parts)], TurnChange { transcript, ..TurnChange::default() }).await?;
+            let messages = message_id.into_iter().collect();
+            let change = TurnChange { transcript, messages, ..TurnChange::default() };
+            self.commit(vec![Step::Steered(parts)], change).await?;
         }
         Ok(())
     }

@@ -26,6 +26,7 @@ mod faults;
 mod headers;
 mod limits;
 mod mandatory;
+mod nodes;
 mod streams;
 mod turns;
 mod world;
