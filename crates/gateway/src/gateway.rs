@@ -13,8 +13,8 @@ use mcp::server::{CallPolicy, OfferedSources};
 use parking_lot::Mutex;
 use serde_json::json;
 use store::{
-    CommitError, Durability, Entry, EntryKind, HeldTurn, LeaseError, NewStep, NewTurn, ReleaseLease, StoreError,
-    TurnChange, TurnRow, TurnState,
+    COMPACTION, CommitError, Durability, Entry, EntryKind, HeldTurn, LeaseError, NewStep, NewTurn, ReleaseLease,
+    StoreError, TurnChange, TurnRow, TurnState,
 };
 use telemetry::LogIgnored;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -26,6 +26,7 @@ use crate::live::{Interventions, LiveTurn, LiveTurns};
 use crate::provider::{ModelTarget, Providers};
 use crate::services::Services;
 use crate::settings::Settings;
+use crate::summaries::Compactions;
 use crate::turn::driver::Driver;
 use crate::turn::log::{LogEnd, LogReader, TurnLog};
 use crate::turn::prepared::{PreparationError, PreparedTurn};
@@ -50,7 +51,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 const ORPHANS_PER_SWEEP: u32 = 100;
 
 /// How many earlier turns of a conversation are read. Older ones are left out.
-const MAX_ANCESTORS: usize = 1_000;
+pub(crate) const MAX_ANCESTORS: usize = 1_000;
 
 /// The agent gateway. A handle: clones refer to the same gateway.
 #[derive(Clone, Debug)]
@@ -235,7 +236,7 @@ impl Gateway {
             agent_id: owner.agent.clone(),
             session_id: owner.session_id.clone(),
             parent: request.parent.clone(),
-            wire: request.wire.as_str().to_owned(),
+            wire: if request.compaction.is_some() { COMPACTION } else { request.wire.as_str() }.to_owned(),
             request_digest: digest,
             expires_at: self.inner.services.client_deadline(),
         };
@@ -359,18 +360,28 @@ impl Gateway {
     /// Returns the conversation up to and including a turn, as the model has seen it.
     pub async fn conversation(&self, turn_id: &TurnId, principal: &str) -> Result<Vec<Item>, TurnError> {
         let mut turns = Vec::new();
+        let mut items = Vec::new();
         let mut next = Some(turn_id.clone());
+        let mut compactions = Compactions::default();
         while let Some(turn_id) = next.take().filter(|_| turns.len() < MAX_ANCESTORS) {
-            let record = match self.record(&turn_id, principal).await {
-                Ok(record) => record,
+            let row = self.store().turn(&turn_id).await?.filter(|row| row.principal == principal);
+            let Some(row) = row else {
                 // An ancestor may have been deleted, because it is too old.
-                Err(TurnError::Unknown) if !turns.is_empty() => break,
-                Err(error) => return Err(error),
+                if turns.is_empty() {
+                    return Err(TurnError::Unknown);
+                }
+                break;
             };
+            if let Some(compaction) = compactions.of(self.store(), &row).await?
+                && let Some(summary) = self.read_record(&compaction).await?.summary()
+            {
+                items.push(summary);
+                break;
+            }
+            let record = self.read_record(&turn_id).await?;
             next.clone_from(&record.request().parent);
             turns.push(record);
         }
-        let mut items = Vec::new();
         for record in turns.iter().rev() {
             items = history::join(items, record.items());
         }
@@ -384,7 +395,7 @@ impl Gateway {
         self.read_record(turn_id).await
     }
 
-    async fn read_record(&self, turn_id: &TurnId) -> Result<TurnRecord, TurnError> {
+    pub(crate) async fn read_record(&self, turn_id: &TurnId) -> Result<TurnRecord, TurnError> {
         let steps = self.store().turn_steps(turn_id).await?;
         let read = |step: &store::TurnStep| serde_json::from_str::<Step>(&step.body);
         let steps: Result<Vec<Step>, _> = steps.iter().map(read).collect();
@@ -658,7 +669,7 @@ impl Drop for StartingTurn {
 }
 
 /// Returns whose turn a stored turn is, as its request said.
-fn owner_of(row: &TurnRow, request: &TurnRequest) -> Owner {
+pub(crate) fn owner_of(row: &TurnRow, request: &TurnRequest) -> Owner {
     let Origin { session_key, sender, channel } = request.origin.clone();
     let (principal, agent) = (row.principal.clone(), row.agent_id.clone());
     Owner { principal, agent, session_id: row.session_id.clone(), session_key, sender, channel }
@@ -747,6 +758,10 @@ async fn sweep(inner: Weak<Inner>) {
 }
 
 fn user_entry(turn_id: &TurnId, owner: &Owner, request: &TurnRequest) -> Entry {
+    if request.compaction.is_some() {
+        let entry = json!({"turnId": turn_id, "compaction": {"upTo": request.parent}});
+        return Entry { at: now_ms(), kind: EntryKind::TurnNote, entry };
+    }
     let text = |item: &Item| match item {
         Item::User(parts) => Some(
             parts

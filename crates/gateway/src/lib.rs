@@ -8,6 +8,7 @@
 
 pub mod api;
 pub mod client_tools;
+pub mod compaction;
 pub mod debug;
 mod gateway;
 pub mod history;
@@ -20,6 +21,7 @@ pub mod provider;
 mod random;
 mod services;
 mod settings;
+mod summaries;
 pub mod turn;
 
 pub use gateway::{Abandonment, Gateway, NewTurnRequest, RequestLock, TurnError, TurnHandle};

@@ -32,6 +32,17 @@ pub const MAX_HELD_ENTRIES: usize = 4_096;
 /// The characters of a message to a turn in progress.
 pub const MAX_STEER_CHARS: usize = 32 << 10;
 
+/// The newest turns that a compaction keeps as they are, and how many if a request does not say.
+pub const MAX_KEPT_TURNS: u64 = 1_000;
+pub const DEFAULT_KEPT_TURNS: u64 = 2;
+
+/// The characters of a key that makes a request idempotent.
+pub const MAX_KEY_CHARS: usize = 200;
+
+/// The days of usage that one request can ask for, and how many if it does not say.
+pub const MAX_USAGE_DAYS: u32 = 400;
+pub const DEFAULT_USAGE_DAYS: u32 = 30;
+
 /// The characters of a note to a denial.
 pub const MAX_NOTE_CHARS: usize = 2_000;
 

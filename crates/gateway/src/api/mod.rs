@@ -7,6 +7,7 @@ mod access;
 mod agents;
 mod approvals;
 mod catalog;
+mod compaction;
 mod document;
 mod error;
 mod events;
@@ -19,6 +20,7 @@ mod schema;
 mod sessions;
 pub(crate) mod table;
 mod turns;
+mod usage;
 
 use std::sync::Arc;
 

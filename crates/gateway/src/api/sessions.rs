@@ -72,7 +72,7 @@ pub(super) async fn list(State(api): State<Api>, viewer: Viewer, query: Query) -
 }
 
 /// Checks that a session exists and that everything in it may be seen by the caller. Returns its principal.
-async fn visible(store: &Store, viewer: &Viewer, id: &str) -> Result<Option<String>, ApiError> {
+pub(super) async fn visible(store: &Store, viewer: &Viewer, id: &str) -> Result<Option<String>, ApiError> {
     let owners = store.session_owners(id).await?;
     let is_visible = match owners.as_slice() {
         // The runs and turns may be deleted, but not the transcript. Only administrators still know whose it was.

@@ -12,11 +12,13 @@ use serde_json::{Value, json};
 use super::access::{Needs, no_token};
 use super::error::ApiError;
 use super::limits::{
-    DEFAULT_PAGE, DEFAULT_TRANSCRIPT_PAGE, MAX_CATALOG_PAGE, MAX_INVOKE_BYTES, MAX_PAGE, MAX_REQUEST_BYTES,
-    MAX_TRANSCRIPT_PAGE,
+    DEFAULT_PAGE, DEFAULT_TRANSCRIPT_PAGE, DEFAULT_USAGE_DAYS, MAX_CATALOG_PAGE, MAX_INVOKE_BYTES, MAX_PAGE,
+    MAX_REQUEST_BYTES, MAX_TRANSCRIPT_PAGE, MAX_USAGE_DAYS,
 };
 use super::request::{Fields, Parameter, ParameterKind, Query};
-use super::{Api, agents, approvals, catalog, document, events, invoke, runs, schema, sessions, turns};
+use super::{
+    Api, agents, approvals, catalog, compaction, document, events, invoke, runs, schema, sessions, turns, usage,
+};
 
 /// Returns a JSON Schema.
 type Schema = fn() -> Value;
@@ -104,6 +106,16 @@ const RUN_STATE: Parameter = Parameter {
     name: "state",
     kind: ParameterKind::OneOf(&["running", "waiting", "completed", "failed", "expired", "aborted"]),
     description: "The state of the runs.",
+};
+const USAGE_GROUP: Parameter = Parameter {
+    name: "by",
+    kind: ParameterKind::OneOf(&usage::GROUPS),
+    description: "What the usage is summed up by; `day` if not given.",
+};
+const DAYS: Parameter = Parameter {
+    name: "days",
+    kind: ParameterKind::Number { max: MAX_USAGE_DAYS, default: DEFAULT_USAGE_DAYS },
+    description: "How many days are included, today and those before it, in UTC.",
 };
 const SEARCH: Parameter =
     Parameter { name: "query", kind: ParameterKind::Text, description: "What the tools are for, in words." };
@@ -239,6 +251,25 @@ pub(crate) static ROUTES: &[Route] = &[
         Content::Lines,
         |m| on(m, sessions::trajectory),
     ),
+    post(
+        "/api/v1/sessions/{sessionId}/compact",
+        "compactSession",
+        "Summarizes all but the newest turns of a session for the model. The transcript stays as it is.",
+        EXECUTE,
+        (compaction::request_schema, compaction::response_schema),
+        |m| on(m, compaction::compact),
+    ),
+    Route {
+        query: &[LIMIT, CURSOR, USAGE_GROUP, DAYS, AGENT, SESSION],
+        ..get(
+            "/api/v1/usage",
+            "getUsage",
+            "Returns turns, requests to models and tokens per day, agent, session or model.",
+            READ,
+            Content::Json(usage::page_schema),
+            |m| on(m, usage::list),
+        )
+    },
     get("/api/v1/turns/{turnId}", "getTurn", "Returns a turn.", READ, Content::Json(turns::turn_schema), |m| {
         on(m, turns::get)
     }),

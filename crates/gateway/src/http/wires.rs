@@ -154,6 +154,7 @@ pub(super) fn turn_request(
         tool_choice: request.tool_choice,
         max_output_tokens: request.max_output_tokens,
         extra: Map::new(),
+        compaction: None,
     }
 }
 

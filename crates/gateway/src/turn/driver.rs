@@ -10,8 +10,8 @@ use executor::{CallToken, Outcome, Returned};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use store::{
-    Approval, CallState, CommitError, DeliveryRow, Durability, Entry, EntryKind, HeldTurn, NewDelivery, NewStep,
-    ReleaseLease, SettleError, StoreError, TurnChange, TurnState,
+    Approval, CallState, CommitError, DeliveryRow, Durability, Entry, EntryKind, HeldTurn, ModelUse, NewDelivery,
+    NewStep, ReleaseLease, SettleError, StoreError, TurnChange, TurnState,
 };
 use tokio::time::Instant;
 use wire::conversation::{CallResult, Image, Item, ModelCall, Part, StopReason, Usage};
@@ -92,15 +92,20 @@ impl Driver {
                 return self.end(TurnEnd::Aborted { reason }).await;
             }
             self.take_steered().await?;
-            match self.record.next() {
+            let next = self.record.next();
+            if let Some(end) = failed_compaction(&self.record, &next) {
+                return self.end(end).await;
+            }
+            match next {
                 Next::Model => {
                     fault::point("turn.before_model").map_err(StoreError::from)?;
                     match self.ask_model().await {
                         Ok(step) => {
                             fault::point("turn.after_model").map_err(StoreError::from)?;
                             let transcript = vec![model_entry(&self.held, &step)];
-                            let step = Step::Model(step);
-                            self.commit(vec![step], TurnChange { transcript, ..TurnChange::default() }).await?;
+                            let model_use = Some(model_use(&step, self.record.model_calls()));
+                            let change = TurnChange { transcript, model_use, ..TurnChange::default() };
+                            self.commit(vec![Step::Model(step)], change).await?;
                             self.attempt = Attempt::First;
                         }
                         Err(end) => return self.end(end).await,
@@ -596,6 +601,24 @@ fn model_entry(held: &HeldTurn, step: &ModelStep) -> Entry {
             "calls": calls, "stop": step.stop, "usage": step.usage,
         }),
     )
+}
+
+/// Returns what a response of a model adds to its usage. `earlier` is the number of responses before it in the turn.
+fn model_use(step: &ModelStep, earlier: usize) -> ModelUse {
+    let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = step.usage;
+    let model = format!("{}/{}", step.provider, step.model);
+    ModelUse { model, is_first: earlier == 0, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens }
+}
+
+/// Returns the end of a turn that should summarize a conversation, but did not.
+fn failed_compaction(record: &TurnRecord, next: &Next) -> Option<TurnEnd> {
+    record.request().compaction.as_ref()?;
+    let message = match next {
+        Next::Calls(_) | Next::Client(_) => "the model called a tool instead of writing a summary; try again",
+        Next::Over(TurnEnd::Completed(_)) if record.summary().is_none() => "the model wrote no summary; try again",
+        Next::Model | Next::Over(_) => return None,
+    };
+    Some(TurnEnd::Failed { status: 502, message: message.to_owned(), retry_after: None })
 }
 
 fn end_entry(held: &HeldTurn, end: &TurnEnd, usage: Usage) -> Entry {

@@ -76,6 +76,18 @@ pub struct TurnRequest {
     /// Further fields for the provider's request.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, serde_json::Value>,
+    /// Given if the turn summarizes the conversation up to its parent, instead of continuing it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<Compaction>,
+}
+
+/// What a summary of a conversation must not lose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compaction {
+    /// The suspended cells of the session, which the model can resume with `wait`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_runs: Vec<RunId>,
 }
 
 /// Where a turn's request came from, as its client says.
@@ -106,6 +118,7 @@ impl TurnRequest {
             extra: Map::new(),
             model: None,
             origin: Origin::default(),
+            compaction: None,
         }
     }
 }
@@ -262,6 +275,19 @@ impl TurnRecord {
             return Next::Over(TurnEnd::Completed(model.stop.clone()));
         }
         Next::Model
+    }
+
+    /// Returns the item that stands for the conversation up to the parent; `None` if the turn is not a compaction, or
+    /// has no summary.
+    pub fn summary(&self) -> Option<Item> {
+        let compaction = self.request.compaction.as_ref()?;
+        let text = self.last_model().map(|model| model.message.text.trim()).filter(|text| !text.is_empty())?;
+        let mut text = format!("Summary of the conversation so far:\n\n{text}");
+        if !compaction.waiting_runs.is_empty() {
+            let runs: Vec<&str> = compaction.waiting_runs.iter().map(RunId::as_str).collect();
+            text.push_str(&format!("\n\nSuspended cells, which `wait` resumes: {}", runs.join(", ")));
+        }
+        Some(Item::User(vec![Part::Text(text)]))
     }
 
     /// Returns the calls of the model's last response that have no result.

@@ -20,6 +20,7 @@ mod api_sessions;
 mod api_turns;
 mod checker;
 mod clients;
+mod compaction;
 mod continuations;
 mod errors;
 mod faults;

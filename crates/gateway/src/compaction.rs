@@ -1,0 +1,193 @@
+//! Compaction: the older part of a session's conversation is summarized by the agent's model.
+//!
+//! A compaction is a turn of its own. Its parent is the last turn that it summarizes, so the model sees the conversation as
+//! before, followed by the request for a summary. Afterwards, conversations that contain the parent begin with the summary.
+//! All turns and the transcript stay as they are.
+
+use contract::ids::{RunId, TurnId};
+use store::{COMPACTION, RunPageFilter, RunState, StoreError, TurnRow, TurnState};
+use wire::conversation::{Item, Part};
+use wire::upstream::ToolChoice;
+
+use crate::gateway::{Abandonment, Gateway, MAX_ANCESTORS, NewTurnRequest, TurnError, owner_of};
+use crate::summaries::Compactions;
+use crate::turn::EndRecord;
+use crate::turn::log::{LogEnd, LogReader, TurnEvent};
+use crate::turn::record::{Compaction, TurnRequest};
+
+/// The tokens of a summary.
+pub(crate) const MAX_SUMMARY_TOKENS: u64 = 4_096;
+
+/// The suspended cells that a summary names.
+const MAX_NAMED_RUNS: u32 = 20;
+
+/// What the model is asked for.
+const INSTRUCTION: &str = "Summarize the conversation so far, so that the work can continue from your summary alone. \
+    Keep: what the user wants and has decided; facts, names, ids, paths and values that are still needed; what was done \
+    with which result; what is open. Leave out what no longer matters. Call no tools. Write only the summary.";
+
+/// A request to compact a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompactionRequest {
+    /// A repeated request with this key gets the result of the first.
+    pub key: Option<String>,
+    /// How many of the newest turns are not summarized.
+    pub keep_turns: usize,
+}
+
+/// A compaction of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    pub turn_id: TurnId,
+    /// The last turn that is summarized.
+    pub up_to: TurnId,
+    /// The text that the model receives instead of the summarized turns.
+    pub summary: String,
+}
+
+/// Why a session cannot be compacted.
+#[derive(Debug, thiserror::Error)]
+pub enum CompactionError {
+    #[error(transparent)]
+    Turn(#[from] TurnError),
+    #[error("the summary cannot be made: {message}")]
+    Failed { status: u16, message: String },
+}
+
+impl From<StoreError> for CompactionError {
+    fn from(error: StoreError) -> Self {
+        Self::Turn(error.into())
+    }
+}
+
+impl Gateway {
+    /// Summarizes all but the newest turns of a session's conversation. Returns `None` if there are none.
+    ///
+    /// A conversation that is summarized already up to the same turn is not summarized again.
+    pub async fn compact(
+        &self,
+        session_id: &str,
+        request: &CompactionRequest,
+    ) -> Result<Option<Compacted>, CompactionError> {
+        let turns = self.store().turns_of_session(session_id).await?;
+        let Some(latest) = turns.into_iter().rev().find(|row| row.wire != COMPACTION) else { return Ok(None) };
+        // Compactions of one session are made one after another, so that equal requests lead to one.
+        let _alone = self.lock_request(&format!("{COMPACTION}:{session_id}")).await;
+        let keyed = request.key.as_ref().map(|key| format!("{COMPACTION}:{session_id}:{key}"));
+        if let Some(digest) = &keyed
+            && let Some(row) = self.store().turn_by_request(&latest.principal, digest, 0).await?
+        {
+            match row.state {
+                TurnState::Completed => return self.compacted(&row.turn_id).await,
+                TurnState::Running => return Err(TurnError::HeldElsewhere.into()),
+                TurnState::Waiting | TurnState::Failed | TurnState::Aborted => {}
+            }
+        }
+        let last = match self.last_summarized(latest, request.keep_turns).await? {
+            Found::Nothing => return Ok(None),
+            Found::Summarized(compaction) => return self.compacted(&compaction).await,
+            Found::Turn(last) => *last,
+        };
+        let digest = keyed.unwrap_or_else(|| format!("{COMPACTION}:{}", last.turn_id));
+        let record = self.read_record(&last.turn_id).await?;
+        let earlier = record.request();
+        let filter = RunPageFilter {
+            session: Some(session_id.to_owned()),
+            state: Some(RunState::Waiting),
+            ..RunPageFilter::default()
+        };
+        let waiting = self.store().run_page(&filter, None, MAX_NAMED_RUNS).await?;
+        let waiting_runs: Vec<RunId> = waiting.into_iter().map(|run| run.run_id).collect();
+        let items = vec![Item::User(vec![Part::Text(INSTRUCTION.to_owned())])];
+        let summarizing = TurnRequest {
+            parent: Some(last.turn_id.clone()),
+            // As before, so that the provider's cache has the beginning of the request.
+            instructions: earlier.instructions.clone(),
+            tools: earlier.tools.clone(),
+            model: earlier.model.clone(),
+            tool_choice: ToolChoice::None,
+            max_output_tokens: Some(MAX_SUMMARY_TOKENS),
+            compaction: Some(Compaction { waiting_runs }),
+            ..TurnRequest::new(&earlier.agent, earlier.wire, items)
+        };
+        let new = NewTurnRequest {
+            owner: owner_of(&last, earlier),
+            request: summarizing,
+            digest,
+            abandonment: Abandonment::Continue,
+            on_end: Box::new(|_| EndRecord::default()),
+        };
+        let handle = self.begin(new).await?;
+        wait_for_end(handle.reader).await?;
+        self.compacted(&handle.turn_id).await
+    }
+
+    /// Returns a finished compaction.
+    async fn compacted(&self, turn_id: &TurnId) -> Result<Option<Compacted>, CompactionError> {
+        let record = self.read_record(turn_id).await?;
+        let text = record.summary().and_then(|item| match item {
+            Item::User(parts) => parts.into_iter().find_map(|part| match part {
+                Part::Text(text) => Some(text),
+                Part::Image(_) | Part::Other(..) => None,
+            }),
+            Item::System(_) | Item::Assistant(_) | Item::Results(_) => None,
+        });
+        let up_to = record.request().parent.clone();
+        Ok(text.zip(up_to).map(|(summary, up_to)| Compacted { turn_id: turn_id.clone(), up_to, summary }))
+    }
+
+    /// Finds the newest turn up to which the conversation can be summarized, if this many turns are kept.
+    ///
+    /// Its calls must have their results: the results of later turns could not be sent without them.
+    async fn last_summarized(&self, latest: TurnRow, keep: usize) -> Result<Found, CompactionError> {
+        let (mut next, mut compactions) = (Some(latest), Compactions::default());
+        for depth in 0..MAX_ANCESTORS {
+            let Some(row) = next.take() else { break };
+            if let Some(compaction) = compactions.of(self.store(), &row).await? {
+                return Ok(if depth >= keep { Found::Summarized(compaction) } else { Found::Nothing });
+            }
+            if depth >= keep && row.state.is_over() && self.read_record(&row.turn_id).await?.open_calls().is_empty() {
+                return Ok(Found::Turn(Box::new(row)));
+            }
+            next = match &row.parent {
+                Some(parent) => self.store().turn(parent).await?.filter(|parent| parent.principal == row.principal),
+                None => None,
+            };
+        }
+        Ok(Found::Nothing)
+    }
+}
+
+/// What a search for the last turn to summarize has found.
+enum Found {
+    Nothing,
+    /// The conversation is summarized already, by this compaction.
+    Summarized(TurnId),
+    Turn(Box<TurnRow>),
+}
+
+/// Waits for the end of a compaction.
+async fn wait_for_end(mut reader: LogReader) -> Result<(), CompactionError> {
+    loop {
+        let events = reader.next().await;
+        let end = events.iter().find_map(|event| match event {
+            TurnEvent::End(end) => Some(end),
+            TurnEvent::Text(_) | TurnEvent::Reasoning(_) => None,
+        });
+        match end {
+            Some(LogEnd::Done { .. }) => return Ok(()),
+            Some(LogEnd::Failed { status, message, .. }) => {
+                return Err(CompactionError::Failed { status: *status, message: message.clone() });
+            }
+            Some(LogEnd::Calls { .. }) => {
+                let message = "the model called a tool instead of writing a summary".to_owned();
+                return Err(CompactionError::Failed { status: 502, message });
+            }
+            None if events.is_empty() => {
+                let message = "the turn has no end".to_owned();
+                return Err(CompactionError::Failed { status: 503, message });
+            }
+            None => {}
+        }
+    }
+}
