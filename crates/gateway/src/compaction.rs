@@ -75,13 +75,9 @@ impl Gateway {
         let _alone = self.lock_request(&format!("{COMPACTION}:{session_id}")).await;
         let keyed = request.key.as_ref().map(|key| format!("{COMPACTION}:{session_id}:{key}"));
         if let Some(digest) = &keyed
-            && let Some(row) = self.store().turn_by_request(&latest.principal, digest, 0).await?
+            && let Some(made) = self.requested(&latest.principal, digest).await?
         {
-            match row.state {
-                TurnState::Completed => return self.compacted(&row.turn_id).await,
-                TurnState::Running => return Err(TurnError::HeldElsewhere.into()),
-                TurnState::Waiting | TurnState::Failed | TurnState::Aborted => {}
-            }
+            return Ok(Some(made));
         }
         let last = match self.last_summarized(latest, request.keep_turns).await? {
             Found::Nothing => return Ok(None),
@@ -89,6 +85,9 @@ impl Gateway {
             Found::Turn(last) => *last,
         };
         let digest = keyed.unwrap_or_else(|| format!("{COMPACTION}:{}", last.turn_id));
+        if let Some(made) = self.requested(&last.principal, &digest).await? {
+            return Ok(Some(made));
+        }
         let record = self.read_record(&last.turn_id).await?;
         let earlier = record.request();
         let filter = RunPageFilter {
@@ -120,6 +119,21 @@ impl Gateway {
         let handle = self.begin(new).await?;
         wait_for_end(handle.reader).await?;
         self.compacted(&handle.turn_id).await
+    }
+
+    /// Returns the compaction that an equal request has led to. If it is in progress, waits for its end: the client of the
+    /// first request may have disconnected.
+    async fn requested(&self, principal: &str, digest: &str) -> Result<Option<Compacted>, CompactionError> {
+        let Some(row) = self.store().turn_by_request(principal, digest, 0).await? else { return Ok(None) };
+        match (row.state, self.live(&row.turn_id, principal)) {
+            (TurnState::Completed, _) => self.compacted(&row.turn_id).await,
+            (TurnState::Running, Some(handle)) => {
+                wait_for_end(handle.reader).await?;
+                self.compacted(&row.turn_id).await
+            }
+            (TurnState::Running, None) => Err(TurnError::HeldElsewhere.into()),
+            (TurnState::Waiting | TurnState::Failed | TurnState::Aborted, _) => Ok(None),
+        }
     }
 
     /// Returns a finished compaction.

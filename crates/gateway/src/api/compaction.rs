@@ -59,7 +59,7 @@ fn refused(error: CompactionError) -> ApiError {
             ApiError::busy(message)
         }
         CompactionError::Failed { status: 503, .. } => ApiError::unavailable(message),
-        CompactionError::Failed { .. } => ApiError::new(StatusCode::BAD_GATEWAY, "model_failed", message),
+        CompactionError::Failed { .. } => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "model_failed", message),
         CompactionError::Turn(TurnError::HeldElsewhere) => {
             ApiError::unavailable("another process is compacting this session; try again")
         }
