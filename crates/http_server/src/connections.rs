@@ -1,5 +1,4 @@
-//! The accept loop. It never leaves a connection waiting in the backlog: `slots` decides which connection is closed
-//! when there is no room.
+//! The accept loop. `slots` decides which connection is closed when there is no room, and when a new connection waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
+use crate::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS, MAX_WAITING_CONNECTIONS};
 use crate::paced_stream::PacedStream;
 use crate::slots::{Connection, Slots};
 use crate::tls::Transport;
@@ -69,7 +68,7 @@ where
 
 /// Accepts and serves connections until `stop` is cancelled.
 pub(crate) async fn serve(listener: TcpListener, transport: Transport, app: Router, stop: CancellationToken) {
-    let sockets = Arc::new(Semaphore::new(MAX_CONNECTIONS + CLOSING_CONNECTIONS));
+    let sockets = Arc::new(Semaphore::new(MAX_CONNECTIONS + MAX_WAITING_CONNECTIONS + CLOSING_CONNECTIONS));
     let slots = Slots::default();
     let graceful = GracefulShutdown::new();
     loop {
@@ -91,11 +90,15 @@ pub(crate) async fn serve(listener: TcpListener, transport: Transport, app: Rout
         };
         // Responses are small and must not be delayed. Without the option they still arrive.
         stream.set_nodelay(true).log_expected("send responses without delay");
-        let slot = slots.open(peer.ip());
-        let pace = slot.connection().pace;
-        let service = OnConnection { app: TowerToHyperService::new(app.clone()), connection: slot.connection() };
+        let (slots, app) = (slots.clone(), TowerToHyperService::new(app.clone()));
         let (transport, watcher, stop) = (transport.clone(), graceful.watcher(), stop.clone());
         tokio::spawn(async move {
+            let slot = tokio::select! {
+                slot = slots.open(peer.ip()) => slot,
+                () = stop.cancelled() => return,
+            };
+            let pace = slot.connection().pace;
+            let service = OnConnection { app, connection: slot.connection() };
             let stream = PacedStream::new(stream, pace);
             let served = async {
                 match transport {

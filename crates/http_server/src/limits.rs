@@ -2,14 +2,23 @@
 
 use std::time::Duration;
 
-/// Open connections. The server accepts every connection; if it has no slot left, it closes one that has not shown a
-/// valid token, so that a client with a token is always served.
+/// Open connections. If the server has no slot left, it closes one that has not shown a valid token, so that a client
+/// with a token is always served.
 pub const MAX_CONNECTIONS: usize = 512;
 
-/// Of those, connections that have not shown a valid token: in total, and from one peer network (an IPv4 address or an
-/// IPv6 /64).
-pub const MAX_UNAUTHENTICATED: usize = 128;
-pub const MAX_UNAUTHENTICATED_PER_NETWORK: usize = 32;
+/// Of those, the slots that connections with a valid token never take.
+pub const RESERVED_UNAUTHENTICATED: usize = 128;
+
+/// Connections from one peer network (an IPv4 address or an IPv6 /64) that have not shown a valid token. All clients
+/// of a proxy have its address, so a burst of as many clients as can be served must fit.
+pub const MAX_UNAUTHENTICATED_PER_NETWORK: usize = MAX_CONNECTIONS - RESERVED_UNAUTHENTICATED;
+
+/// How long a new connection is not closed for another one. A client sends its token at once, so this is the time that
+/// a loaded server has to read it. It also bounds the time that connections held by strangers delay a new one.
+pub const UNAUTHENTICATED_GRACE: Duration = Duration::from_millis(500);
+
+/// Accepted connections that wait for a slot. Further ones wait in the kernel's backlog.
+pub const MAX_WAITING_CONNECTIONS: usize = 64;
 
 /// Connections of one principal. The rest stays free for other principals.
 pub const MAX_CONNECTIONS_PER_PRINCIPAL: usize = 256;

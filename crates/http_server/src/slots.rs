@@ -3,17 +3,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
+use std::pin::pin;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::caller::Caller;
 use crate::limits::{
-    MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK,
-    UNAUTHENTICATED_LIFETIME,
+    MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED_PER_NETWORK, RESERVED_UNAUTHENTICATED,
+    UNAUTHENTICATED_GRACE, UNAUTHENTICATED_LIFETIME,
 };
 use crate::paced_stream::WritePace;
 use crate::principal::Principal;
@@ -33,30 +34,55 @@ impl PeerNetwork {
     }
 }
 
+/// A connection that has not shown a valid token.
+#[derive(Debug)]
+struct Unauthenticated {
+    network: PeerNetwork,
+    opened: Instant,
+    closed: CancellationToken,
+}
+
+/// What happens to a new connection.
+#[derive(Debug)]
+enum Admission {
+    /// It has the slot with this id. The token is cancelled when another connection takes the slot.
+    Opened(u64, CancellationToken),
+    /// No slot is free. Unless one is released before, the connection can take one at this time.
+    Wait(Instant),
+}
+
 /// The open connections, without any I/O. Ids increase, so the first entry is the oldest.
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    unauthenticated: BTreeMap<u64, (PeerNetwork, CancellationToken)>,
+    unauthenticated: BTreeMap<u64, Unauthenticated>,
     authenticated: HashMap<u64, Principal>,
 }
 
 impl Table {
     /// Adds a connection. If its network or the server has no slot left, it closes the oldest connection of that
     /// network, or of the network that has most: silent connections cannot lock out a client that shows its token at
-    /// once.
-    fn open(&mut self, network: PeerNetwork) -> (u64, CancellationToken) {
-        if self.count(network) >= MAX_UNAUTHENTICATED_PER_NETWORK {
-            self.close_oldest(network);
-        } else if self.unauthenticated.len() >= MAX_UNAUTHENTICATED
-            && let Some(largest) = self.largest()
-        {
-            self.close_oldest(largest);
+    /// once. A connection younger than [`UNAUTHENTICATED_GRACE`] is not closed, so that a burst of clients loses none.
+    fn open(&mut self, network: PeerNetwork, now: Instant) -> Admission {
+        let full = if self.count(network) >= MAX_UNAUTHENTICATED_PER_NETWORK {
+            Some(network)
+        } else if self.unauthenticated.len() + self.authenticated.len() >= MAX_CONNECTIONS {
+            self.largest()
+        } else {
+            None
+        };
+        if let Some((id, oldest)) = full.and_then(|network| self.oldest(network)) {
+            let evictable = oldest.opened + UNAUTHENTICATED_GRACE;
+            if now < evictable {
+                return Admission::Wait(evictable);
+            }
+            oldest.closed.cancel();
+            self.unauthenticated.remove(&id);
         }
         let closed = CancellationToken::new();
         self.next += 1;
-        self.unauthenticated.insert(self.next, (network, closed.clone()));
-        (self.next, closed)
+        self.unauthenticated.insert(self.next, Unauthenticated { network, opened: now, closed: closed.clone() });
+        Admission::Opened(self.next, closed)
     }
 
     fn authenticate(&mut self, id: u64, principal: &Principal) -> Result<(), Full> {
@@ -71,7 +97,7 @@ impl Table {
         if self.authenticated.values().filter(|one| *one == principal).count() >= MAX_CONNECTIONS_PER_PRINCIPAL {
             return Err(Full::Principal);
         }
-        if is_new && self.authenticated.len() >= MAX_CONNECTIONS - MAX_UNAUTHENTICATED {
+        if is_new && self.authenticated.len() >= MAX_CONNECTIONS - RESERVED_UNAUTHENTICATED {
             return Err(Full::Total);
         }
         self.unauthenticated.remove(&id);
@@ -85,40 +111,62 @@ impl Table {
     }
 
     fn count(&self, network: PeerNetwork) -> usize {
-        self.unauthenticated.values().filter(|(one, _)| *one == network).count()
+        self.unauthenticated.values().filter(|one| one.network == network).count()
     }
 
     /// Returns the network with most connections; of several, the one with the oldest connection.
     fn largest(&self) -> Option<PeerNetwork> {
         let mut counts: HashMap<PeerNetwork, (usize, u64)> = HashMap::new();
-        for (id, (network, _)) in &self.unauthenticated {
-            counts.entry(*network).or_insert((0, u64::MAX - id)).0 += 1;
+        for (id, one) in &self.unauthenticated {
+            counts.entry(one.network).or_insert((0, u64::MAX - id)).0 += 1;
         }
         counts.into_iter().max_by_key(|(_, rank)| *rank).map(|(network, _)| network)
     }
 
-    fn close_oldest(&mut self, network: PeerNetwork) {
-        let oldest = self.unauthenticated.iter().find(|(_, (one, _))| *one == network).map(|(id, _)| *id);
-        if let Some((_, closed)) = oldest.and_then(|id| self.unauthenticated.remove(&id)) {
-            closed.cancel();
-        }
+    fn oldest(&self, network: PeerNetwork) -> Option<(u64, &Unauthenticated)> {
+        self.unauthenticated.iter().find(|(_, one)| one.network == network).map(|(id, one)| (*id, one))
     }
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Slots(Arc<Mutex<Table>>);
+pub(crate) struct Slots {
+    table: Arc<Mutex<Table>>,
+    /// Notified when a connection gives up its slot, or shows its token.
+    freed: Arc<Notify>,
+}
 
 impl Slots {
-    pub(crate) fn open(&self, address: IpAddr) -> Slot {
+    /// Returns a slot for a connection from this address, once one is free or can be taken from another connection.
+    pub(crate) async fn open(&self, address: IpAddr) -> Slot {
         let network = PeerNetwork::of(address);
-        let (id, closed) = self.table().open(network);
-        let (slots, revoked) = (self.clone(), Arc::new(watch::channel(None).0));
-        let connection = Connection { slots, id, network, revoked, pace: WritePace::default() };
-        Slot { connection, closed, deadline: Instant::now() + UNAUTHENTICATED_LIFETIME }
+        loop {
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            let now = Instant::now();
+            let admission = self.table.lock().open(network, now);
+            match admission {
+                Admission::Opened(id, closed) => {
+                    let (slots, revoked) = (self.clone(), Arc::new(watch::channel(None).0));
+                    let connection = Connection { slots, id, network, revoked, pace: WritePace::default() };
+                    return Slot { connection, closed, deadline: now + UNAUTHENTICATED_LIFETIME };
+                }
+                Admission::Wait(until) => tokio::select! {
+                    () = freed => {}
+                    () = tokio::time::sleep_until(until) => {}
+                },
+            }
+        }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock()
+    fn authenticate(&self, id: u64, principal: &Principal) -> Result<(), Full> {
+        self.table.lock().authenticate(id, principal)?;
+        self.freed.notify_waiters();
+        Ok(())
+    }
+
+    fn release(&self, id: u64) {
+        self.table.lock().release(id);
+        self.freed.notify_waiters();
     }
 }
 
@@ -159,7 +207,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.connection.slots.table().release(self.connection.id);
+        self.connection.slots.release(self.connection.id);
     }
 }
 
@@ -178,7 +226,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Records that the connection showed a valid token of this caller.
     pub(crate) fn authenticate(&self, caller: &Caller) -> Result<(), Full> {
-        self.slots.table().authenticate(self.id, &caller.principal)?;
+        self.slots.authenticate(self.id, &caller.principal)?;
         self.revoked.send_replace(Some(caller.revoked.clone()));
         Ok(())
     }
@@ -188,14 +236,32 @@ impl Connection {
 mod tests {
     use std::net::IpAddr;
 
-    use super::{Full, PeerNetwork, Table};
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
+
+    use super::{Admission, Full, PeerNetwork, Table};
     use crate::Principal;
     use crate::limits::{
-        MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK,
+        MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED_PER_NETWORK, RESERVED_UNAUTHENTICATED,
+        UNAUTHENTICATED_GRACE,
     };
 
     fn network(address: &str) -> PeerNetwork {
         PeerNetwork::of(address.parse::<IpAddr>().unwrap())
+    }
+
+    impl Table {
+        /// Opens a connection that must not wait.
+        fn opened(&mut self, network: PeerNetwork, now: Instant) -> (u64, CancellationToken) {
+            match self.open(network, now) {
+                Admission::Opened(id, closed) => (id, closed),
+                Admission::Wait(until) => panic!("it waits for {:?}", until - now),
+            }
+        }
+    }
+
+    fn closed(opened: &[(u64, CancellationToken)]) -> usize {
+        opened.iter().filter(|(_, closed)| closed.is_cancelled()).count()
     }
 
     #[test]
@@ -207,37 +273,61 @@ mod tests {
     }
 
     #[test]
-    fn a_network_without_free_slots_loses_its_oldest_connection() {
+    fn a_network_without_free_slots_loses_its_oldest_connection_after_the_grace_period_only() {
         let mut table = Table::default();
-        let (_, others) = table.open(network("192.0.2.2"));
-        let opened: Vec<_> = (0..=MAX_UNAUTHENTICATED_PER_NETWORK).map(|_| table.open(network("192.0.2.1"))).collect();
-        let closed: Vec<bool> = opened.iter().map(|(_, closed)| closed.is_cancelled()).collect();
-        assert!(closed[0] && !closed[1..].contains(&true), "{closed:?}");
+        let (start, full) = (Instant::now(), network("192.0.2.1"));
+        let (_, others) = table.opened(network("192.0.2.2"), start);
+        let opened: Vec<_> = (0..MAX_UNAUTHENTICATED_PER_NETWORK).map(|_| table.opened(full, start)).collect();
+        let evictable = start + UNAUTHENTICATED_GRACE;
+        for now in [start, evictable - std::time::Duration::from_millis(1)] {
+            assert!(matches!(table.open(full, now), Admission::Wait(until) if until == evictable));
+        }
+        assert_eq!(closed(&opened), 0);
+        table.opened(full, evictable);
+        assert!(opened[0].1.is_cancelled() && closed(&opened) == 1);
         assert!(!others.is_cancelled());
+    }
+
+    #[test]
+    fn a_connection_that_waits_takes_the_slot_of_one_that_shows_its_token_or_ends() {
+        let mut table = Table::default();
+        let (now, full) = (Instant::now(), network("192.0.2.1"));
+        let opened: Vec<_> = (0..MAX_UNAUTHENTICATED_PER_NETWORK).map(|_| table.opened(full, now)).collect();
+        assert!(matches!(table.open(full, now), Admission::Wait(_)));
+        assert_eq!(table.authenticate(opened[5].0, &Principal::local()), Ok(()));
+        table.opened(full, now);
+        assert!(matches!(table.open(full, now), Admission::Wait(_)));
+        table.release(opened[7].0);
+        table.opened(full, now);
+        assert_eq!(closed(&opened), 0);
     }
 
     #[test]
     fn a_full_server_closes_a_connection_of_the_network_that_has_most() {
         let mut table = Table::default();
-        let (_, single) = table.open(network("203.0.113.1"));
-        let mut opened = Vec::new();
-        for number in 0..200 {
-            opened.push(table.open(network(&format!("2001:db8:0:{}::1", number % 10))));
+        let start = Instant::now();
+        let (_, single) = table.opened(network("203.0.113.1"), start);
+        let of = |number: usize| network(&format!("2001:db8:0:{}::1", number % 10));
+        let opened: Vec<_> = (1..MAX_CONNECTIONS).map(|number| table.opened(of(number), start)).collect();
+        assert!(matches!(table.open(network("203.0.113.2"), start), Admission::Wait(_)));
+        let later = start + UNAUTHENTICATED_GRACE;
+        for number in 0..80 {
+            table.opened(of(number), later);
         }
-        assert_eq!(table.unauthenticated.len(), MAX_UNAUTHENTICATED);
+        assert_eq!(table.unauthenticated.len(), MAX_CONNECTIONS);
         assert!(!single.is_cancelled());
-        let closed = opened.iter().filter(|(_, closed)| closed.is_cancelled()).count();
-        assert_eq!(closed, 201 - MAX_UNAUTHENTICATED);
+        assert_eq!(closed(&opened), 80);
     }
 
     #[test]
     fn connections_with_a_token_are_limited_by_principal_and_in_total_and_never_closed_for_others() {
         let mut table = Table::default();
         let (ada, bob) = (Principal::named("ada").unwrap(), Principal::named("bob").unwrap());
+        let mut now = Instant::now();
         let mut opened = Vec::new();
         let mut add = |table: &mut Table, principal: &Principal| {
-            let (id, closed) = table.open(network("127.0.0.1"));
-            opened.push(closed);
+            let (id, closed) = table.opened(network("127.0.0.1"), now);
+            opened.push((id, closed));
             let result = table.authenticate(id, principal);
             if result.is_err() {
                 table.release(id);
@@ -248,21 +338,25 @@ mod tests {
             assert_eq!(add(&mut table, &ada), Ok(()));
         }
         assert_eq!(add(&mut table, &ada), Err(Full::Principal));
-        for _ in MAX_CONNECTIONS_PER_PRINCIPAL..(MAX_CONNECTIONS - MAX_UNAUTHENTICATED) {
+        for _ in MAX_CONNECTIONS_PER_PRINCIPAL..(MAX_CONNECTIONS - RESERVED_UNAUTHENTICATED) {
             assert_eq!(add(&mut table, &bob), Ok(()));
         }
         assert_eq!(add(&mut table, &bob), Err(Full::Total));
-        for _ in 0..1000 {
-            table.open(network("127.0.0.1"));
+        for _ in 0..8 {
+            for _ in 0..RESERVED_UNAUTHENTICATED {
+                table.opened(network("127.0.0.1"), now);
+            }
+            assert!(matches!(table.open(network("192.0.2.1"), now), Admission::Wait(_)));
+            now += UNAUTHENTICATED_GRACE;
         }
-        assert!(opened.iter().all(|closed| !closed.is_cancelled()));
-        assert_eq!(table.unauthenticated.len(), MAX_UNAUTHENTICATED_PER_NETWORK);
+        assert_eq!(closed(&opened), 0);
+        assert_eq!(table.unauthenticated.len(), RESERVED_UNAUTHENTICATED);
     }
 
     #[test]
     fn a_connection_that_was_closed_cannot_take_a_slot() {
         let mut table = Table::default();
-        let (id, _) = table.open(network("127.0.0.1"));
+        let (id, _) = table.opened(network("127.0.0.1"), Instant::now());
         table.release(id);
         assert_eq!(table.authenticate(id, &Principal::local()), Err(Full::Closed));
         assert!(table.authenticated.is_empty());

@@ -5,6 +5,7 @@
 extern crate cellmate_http_server as http_server;
 
 mod bodies;
+mod bursts;
 mod permissions;
 mod revocation;
 mod served;
