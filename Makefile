@@ -7,7 +7,7 @@ SHELL := bash
 # Labelled requests: one folder per set, with tools.jsonl and queries.dev.jsonl (docs/internals/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
-.PHONY: help setup build dist demo test test-faults test-simulation test-peers bench bench-sandbox bench-codemode bench-nodes bench-search bench-servers deny fuzz clean
+.PHONY: help setup build dist demo test test-faults test-simulation test-peers bench bench-sandbox bench-codemode bench-nodes bench-search bench-servers bench-gateway deny fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -69,6 +69,11 @@ bench-search: setup ## Measure tool search, compared with plain BM25 and the inc
 bench-servers: setup ## Measure 64 MCP servers with 2,000 tools behind one `cellmate mcp`
 	@cargo build --release --locked --package cellmate-cli --package cellmate-mcp --package cellmate-bench-servers
 	@target/release/cellmate-bench-servers
+
+bench-gateway: setup ## Measure 200 turns at once and 10,000 waiting sessions of one gateway
+	@cargo build --release --locked --package cellmate-cli --package cellmate-bench-gateway
+	@cargo build --release --locked --package cellmate-testkit --bin scripted-model
+	@target/release/cellmate-bench-gateway
 
 deny: ## Check licences, sources and bans of the dependencies with cargo-deny, which is installed if missing
 	@command -v cargo-deny >/dev/null 2>&1 || cargo install --locked cargo-deny

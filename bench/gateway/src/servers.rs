@@ -1,0 +1,191 @@
+//! The processes of the benchmark: the scripted model, and the gateway in front of it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use figures::{Facts, Samples};
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::{Result, print_line, processes};
+
+/// How long the model thinks.
+pub(crate) const THINKING_MS: u64 = 50;
+
+/// The model's last text of a turn, and what it says if a cell got another result from its client than it should.
+pub(crate) const RIGHT: &str = "right";
+const WRONG: &str = "wrong";
+
+/// The result that clients send for their call.
+pub(crate) const RESULT: &str = "blue";
+
+/// How long a process may take to start.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// The time after which a process that does nothing counts as idle. Workers that load did not need any more have ended.
+const IDLE: Duration = Duration::from_secs(12);
+
+const STARTS: usize = 5;
+
+#[derive(Debug)]
+pub(crate) struct Binaries {
+    cellmate: PathBuf,
+    model: PathBuf,
+}
+
+impl Binaries {
+    pub(crate) fn find(folder: &Path) -> Result<Self> {
+        let found = |name: &str| {
+            let path = folder.join(name);
+            path.canonicalize().map_err(|error| format!("{}: {error}; build it first", path.display()))
+        };
+        Ok(Self { cellmate: found("cellmate")?, model: found("scripted-model")? })
+    }
+}
+
+/// What the model answers: to a user who writes `plain`, `cell` or `park`, and to the results of cells.
+fn script() -> Value {
+    let when = |text: &str| json!({"lastContains": text});
+    let exec = |code: &str| json!([{"name": "exec", "arguments": {"code": code}}]);
+    let waiting = "return 'got ' + await tools.call('client:app:lookup', {q: 1})";
+    json!([
+        {"when": when("plain"), "text": RIGHT, "delayMs": THINKING_MS},
+        {"when": when("cell"), "calls": exec("return 'done ' + 1"), "delayMs": THINKING_MS},
+        {"when": when("park"), "calls": exec(waiting), "delayMs": THINKING_MS},
+        {"when": when("done 1"), "text": RIGHT, "delayMs": THINKING_MS},
+        {"when": when(&format!("got {RESULT}")), "text": RIGHT, "delayMs": THINKING_MS},
+        {"when": {}, "text": WRONG},
+    ])
+}
+
+/// A running gateway with its model and its folder. It ends, and the folder is removed, when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    folder: PathBuf,
+    model: Child,
+    gateway: Option<Child>,
+    address: String,
+    token: String,
+    /// From the start of the process to the first positive answer of `/readyz`.
+    pub(crate) ready: Duration,
+}
+
+impl Gateway {
+    pub(crate) fn start(binaries: &Binaries) -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("cellmate-bench-gateway-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("script.json"), script().to_string())?;
+        let mut command = Command::new(&binaries.model);
+        let mut model = command.arg(folder.join("script.json")).stdout(Stdio::piped()).spawn()?;
+        let mut url = String::new();
+        BufReader::new(model.stdout.take().ok_or("the model has no output")?).read_line(&mut url)?;
+        let mut started =
+            Self { folder, model, gateway: None, address: String::new(), token: String::new(), ready: Duration::ZERO };
+        started.start_gateway(binaries, url.trim())?;
+        Ok(started)
+    }
+
+    fn start_gateway(&mut self, binaries: &Binaries, model: &str) -> Result<()> {
+        let config = json!({
+            "tools": {"codeMode": true},
+            "models": {"providers": {"scripted": {"baseUrl": model, "api": "openai-completions"}}},
+            "agents": {"defaults": {"model": "scripted/demo"}},
+        });
+        let (file, state, log) =
+            (self.folder.join("config.json5"), self.folder.join("state"), self.folder.join("stderr"));
+        std::fs::write(&file, config.to_string())?;
+        let mut command = Command::new(&binaries.cellmate);
+        command.args(["gateway", "--listen", "127.0.0.1:0", "--config"]).arg(file).arg("--state-dir").arg(&state);
+        command.env("HOME", &self.folder).current_dir(&self.folder);
+        let began = Instant::now();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?).spawn()?;
+        let gateway = self.gateway.insert(child);
+        self.address = loop {
+            let text = std::fs::read_to_string(&log)?;
+            if let Some((_, rest)) = text.split_once("serving agents at http://") {
+                break rest.split('/').next().unwrap_or_default().to_owned();
+            }
+            if gateway.try_wait()?.is_some() || began.elapsed() > START_LIMIT {
+                return Err(format!("the gateway did not start: {text}").into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        self.token = std::fs::read_to_string(state.join("token"))?.trim().to_owned();
+        while self.connect()?.get("/readyz")? != 200 {
+            if began.elapsed() > START_LIMIT {
+                return Err("the gateway is not ready".into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.ready = began.elapsed();
+        Ok(())
+    }
+
+    pub(crate) fn connect(&self) -> Result<Client> {
+        Client::connect(&self.address, &self.token)
+    }
+
+    fn pid(&self) -> Result<u32> {
+        self.gateway.as_ref().map(Child::id).ok_or_else(|| "the gateway does not run".into())
+    }
+
+    /// Returns the CPU time of the gateway and its workers so far, in milliseconds.
+    pub(crate) fn cpu_ms(&self) -> Result<f64> {
+        processes::cpu_ms(self.pid()?)
+    }
+
+    /// Waits until the gateway is idle, and returns the memory of it and its workers.
+    pub(crate) fn idle_pss_mib(&self) -> Result<f64> {
+        std::thread::sleep(IDLE);
+        processes::pss_mib(self.pid()?)
+    }
+
+    /// Returns the size of the store's files, in bytes.
+    pub(crate) fn store_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for entry in std::fs::read_dir(self.folder.join("state"))? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("runs.db") {
+                bytes += entry.metadata()?.len();
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        for child in self.gateway.iter_mut().chain([&mut self.model]) {
+            if let Err(error) = child.kill().and_then(|()| child.wait()) {
+                eprintln!("bench-gateway: cannot end a process: {error}");
+            }
+        }
+        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
+            eprintln!("bench-gateway: cannot remove {}: {error}", self.folder.display());
+        }
+    }
+}
+
+/// Measures the time to ready, and the memory of an idle gateway and its workers.
+pub(crate) fn measure_starts(binaries: &Binaries, facts: &mut Facts) -> Result<()> {
+    let mut samples = Samples::default();
+    for _ in 1..STARTS {
+        samples.push(Gateway::start(binaries)?.ready.as_secs_f64() * 1e3);
+    }
+    let gateway = Gateway::start(binaries)?;
+    samples.push(gateway.ready.as_secs_f64() * 1e3);
+    let pss = gateway.idle_pss_mib()?;
+    println!("\nstart");
+    print_line("ready after (median of 5; longest)", &format!("{:.0} ms; {:.0} ms", samples.p50(), samples.max()));
+    print_line("idle gateway and workers (PSS)", &format!("{pss:.1} MiB"));
+    facts.add("ready_ms", samples.p50());
+    facts.add("ready_longest_ms", samples.max());
+    facts.add("idle_pss_mib", pss);
+    Ok(())
+}

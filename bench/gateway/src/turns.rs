@@ -1,0 +1,104 @@
+//! Many turns at once, without and with a cell.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use figures::{Facts, Samples};
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::servers::{Binaries, Gateway, RIGHT};
+use crate::{Load, Result, print_line};
+
+/// Failures whose text is printed.
+const SHOWN_FAILURES: usize = 3;
+
+/// What a number of clients got.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// The times of all requests, in milliseconds.
+    pub(crate) times: Samples,
+    pub(crate) lost: usize,
+}
+
+/// Runs `count` jobs on `clients` connections that are opened at once. A job that fails counts as lost, and its
+/// connection is replaced.
+pub(crate) fn run(
+    gateway: &Gateway,
+    clients: usize,
+    count: usize,
+    job: impl Fn(&mut Client, usize) -> Result<()> + Sync,
+) -> Outcome {
+    let (next, outcome) = (AtomicUsize::new(0), Mutex::new(Outcome::default()));
+    let record = |result: Result<f64>| {
+        let mut outcome = outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match result {
+            Ok(took) => outcome.times.push(took),
+            Err(error) => {
+                outcome.lost += 1;
+                if outcome.lost <= SHOWN_FAILURES {
+                    eprintln!("bench-gateway: lost: {error}");
+                }
+            }
+        }
+    };
+    let work = || {
+        let mut connection = None;
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return;
+            }
+            let began = Instant::now();
+            let result = (|| {
+                let mut client = connection.take().map_or_else(|| gateway.connect(), Ok)?;
+                job(&mut client, number)?;
+                connection = Some(client);
+                Ok(began.elapsed().as_secs_f64() * 1e3)
+            })();
+            record(result);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(work);
+        }
+    });
+    outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Returns an error unless the model was content with the turn.
+pub(crate) fn check(message: &Value) -> Result<()> {
+    match message.get("content").and_then(Value::as_str) {
+        Some(RIGHT) => Ok(()),
+        _ => Err(format!("the model got or said something else: {message}").into()),
+    }
+}
+
+pub(crate) fn measure(binaries: &Binaries, load: Load, facts: &mut Facts) -> Result<()> {
+    let gateway = Gateway::start(binaries)?;
+    for kind in ["plain", "cell"] {
+        let turn = |client: &mut Client, number: usize| {
+            check(&client.send(&json!([{"role": "user", "content": format!("{kind} {number}")}]))?)
+        };
+        // The first turns start workers, open the store's connections, and fill caches.
+        run(&gateway, 8, 40, |client, number| turn(client, load.turns + number));
+        let (cpu, began) = (gateway.cpu_ms()?, Instant::now());
+        let outcome = run(&gateway, load.clients, load.turns, turn);
+        let took = began.elapsed().as_secs_f64();
+        let cpu = (gateway.cpu_ms()? - cpu) / load.turns as f64;
+        println!("\n{} turns {kind}, {} at once", load.turns, load.clients);
+        print_line("lost", &outcome.lost.to_string());
+        print_line("CPU of gateway and workers per turn", &format!("{cpu:.2} ms"));
+        let (p50, p99) = (outcome.times.p50(), outcome.times.p99());
+        print_line("time of a turn (p50; p99)", &format!("{p50:.0} ms; {p99:.0} ms"));
+        print_line("turns per second", &format!("{:.0}", load.turns as f64 / took));
+        facts.add(&format!("{kind}_lost"), outcome.lost as f64);
+        facts.add(&format!("{kind}_cpu_ms"), cpu);
+        facts.add(&format!("{kind}_p50_ms"), p50);
+        facts.add(&format!("{kind}_p99_ms"), p99);
+        facts.add(&format!("{kind}_per_second"), load.turns as f64 / took);
+    }
+    Ok(())
+}
