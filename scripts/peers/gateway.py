@@ -130,6 +130,7 @@ GATEWAY = {
     "agents-javascript": ("agents-javascript", "@openai/agents", client("agents-javascript", "agents.mjs")),
     "ai-sdk": ("ai-sdk-gateway", "ai", client("ai-sdk-gateway", "ai_sdk_gateway.mjs")),
     "langchain": ("python-langchain-models", "langchain", client("python-langchain-models", "langchain_models.py")),
+    "langchain-javascript": ("langchain-javascript", "langchain", client("langchain-javascript", "langchain.mjs")),
     "claude-code": ("claude-code", "@anthropic-ai/claude-code", claude_code),
     "codex": ("codex", "@openai/codex", codex),
     "opencode": ("opencode", "opencode-ai", opencode),

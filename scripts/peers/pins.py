@@ -31,6 +31,13 @@ NPM = {
     "ai-sdk": {"ai": "7.0.169", "@ai-sdk/mcp": "2.0.93", "@ai-sdk/openai-compatible": "3.0.90"},
     "sdks": {"openai": "7.53.0", "@anthropic-ai/sdk": "1.8.0"},
     "agents-javascript": {"@openai/agents": "0.20.0", "zod": "4.6.7"},
+    "langchain-javascript": {
+        "langchain": "1.5.14",
+        "@langchain/core": "1.2.13",
+        "@langchain/openai": "1.6.0",
+        "@langchain/anthropic": "1.5.11",
+        "zod": "4.6.7",
+    },
     "ai-sdk-gateway": {"ai": "7.0.169", "@ai-sdk/openai": "4.0.114", "@ai-sdk/anthropic": "4.0.102", "zod": "4.6.7"},
     "conformance": {"@modelcontextprotocol/conformance": "0.2.0-alpha.12"},
 }
@@ -46,6 +53,7 @@ PYTHON = {
     "python-sdks": {"openai": "3.49.0", "anthropic": "2.8.0"},
     "python-agents": {"openai-agents": "0.24.0"},
     "python-langchain-models": {"langchain": "1.4.7", "langchain-openai": "1.7.3", "langchain-anthropic": "1.7.7"},
+    "python-schemathesis": {"schemathesis": "4.32.5"},
     "python-pydantic-gateway": {"pydantic-ai-slim[openai,anthropic]": "2.66.0"},
 }
 

@@ -64,6 +64,19 @@ class Terminal:
         self.tmux("send-keys", "-l", line)
         self.tmux("send-keys", "Enter")
 
+    def press(self, key):
+        self.tmux("send-keys", key)
+
+    def shows(self, text, seconds):
+        """Waits until the terminal shows a text."""
+        until = time.monotonic() + seconds
+        while text not in self.screen():
+            if time.monotonic() > until:
+                self.workspace.say(f"{self.screen()}\n--- no `{text}`")
+                raise Failed(f"`{text}` did not appear; the terminal shows: {self.screen()[-400:]}")
+            time.sleep(POLL_SECONDS)
+        self.workspace.say(f"{self.screen()}\n--- `{text}`")
+
     def wait(self, seconds, question=None):
         """Waits until the terminal's last line contains the question, or until the shell is ready for the next command."""
         until = time.monotonic() + seconds
