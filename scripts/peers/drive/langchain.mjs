@@ -1,5 +1,6 @@
 // LangChain's agent with a gateway: it makes the calls of cells. Prints what happened.
 import { ChatAnthropic } from '@langchain/anthropic'
+import { BaseLanguageModel } from '@langchain/core/language_models/base'
 import { ChatOpenAI } from '@langchain/openai'
 import { createAgent, tool } from 'langchain'
 import { z } from 'zod'
@@ -7,12 +8,8 @@ import { z } from 'zod'
 const [address, token] = process.argv.slice(2)
 const WORDS = { 1: 'first', 2: 'second', 3: 'third' }
 const seen = []
-// LangChain downloads a tokenizer to count what the server counted already. It retries for minutes unless it gets a 404.
-const { fetch } = globalThis
-globalThis.fetch = async (url, ...rest) => {
-  if (`${url.url ?? url}`.startsWith(address)) return fetch(url, ...rest)
-  return new Response('only the gateway can be reached', { status: 404 })
-}
+// LangChain would download a tokenizer to count what the server counted already, and retry for minutes without a network.
+BaseLanguageModel.prototype.getNumTokens = async () => 1
 for (const streaming of [false, true]) {
   const common = { model: 'openclaw', apiKey: token, maxRetries: 0, streaming }
   const configuration = { baseURL: `${address}/v1` }
