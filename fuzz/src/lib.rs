@@ -1,5 +1,5 @@
-//! The private parts of the sandbox that read hostile bytes, without the engine, so that fuzz targets can call them and
-//! build in a minute instead of ten.
+//! What the fuzz targets check. The private parts of the sandbox that read hostile bytes are compiled here without the
+//! engine, so that the targets build in a minute instead of ten.
 #![allow(dead_code, reason = "the fuzz targets use only a part of each module")]
 
 #[path = "../../crates/sandbox/src/source/mod.rs"]
@@ -9,6 +9,8 @@ pub mod source;
 mod page;
 #[path = "../../crates/sandbox/src/snapshot.rs"]
 mod snapshot;
+
+pub mod wire_check;
 
 use contract::ids::{CatalogHash, ImageId};
 

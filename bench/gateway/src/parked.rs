@@ -14,7 +14,7 @@ use crate::{Load, Result, print_line};
 const SAMPLE: usize = 200;
 
 fn question(number: usize) -> Value {
-    json!({"role": "user", "content": format!("park {number}")})
+    json!({"role": "user", "content": format!("[park] {number}")})
 }
 
 /// Continues a session with the result of its call.
@@ -45,7 +45,7 @@ pub(crate) fn measure(binaries: &Binaries, load: Load, facts: &mut Facts) -> Res
     let growth = gateway.idle_pss_mib()? - pss;
     let stored = machine::mebibytes(gateway.store_bytes()?.saturating_sub(bytes));
     let calls = calls.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let sample: Vec<_> = calls.iter().step_by((calls.len() / SAMPLE).max(1)).collect();
+    let sample: Vec<_> = calls.iter().step_by((calls.len() / SAMPLE).max(1)).take(SAMPLE).collect();
     let answered = run(&gateway, load.clients, sample.len(), |client, at| {
         let (number, message) = sample.get(at).ok_or("no such session")?;
         answer(client, *number, message)

@@ -31,6 +31,9 @@ const IDLE: Duration = Duration::from_secs(12);
 
 const STARTS: usize = 5;
 
+/// The configured limit of runs that wait.
+const RUNS: u32 = 20_000;
+
 #[derive(Debug)]
 pub(crate) struct Binaries {
     cellmate: PathBuf,
@@ -47,15 +50,15 @@ impl Binaries {
     }
 }
 
-/// What the model answers: to a user who writes `plain`, `cell` or `park`, and to the results of cells.
+/// What the model answers: to a user who writes `[plain]`, `[cell]` or `[park]`, and to the results of cells.
 fn script() -> Value {
     let when = |text: &str| json!({"lastContains": text});
     let exec = |code: &str| json!([{"name": "exec", "arguments": {"code": code}}]);
     let waiting = "return 'got ' + await tools.call('client:app:lookup', {q: 1})";
     json!([
-        {"when": when("plain"), "text": RIGHT, "delayMs": THINKING_MS},
-        {"when": when("cell"), "calls": exec("return 'done ' + 1"), "delayMs": THINKING_MS},
-        {"when": when("park"), "calls": exec(waiting), "delayMs": THINKING_MS},
+        {"when": when("[plain]"), "text": RIGHT, "delayMs": THINKING_MS},
+        {"when": when("[cell]"), "calls": exec("return 'done ' + 1"), "delayMs": THINKING_MS},
+        {"when": when("[park]"), "calls": exec(waiting), "delayMs": THINKING_MS},
         {"when": when("done 1"), "text": RIGHT, "delayMs": THINKING_MS},
         {"when": when(&format!("got {RESULT}")), "text": RIGHT, "delayMs": THINKING_MS},
         {"when": {}, "text": WRONG},
@@ -93,7 +96,9 @@ impl Gateway {
 
     fn start_gateway(&mut self, binaries: &Binaries, model: &str) -> Result<()> {
         let config = json!({
-            "tools": {"codeMode": true},
+            "tools": {"codeMode": {"enabled": true, "maxLiveRuns": RUNS}},
+            // One principal has all sessions.
+            "store": {"perPrincipal": {"maxWaitingRuns": RUNS}},
             "models": {"providers": {"scripted": {"baseUrl": model, "api": "openai-completions"}}},
             "agents": {"defaults": {"model": "scripted/demo"}},
         });

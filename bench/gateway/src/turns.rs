@@ -80,7 +80,7 @@ pub(crate) fn measure(binaries: &Binaries, load: Load, facts: &mut Facts) -> Res
     let gateway = Gateway::start(binaries)?;
     for kind in ["plain", "cell"] {
         let turn = |client: &mut Client, number: usize| {
-            check(&client.send(&json!([{"role": "user", "content": format!("{kind} {number}")}]))?)
+            check(&client.send(&json!([{"role": "user", "content": format!("[{kind}] {number}")}]))?)
         };
         // The first turns start workers, open the store's connections, and fill caches.
         run(&gateway, 8, 40, |client, number| turn(client, load.turns + number));

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use contract::ids::TurnId;
-use serde_json::json;
+use serde_json::{Value, json};
 use store::TurnState;
-use testkit::model::Reply;
+use testkit::model::{Condition, RUN_ID, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::Wire;
@@ -13,16 +13,20 @@ use wire::Wire;
 use crate::answer::Answer;
 use crate::world::{ADA, FORMS, Form, Options, PATIENCE, WIRES, World, exec, path, question, wait_until};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_with_a_short_idle_limit_gets_the_answer_of_a_long_cell() {
-    let slow = json!([{"id": "openclaw:core:slow", "answers": [{"returns": 1, "afterMs": 8500}]}]);
+/// Lets a cell take this long while its client allows silence of `idle` at most, on every wire, streamed and not. The
+/// model waits for the cell as long as it is told to.
+async fn take_long(cell: Duration, idle: Duration, gateway: Value) {
+    let milliseconds = u64::try_from(cell.as_millis()).unwrap();
+    let slow = json!([{"id": "openclaw:core:slow", "answers": [{"returns": "slow result", "afterMs": milliseconds}]}]);
     let cases = WIRES.into_iter().flat_map(|wire| FORMS.map(|form| (wire, form)));
     let cases = cases.map(|(wire, form)| {
-        let options = Options { tools: slow.clone(), gateway: json!({"keepAliveSeconds": 1}), ..Options::default() };
+        let options = Options { tools: slow.clone(), gateway: gateway.clone(), ..Options::default() };
         async move {
-            let script = vec![exec("return await tools.slow({})"), Reply::text("done")];
-            let world = World::start(options, script).await;
-            let client = reqwest::Client::builder().read_timeout(Duration::from_secs(7)).build().unwrap();
+            let last = |text: &str| Some(Condition { last_contains: Some(text.to_owned()), ..Condition::default() });
+            let wait = Reply { when: last("\"waiting\""), ..Reply::call("wait", json!({"runId": RUN_ID})) };
+            let done = Reply { when: last("slow result"), ..Reply::text("done") };
+            let world = World::start(options, vec![exec("return await tools.slow({})"), wait, done]).await;
+            let client = reqwest::Client::builder().read_timeout(idle).build().unwrap();
             let request = client.post(format!("{}{}", world.base, path(wire))).bearer_auth(ADA);
             let sent = request.json(&question(wire, form, "wait")).send().await.unwrap();
             let answer = Answer::read(wire, sent).await;
@@ -39,6 +43,17 @@ async fn a_client_with_a_short_idle_limit_gets_the_answer_of_a_long_cell() {
         }
     });
     futures_util::future::join_all(cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_a_short_idle_limit_gets_the_answer_of_a_long_cell() {
+    take_long(Duration::from_millis(8_500), Duration::from_secs(7), json!({"keepAliveSeconds": 1})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes 90 s; `make test-peers PEERS=long-cells` runs it"]
+async fn a_client_with_an_idle_limit_of_15_s_gets_the_answer_of_a_cell_that_takes_90_s() {
+    take_long(Duration::from_secs(90), Duration::from_secs(15), json!({})).await;
 }
 
 /// Returns the only turn of a world, in its current state.

@@ -1,0 +1,7 @@
+//! Fuzzes the decoder of providers' responses over Responses.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::Wire;
+
+fuzz_target!(|bytes: &[u8]| cellmate_fuzz::wire_check::check_response(Wire::Responses, bytes));
