@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         servers::serve();
         return ExitCode::SUCCESS;
     }
-    let mut trials = trials![
+    let trials = trials![
         cells::a_cell_calls_a_tool_of_the_program,
         cells::a_tool_that_fails_or_panics_fails_its_call_only,
         cells::input_that_the_schema_refuses_does_not_reach_the_tool,
@@ -50,11 +50,14 @@ fn main() -> ExitCode {
         surfaces::policy_applies_to_the_tools_of_the_program,
     ];
     #[cfg(feature = "mcp")]
-    trials.extend(trials![
-        servers::a_cell_calls_a_tool_of_an_mcp_server,
-        servers::a_server_that_cannot_start_does_not_stop_the_program,
-        servers::a_misused_setting_is_refused,
-    ]);
+    let trials: Vec<Trial> = trials
+        .into_iter()
+        .chain(trials![
+            servers::a_cell_calls_a_tool_of_an_mcp_server,
+            servers::a_server_that_cannot_start_does_not_stop_the_program,
+            servers::a_misused_setting_is_refused,
+        ])
+        .collect();
     let arguments = Arguments::from_args();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

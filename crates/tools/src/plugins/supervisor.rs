@@ -59,6 +59,12 @@ pub struct Variables {
     pub expand: Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>,
 }
 
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variables").finish_non_exhaustive()
+    }
+}
+
 /// What is needed to start a plugin.
 #[derive(Clone)]
 pub(super) struct Launch {
