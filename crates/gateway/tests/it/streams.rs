@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::world::{ADA, FORMS, Form, Options, PATIENCE, WIRES, World, exec, path, question, wait_until};
 
 /// Lets a cell take this long while its client allows silence of `idle` at most, on every wire, streamed and not. The
-/// model waits for the cell as long as it is told to.
+/// model calls `wait` until the cell has ended.
 async fn take_long(cell: Duration, idle: Duration, gateway: Value) {
     let milliseconds = u64::try_from(cell.as_millis()).unwrap();
     let slow = json!([{"id": "openclaw:core:slow", "answers": [{"returns": "slow result", "afterMs": milliseconds}]}]);
