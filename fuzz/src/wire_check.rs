@@ -7,8 +7,8 @@ use wire::conversation::{ModelTool, StopReason, Usage};
 use wire::downstream::{ClientCall, ClientRequest, ResponseWriter};
 use wire::upstream::{Broken, Decoder, ModelEvent, ModelRequest, ModelResponse, Quirks, read_whole, tool_names};
 
-/// Checks a request of a client: it is refused, or every provider's wire can express it, with the tools that were offered
-/// and no others, and a response to it can be written.
+/// Checks a request of a client: it is refused, or every provider's wire can express it, with the tools that were
+/// offered and no others, and a response to it can be written.
 pub fn check_request(wire: Wire, bytes: &[u8]) {
     let Ok(request) = ClientRequest::read(wire, bytes) else { return };
     let offered = ModelTool {

@@ -40,7 +40,8 @@ async fn three_hundred_clients_that_connect_at_once_are_all_served() {
 /// Waits until the server has closed `count` of these connections.
 async fn wait_for_closed(connections: &[TcpStream], count: usize) {
     let began = Instant::now();
-    let is_closed = |one: &&TcpStream| !matches!(one.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+    let is_open = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+    let is_closed = |one: &&TcpStream| !one.try_read(&mut [0]).is_err_and(|error| is_open(&error));
     while connections.iter().filter(is_closed).count() < count {
         assert!(began.elapsed() < BUSY_MACHINE);
         tokio::time::sleep(Duration::from_millis(5)).await;
