@@ -49,6 +49,9 @@ const EXIT_CODES: &[(&str, u8, &str)] = &[
     ("plugins test", render::FAILED, "the plugin does not work"),
 ];
 
+/// How many commands must have an option with the same text for it to be described once.
+const SHARED_BY: usize = 3;
+
 /// Returns the whole page.
 fn page(program: Command) -> String {
     let mut root = program.disable_help_subcommand(true);
@@ -56,13 +59,44 @@ fn page(program: Command) -> String {
     let mut page = INTRODUCTION.to_owned();
     page += "\nCommands with further codes name them below.\n\n## Options of every command\n\n";
     root.get_arguments().filter(|argument| argument.is_global_set()).for_each(|argument| page += &item(argument));
-    page += "- `-h`, `--help`: Print help.\n\n## Commands\n\n| command | purpose |\n|---|---|\n";
+    page +=
+        "- `-h`, `--help`: Print help.\n\n## Shared options\n\nCommands that take these options only name them.\n\n";
+    let shared = shared(&root);
+    shared.iter().for_each(|item| page += item);
+    page += "\n## Commands\n\n| command | purpose |\n|---|---|\n";
     for command in visible(&root) {
         let name = command.get_name();
         let _ = writeln!(page, "| [`cellmate {name}`](#cellmate-{name}) | {} |", cell(&about(command)));
     }
-    visible(&root).for_each(|command| section(&root, command, command.get_name(), &mut page));
+    visible(&root).for_each(|command| section((&root, &shared), command, command.get_name(), &mut page));
     page
+}
+
+/// Returns the items of options that many commands have with the same text, in the order of their first command.
+fn shared(root: &Command) -> Vec<String> {
+    fn count(root: &Command, command: &Command, items: &mut Vec<(String, usize)>) {
+        if visible(command).next().is_none() {
+            for text in arguments(root, command).into_iter().filter(|one| !one.is_positional()).map(item) {
+                match items.iter_mut().find(|(known, _)| *known == text) {
+                    Some((_, times)) => *times += 1,
+                    None => items.push((text, 1)),
+                }
+            }
+        }
+        visible(command).for_each(|below| count(root, below, items));
+    }
+    let mut items = Vec::new();
+    count(root, root, &mut items);
+    items.into_iter().filter(|(_, times)| *times >= SHARED_BY).map(|(item, _)| item).collect()
+}
+
+/// Returns the arguments of a command that are its own.
+fn arguments<'a>(root: &Command, command: &'a Command) -> Vec<&'a Arg> {
+    let shown = |argument: &&Arg| {
+        let is_common = root.get_arguments().any(|common| common.get_id() == argument.get_id());
+        !argument.is_hide_set() && !is_common && !matches!(argument.get_action(), ArgAction::Help | ArgAction::Version)
+    };
+    command.get_arguments().filter(shown).collect()
 }
 
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
@@ -70,25 +104,28 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
 }
 
 /// Writes the section of one command, and those of the commands below it.
-fn section(root: &Command, command: &Command, words: &str, page: &mut String) {
+fn section((root, shared): (&Command, &[String]), command: &Command, words: &str, page: &mut String) {
     let level = "#".repeat(1 + words.split(' ').count());
     let _ = write!(page, "\n{level} cellmate {words}\n\n{}\n", sentences(&about(command)));
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let _ = write!(page, "\n```text\n{usage}\n```\n");
-    let shown = |argument: &&Arg| {
-        let is_common = root.get_arguments().any(|common| common.get_id() == argument.get_id());
-        !argument.is_hide_set() && !is_common && !matches!(argument.get_action(), ArgAction::Help | ArgAction::Version)
-    };
-    let arguments: Vec<&Arg> = command.get_arguments().filter(shown).collect();
+    let arguments = arguments(root, command);
     // The options of a group are those of its commands, where they are listed.
     if visible(command).next().is_none() || !command.is_subcommand_required_set() {
         let (positional, options): (Vec<&Arg>, Vec<&Arg>) = arguments.iter().partition(|one| one.is_positional());
+        let is_shared = |one: &&Arg| shared.contains(&item(one));
+        let (common, options): (Vec<&Arg>, Vec<&Arg>) = options.into_iter().partition(is_shared);
         for (title, arguments) in [("Arguments", positional), ("Options", options)] {
             if !arguments.is_empty() {
                 let _ = write!(page, "\n{title}:\n\n");
                 arguments.into_iter().for_each(|argument| *page += &item(argument));
             }
+        }
+        let names: Vec<String> =
+            common.iter().filter_map(|one| one.get_long()).map(|name| format!("`--{name}`")).collect();
+        if !names.is_empty() {
+            let _ = write!(page, "\n[Shared options](#shared-options): {}.\n", names.join(", "));
         }
     }
     if let Some(text) = command.get_after_help() {
@@ -99,7 +136,7 @@ fn section(root: &Command, command: &Command, words: &str, page: &mut String) {
         *page += "\n| exit code | meaning |\n|---|---|\n";
         codes.into_iter().for_each(|(_, code, meaning)| *page += &format!("| {code} | {meaning} |\n"));
     }
-    visible(command).for_each(|below| section(root, below, &format!("{words} {}", below.get_name()), page));
+    visible(command).for_each(|below| section((root, shared), below, &format!("{words} {}", below.get_name()), page));
 }
 
 fn about(command: &Command) -> String {

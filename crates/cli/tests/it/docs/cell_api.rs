@@ -11,8 +11,13 @@ use crate::person::Person;
 const OBJECTS: [&str; 4] = ["console", "output", "API", "tools"];
 
 /// The sections whose tables list globals.
-const SECTIONS: [&str; 5] =
-    ["\n## Tools\n", "\n## Output\n", "\n## Stored outputs and values\n", "\n## Timers and the web\n", "\n## The language\n"];
+const SECTIONS: [&str; 5] = [
+    "\n## Tools\n",
+    "\n## Output\n",
+    "\n## Stored outputs and values\n",
+    "\n## Timers and the web\n",
+    "\n## The language\n",
+];
 
 /// Returns the names that a cell finds: globals, and `object.function` for the objects above.
 fn defined() -> BTreeSet<String> {
@@ -29,7 +34,8 @@ fn defined() -> BTreeSet<String> {
 fn name(span: &str) -> Option<String> {
     let is_name = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '.' | '$');
     let span = span.split_once('<').map_or(span, |(before, _)| before.trim_end_matches('.'));
-    let path = span.split(|letter| !is_name(letter)).next().filter(|path| !path.is_empty() && !path.starts_with('.'))?;
+    let path =
+        span.split(|letter| !is_name(letter)).next().filter(|path| !path.is_empty() && !path.starts_with('.'))?;
     let global = path.split('.').next()?;
     Some(if OBJECTS.contains(&global) { path.to_owned() } else { global.to_owned() })
 }

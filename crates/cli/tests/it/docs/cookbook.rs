@@ -216,7 +216,9 @@ fn normalised(value: &Value, address: &str) -> Value {
     match value {
         Value::Array(items) => items.iter().map(|item| normalised(item, address)).collect(),
         Value::Object(fields) => fields.iter().map(|(key, one)| (key.clone(), normalised(one, address))).collect(),
-        Value::String(text) if text.starts_with("out_cm_") => json!(format!("out_cm_1f…_{}", text.rsplit('_').next().unwrap())),
+        Value::String(text) if text.starts_with("out_cm_") => {
+            json!(format!("out_cm_1f…_{}", text.rsplit('_').next().unwrap()))
+        }
         Value::String(text) if text.chars().count() > MOST => {
             json!(format!("{}…", text.chars().take(MOST / 2).collect::<String>()))
         }
@@ -237,10 +239,8 @@ fn check(page: &Path) {
     let cells = cells(&text);
     assert!(!cells.is_empty(), "{name} has no cell");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let results: Vec<String> = cells
-        .iter()
-        .map(|cell| shown(&normalised(&run(&mut client, &place, cell, &address), &address), 0))
-        .collect();
+    let results: Vec<String> =
+        cells.iter().map(|cell| shown(&normalised(&run(&mut client, &place, cell, &address), &address), 0)).collect();
     for (cell, result) in cells.iter().zip(results).rev() {
         lines.splice(cell.result.clone(), result.lines().map(str::to_owned));
     }

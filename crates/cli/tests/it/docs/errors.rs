@@ -28,7 +28,9 @@ fn sources(folder: &str) -> Vec<String> {
         for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             match path.is_dir() {
                 true if !path.ends_with("tests") => add(&path, files),
-                false if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") => files.push(path),
+                false if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") => {
+                    files.push(path)
+                }
                 _ => {}
             }
         }
@@ -63,7 +65,10 @@ fn bodies<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
 fn of_calls() -> BTreeSet<String> {
     let mut codes = BTreeSet::new();
     for text in ["crates/executor/src", "crates/codemode/src", "crates/sandbox/src"].into_iter().flat_map(sources) {
-        if !text.contains("reject_with_code") && !text.contains("`code` of the error") && !text.contains("code of the error") {
+        if !text.contains("reject_with_code")
+            && !text.contains("`code` of the error")
+            && !text.contains("code of the error")
+        {
             continue;
         }
         codes.extend(after(&text, "reject_with_code("));
@@ -120,7 +125,10 @@ fn every_error_code_has_a_page_and_every_page_a_code() {
         .collect();
     let missing: Vec<_> = codes.difference(&documented).collect();
     let superfluous: Vec<_> = documented.difference(&codes).collect();
-    assert!(missing.is_empty() && superfluous.is_empty(), "without a page: {missing:?}; without a code: {superfluous:?}");
+    assert!(
+        missing.is_empty() && superfluous.is_empty(),
+        "without a page: {missing:?}; without a code: {superfluous:?}"
+    );
 }
 
 #[test]
