@@ -171,6 +171,7 @@ fn with_unit(name: &str, number: u64) -> String {
         _ if name.ends_with("BYTES") => bytes(number),
         _ if name.ends_with("_MS") => milliseconds(number),
         _ if name.ends_with("SECONDS") => milliseconds(1_000 * number),
+        _ if name.ends_with("CHARS") || name.ends_with("UNITS") => format!("{} characters", grouped(number)),
         _ => grouped(number),
     }
 }
