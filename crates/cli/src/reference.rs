@@ -87,7 +87,12 @@ fn shared(root: &Command) -> Vec<String> {
     }
     let mut items = Vec::new();
     count(root, root, &mut items);
-    items.into_iter().filter(|(_, times)| *times >= SHARED_BY).map(|(item, _)| item).collect()
+    // An option that has another text in other commands is described there.
+    let name = |item: &str| item.split_once("`: ").map(|(name, _)| name.to_owned());
+    let is_usual = |(item, times): &&(String, usize)| {
+        *times >= SHARED_BY && !items.iter().any(|(other, more)| name(other) == name(item) && more > times)
+    };
+    items.iter().filter(is_usual).map(|(item, _)| item.clone()).collect()
 }
 
 /// Returns the arguments of a command that are its own.

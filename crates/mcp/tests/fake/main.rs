@@ -189,7 +189,8 @@ impl Fake {
             // Performs the steps of the first pair whose object is part of the call's arguments: `[[object, steps], …]`.
             "when" => {
                 let arguments = &message["params"]["arguments"];
-                let is_part = |wanted: &Value| wanted.as_object().unwrap().iter().all(|(key, one)| arguments[key] == *one);
+                let is_part =
+                    |wanted: &Value| wanted.as_object().unwrap().iter().all(|(key, one)| arguments[key] == *one);
                 let found = value.as_array().unwrap().iter().find(|pair| is_part(&pair[0]));
                 let steps = found.unwrap_or_else(|| panic!("no steps for {arguments}"))[1].clone();
                 self.perform(&steps, message, out);
