@@ -6,7 +6,9 @@
 
 use std::path::PathBuf;
 
-use cellmate::source::{AuthorizedCall, CallFuture, Dispatch, Outcome, Repeat, Returned, ToolId, ToolSource, ToolSpec};
+use cellmate::source::{
+    AuthorizedCall, CallFuture, Dispatch, Outcome, Repeat, ToolId, ToolResult, ToolSource, ToolSpec,
+};
 use cellmate::{Cellmate, Error, Scope, json};
 
 /// The cell, which a model would write.
@@ -40,7 +42,7 @@ impl ToolSource for Notes {
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             Dispatch::Settled(match std::fs::read_to_string(self.folder.join(call.id().name())) {
-                Ok(text) => Outcome::Returned(Returned::text(text)),
+                Ok(text) => Outcome::Returned(ToolResult::text(text)),
                 // The model reads this message, so it does not contain the path.
                 Err(_) => Outcome::Failed("the note cannot be read; search again for those that exist".to_owned()),
             })

@@ -11,7 +11,7 @@ use contract::config;
 use contract::limits::Limits;
 use contract::scope::Scope;
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Executor, Outcome, Returned, Routes, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Executor, Outcome, Routes, ToolResult, ToolSource};
 use figures::machine::load_average;
 use figures::{Bar, Claim, Samples};
 use serde_json::json;
@@ -44,7 +44,7 @@ impl ToolSource for Tools {
 
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         let input = call.input().clone();
-        Box::pin(std::future::ready(Dispatch::Settled(Outcome::Returned(Returned::json(input)))))
+        Box::pin(std::future::ready(Dispatch::Settled(Outcome::Returned(ToolResult::json(input)))))
     }
 }
 
@@ -153,7 +153,7 @@ fn many_tools(count: usize) -> Result<Vec<ToolSpec>> {
 }
 
 fn open(ours: &Ours, path: &Path, sources: Vec<Arc<dyn ToolSource>>) -> Result<Setup> {
-    let (routes, tools) = Routes::of(&sources);
+    let (routes, tools) = Routes::collect(&sources);
     let executor = Executor::new(Arc::new(Catalog::new(tools)?), routes, Scope::default());
     let (pool, location) = (ours.runner.pool.clone(), Location::File(path.to_owned()));
     let code_mode = ours.wait_for(async move {

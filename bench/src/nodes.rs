@@ -18,7 +18,7 @@ use contract::limits::Limits;
 use contract::scope::Scope;
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use executor::{
-    AuthorizedCall, CallFuture, CallToken, Dispatch, Executor, Outcome, Parked, Returned, Routes, ToolSource,
+    AuthorizedCall, CallFuture, CallToken, Dispatch, Executor, Outcome, ParkedOn, Routes, ToolResult, ToolSource,
 };
 use figures::machine::load_average;
 use figures::{Bar, Claim, Samples};
@@ -74,12 +74,12 @@ impl ToolSource for Tools {
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             if call.id().as_str() == PARKED {
-                return Dispatch::Parked(Parked::Client);
+                return Dispatch::Parked(ParkedOn::Client);
             }
             if !self.answers {
                 return std::future::pending().await;
             }
-            Dispatch::Settled(Outcome::Returned(Returned::json(json!({"n": 7}))))
+            Dispatch::Settled(Outcome::Returned(ToolResult::json(json!({"n": 7}))))
         })
     }
 }
@@ -99,7 +99,7 @@ struct Setup {
 impl Node {
     fn start(location: &Location, answers: bool) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let (routes, tools) = Routes::of(&[Arc::new(Tools { answers }) as Arc<dyn ToolSource>]);
+        let (routes, tools) = Routes::collect(&[Arc::new(Tools { answers }) as Arc<dyn ToolSource>]);
         let executor = Executor::new(Arc::new(Catalog::new(tools)?), routes, Scope::default());
         let code_mode = runtime.block_on(async {
             let store = Store::open(location, Keys::new(1, [7; 32])).await?;
@@ -179,7 +179,7 @@ fn resume_waiting(location: &Location, rounds: usize) -> Result<Samples> {
         let mut samples = Samples::default();
         for run in runs {
             let from = Instant::now();
-            let outcome = Outcome::Returned(Returned::json(json!({"n": 7})));
+            let outcome = Outcome::Returned(ToolResult::json(json!({"n": 7})));
             setup.code_mode.settle(&CallToken { run: run.clone(), call: CallId(1) }, &outcome).await?;
             finished(&setup, &run).await?;
             samples.push(us_since(from));

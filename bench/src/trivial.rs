@@ -8,7 +8,7 @@ use contract::cell::CellResult;
 use contract::config;
 use contract::limits::Limits;
 use contract::scope::Scope;
-use executor::{Canned, Executor, Routes, ToolSource};
+use executor::{CannedTools, Executor, Routes, ToolSource};
 use figures::Samples;
 use serde_json::json;
 use store::{Keys, Location, Store};
@@ -113,8 +113,9 @@ fn reading(bench: &mut Bench, count: usize) -> Result<Vec<Text>> {
 }
 
 fn open_code_mode(bench: &Bench) -> Result<(CodeMode, Executor)> {
-    let canned: Arc<dyn ToolSource> = Arc::new(Canned::parse(&json!({"tools": [{"id": catalogs::ECHO}]}).to_string())?);
-    let (routes, _) = Routes::of(&[canned]);
+    let canned: Arc<dyn ToolSource> =
+        Arc::new(CannedTools::parse(&json!({"tools": [{"id": catalogs::ECHO}]}).to_string())?);
+    let (routes, _) = Routes::collect(&[canned]);
     let executor = Executor::new(Arc::clone(&bench.ours.runner.catalog), routes, Scope::default());
     let pool = bench.ours.runner.pool.clone();
     let code_mode = bench.ours.wait_for(async move {

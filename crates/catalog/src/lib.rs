@@ -7,7 +7,6 @@
 pub mod arguments;
 mod declare;
 mod find;
-mod free_names;
 mod guest_view;
 mod names;
 mod namespace;
@@ -19,6 +18,7 @@ mod server;
 mod surface;
 mod text;
 mod unavailable;
+mod unique_names;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,12 +33,13 @@ use serde_json::{Value, json};
 use search::Index;
 use server::Server;
 
+pub use declare::ApiSchemas;
 pub use names::{convenience_name, mcp_identifier};
 pub use namespace::{
     InputMapping, NamespaceError, Namespaces, Registration, Registry, RunContext, ScopeFailure, ScopeMaker, ScopeValue,
 };
 pub use surface::{
-    ChosenBy, ChosenSurface, Circumstances, DirectTools, EntryPoint, Origin, Surface, SurfaceChoice, SurfaceError,
+    ChosenBy, ChosenSurface, DirectTools, EntryPoint, Origin, Surface, SurfaceChoice, SurfaceConditions, SurfaceError,
     SurfaceOptions, SurfaceReport, SurfaceViolation, VisibleTool, mcp_tools, tool_search_tools,
 };
 pub use unavailable::UnavailableServer;
@@ -244,8 +245,8 @@ impl Catalog {
     }
 
     /// Returns the result of `MCP.<server>.$api(selector?, { schema? })`.
-    pub fn mcp_server_api(&self, server: &str, selector: Option<&str>, with_schema: bool) -> Option<Value> {
-        declare::server_api(&self.tools, server, self.servers.get(server)?, selector, with_schema)
+    pub fn mcp_server_api(&self, server: &str, selector: Option<&str>, schemas: ApiSchemas) -> Option<Value> {
+        declare::server_api(&self.tools, server, self.servers.get(server)?, selector, schemas)
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::spelling::folded;
 use contract::tool::{Operation, Source, ToolSpec};
 
-use crate::free_names::FreeNames;
 use crate::names::{JS_WORDS, mcp_identifier};
+use crate::unique_names::UniqueNames;
 
 /// Properties of `MCP` that a server's identifier must not shadow.
 const SERVER_RESERVED: [&str; 5] = ["$api", "$search", "then", "constructor", "prototype"];
@@ -93,13 +93,13 @@ pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
             server.operations.insert(tool.operation, position);
         }
     }
-    let identifiers = FreeNames::new(|name| name == INDEX || is_reserved(name, &SERVER_RESERVED));
+    let identifiers = UniqueNames::new(|name| name == INDEX || is_reserved(name, &SERVER_RESERVED));
     let owners = identifiers_of(by_owner.keys().copied().map(|owner| (owner, owner)), identifiers, "server");
     owners
         .into_iter()
         .filter_map(|(identifier, owner)| {
             let (server, methods) = by_owner.remove(owner)?;
-            let free = FreeNames::new(|name| is_reserved(name, &METHOD_RESERVED));
+            let free = UniqueNames::new(|name| is_reserved(name, &METHOD_RESERVED));
             let methods = identifiers_of(methods.into_iter(), free, "tool");
             Some((identifier, Server { name: owner.to_owned(), methods, ..server }))
         })
@@ -109,7 +109,7 @@ pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
 /// Gives each name an identifier. A name that is an identifier keeps it, whatever the others become.
 fn identifiers_of<'a, T>(
     named: impl Iterator<Item = (&'a str, T)>,
-    mut free: FreeNames,
+    mut free: UniqueNames,
     fallback: &str,
 ) -> BTreeMap<String, T> {
     let mut identifiers = BTreeMap::new();

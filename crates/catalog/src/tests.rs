@@ -3,7 +3,7 @@
 use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::json;
 
-use super::{Catalog, CatalogError, View, convenience_name, mcp_identifier};
+use super::{ApiSchemas, Catalog, CatalogError, View, convenience_name, mcp_identifier};
 
 fn tool(id: &str) -> ToolSpec {
     let parameters = json!({
@@ -111,7 +111,7 @@ fn resources_and_prompts_are_reached_by_their_path_and_declared() {
     );
     assert!(table.contains("5 functions of the MCP server docs."), "{table}");
 
-    let api = catalog.mcp_server_api("docs", Some("resources.read"), false).unwrap();
+    let api = catalog.mcp_server_api("docs", Some("resources.read"), ApiSchemas::Omitted).unwrap();
     let entry = json!({
         "method": "read",
         "path": "resources.read",
@@ -191,7 +191,7 @@ fn direct_bytes_equal_the_size_of_the_direct_surface() {
 #[test]
 fn declarations_show_required_fields_first() {
     let catalog = catalog(&["mcp:c:z_tool"]);
-    let api = catalog.mcp_server_api("c", Some("zTool"), true).unwrap();
+    let api = catalog.mcp_server_api("c", Some("zTool"), ApiSchemas::Included).unwrap();
     assert_eq!(api["scope"], "tool");
     assert_eq!(
         api["header"],

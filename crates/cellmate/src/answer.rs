@@ -49,7 +49,7 @@ impl Answer {
 
     pub(crate) fn of_direct_call(call: DirectCall) -> Self {
         match call.end {
-            CallEnd::Settled(Outcome::Returned(returned)) => Self::Returned(returned.into_guest()),
+            CallEnd::Settled(Outcome::Returned(returned)) => Self::Returned(returned.into_cell_value()),
             CallEnd::Settled(Outcome::Failed(error)) => Self::Failed { code: ErrorCode::NestedToolFailed, error },
             CallEnd::Settled(Outcome::Unknown) => {
                 Self::Failed { code: ErrorCode::NestedToolFailed, error: UNKNOWN_OUTCOME.to_owned() }

@@ -150,7 +150,7 @@ impl Builder {
     /// Runs cells on threads of this process, without a jail: for tests, whose `main` cannot call
     /// [`worker_main`](crate::worker_main). Never run the cells of a model this way.
     pub fn workers_in_this_process(mut self) -> Self {
-        self.pool.launch = Launch::Attached(sandbox::serve_attached);
+        self.pool.launch = Launch::InProcess(sandbox::serve_attached);
         self
     }
 
@@ -167,7 +167,8 @@ impl Builder {
         let (config, store_config) = resolve(self.config, &self.limits)?;
         let patterns = self.tools.iter().filter(|tool| tool.asks_first).filter_map(Tool::id);
         let patterns: Vec<String> = patterns.map(|id| id.as_str().to_owned()).chain(self.ask).collect();
-        let ask: Vec<Pattern> = patterns.iter().map(|pattern| parse_pattern(pattern)).collect::<Result<_>>()?;
+        let approval_patterns: Vec<Pattern> =
+            patterns.iter().map(|pattern| parse_pattern(pattern)).collect::<Result<_>>()?;
         let tools: Arc<dyn ToolSource> = Arc::new(Tools::new(self.tools)?);
         let local =
             LocalTools { sources: std::iter::once(tools).chain(self.sources).collect(), ..LocalTools::default() };
@@ -186,7 +187,7 @@ impl Builder {
         })?;
         // Without a setting, the model gets code mode.
         let surface = SurfaceOptions { entry: EntryPoint::Mcp, wanted: self.surface, prefix_bytes: 0 };
-        let host = Arc::new(Host { local, ask, surface, ..Host::new(config, sources) });
+        let host = Arc::new(Host { local, approval_patterns, surface, ..Host::new(config, sources) });
         Ok(Cellmate {
             code_mode,
             host,

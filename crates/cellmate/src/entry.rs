@@ -22,7 +22,7 @@ static CAN_BE_WORKER: AtomicBool = AtomicBool::new(false);
 pub fn worker_main() {
     sandbox::worker_main();
     #[cfg(feature = "mcp")]
-    process::keeper_main_closing(sandbox::close_inherited_files);
+    process::keeper_main_closing_files(sandbox::close_inherited_files);
     CAN_BE_WORKER.store(true, Ordering::Relaxed);
 }
 

@@ -7,7 +7,7 @@ use contract::ids::{ApprovalId, RunId};
 use contract::scope::Scope;
 use executor::run::{Host, RunRequest, prepare};
 use executor::{CallToken, Outcome};
-use store::{ApprovalScope, Decision, RunFilter, Settled};
+use store::{ApprovalScope, Decision, RunFilter, SettleResult};
 
 use crate::agent_run::AgentRun;
 use crate::approvals::{self, Approval, ApprovalRequests};
@@ -74,7 +74,7 @@ impl Cellmate {
     }
 
     /// Settles a call that a [`ToolSource`](crate::source::ToolSource) parked, in this process or another one.
-    pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<Settled> {
+    pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<SettleResult> {
         self.code_mode.settle(token, outcome).await.map_err(|error| error::settle(&error))
     }
 

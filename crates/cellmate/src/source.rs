@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use cellmate::json;
-//! use cellmate::source::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolId, ToolSource, ToolSpec};
+//! use cellmate::source::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolId, ToolResult, ToolSource, ToolSpec};
 //!
 //! #[derive(Debug)]
 //! struct Cities(Vec<&'static str>);
@@ -27,7 +27,7 @@
 //!     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
 //!         Box::pin(async move {
 //!             let text = format!("{}: sunny", call.id().name());
-//!             Dispatch::Settled(Outcome::Returned(Returned::text(text)))
+//!             Dispatch::Settled(Outcome::Returned(ToolResult::text(text)))
 //!         })
 //!     }
 //! }
@@ -39,7 +39,7 @@ pub use catalog::UnavailableServer;
 pub use contract::tool::{BadToolId, Operation, Repeat, Source, ToolHash, ToolId, ToolSpec};
 pub use executor::{
     Answer as QuestionAnswer, Answers, AuthorizedCall, CallFuture, CallToken, CancelFuture, Dispatch, LargeText,
-    MAX_TICKET_BYTES, Outcome, Parked, ParkedCall, ProgressSink, Question, QuestionBatch, QuestionKind, QuestionSender,
-    Returned, Ticket, ToolSource, ToolUpdate,
+    MAX_TICKET_BYTES, Outcome, ParkedCall, ParkedOn, ProgressSink, Question, QuestionBatch, QuestionKind,
+    QuestionSender, Ticket, ToolResult, ToolSource, ToolUpdate,
 };
-pub use store::Settled;
+pub use store::SettleResult;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use contract::scope::Scope;
 use contract::tool::{BadToolId, Repeat, ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolResult, ToolSource};
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -234,7 +234,7 @@ impl ToolSource for Tools {
             let id = call.id().clone();
             let running = async { function(ToolCall { call }).await };
             match AssertUnwindSafe(running).catch_unwind().await {
-                Ok(Ok(value)) => Dispatch::Settled(Outcome::Returned(Returned::json(value))),
+                Ok(Ok(value)) => Dispatch::Settled(Outcome::Returned(ToolResult::json(value))),
                 Ok(Err(error)) => failed(error.message),
                 Err(_) => failed(format!("the tool `{}` panicked; it may have had an effect before", id.as_str())),
             }

@@ -12,7 +12,8 @@ use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError}
 
 use crate::approvals::{UntrustedServers, decided_by, terminal};
 
-/// How often the store is polled for new approvals.
+/// How often the store is polled for new approvals. There is no notification of those: a request for approval does not
+/// change the state of its run.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How calls can be approved.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{BackupError, Checked, KeyFile, Keys, Restoring, check_backup};
+use store::{BackupError, CheckedBackup, KeyFile, Keys, Restoring, check_backup};
 use telemetry::LogIgnored;
 
 use crate::render;
@@ -98,10 +98,10 @@ fn report(result: Result<Report, CommandError>, as_json: bool) -> ExitCode {
 }
 
 async fn backup(arguments: &BackupArguments) -> Result<Report, CommandError> {
-    let kept = arguments.store.choose()?;
-    let store = kept.open().await?;
+    let store_settings = arguments.store.choose()?;
+    let store = store_settings.open().await?;
     let keys = match arguments.with_key {
-        true => Some(KeyFile::read(&kept.key_file).map_err(StateError::Key)?.text()),
+        true => Some(KeyFile::read(&store_settings.key_file).map_err(StateError::Key)?.text()),
         false => None,
     };
     let path = &arguments.file;
@@ -114,7 +114,8 @@ async fn backup(arguments: &BackupArguments) -> Result<Report, CommandError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).map_err(at)?;
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         let backed_up = store.backup(&mut out, keys.as_deref()).await;
-        let rows = backed_up.map_err(|error| CommandError::Backup { location: kept.location.to_string(), error })?;
+        let rows =
+            backed_up.map_err(|error| CommandError::Backup { location: store_settings.location.to_string(), error })?;
         out.flush().map_err(at)?;
         out.get_ref().sync_all().map_err(at)?;
         // A hard link fails if another process created the file since the check above, so it is not overwritten.
@@ -132,38 +133,41 @@ async fn backup(arguments: &BackupArguments) -> Result<Report, CommandError> {
     } else {
         format!(
             "it does not contain the key file: back up {} separately, or suspended cells cannot be resumed",
-            kept.key_file.display()
+            store_settings.key_file.display()
         )
     };
     let rows = written?;
     Ok(Report {
-        message: format!("wrote {rows} rows of {} to {}; {key}", kept.location, path.display()),
+        message: format!("wrote {rows} rows of {} to {}; {key}", store_settings.location, path.display()),
         json: json!({
-            "file": path, "rows": rows, "store": kept.location.to_string(), "withKey": arguments.with_key,
-            "keyFile": kept.key_file,
+            "file": path, "rows": rows, "store": store_settings.location.to_string(), "withKey": arguments.with_key,
+            "keyFile": store_settings.key_file,
         }),
     })
 }
 
 async fn restore(arguments: &RestoreArguments) -> Result<Report, CommandError> {
-    let kept = arguments.store.choose()?;
+    let store_settings = arguments.store.choose()?;
     let bad = |error| CommandError::Backup { location: arguments.file.display().to_string(), error };
     let checked = check_backup(&mut reader(&arguments.file)?).map_err(bad)?;
-    let keys = keys_for(&kept, &checked, arguments.end_runs)?;
-    let store = kept.open_with(keys).await?;
+    let keys = keys_for(&store_settings, &checked, arguments.end_runs)?;
+    let store = store_settings.open_with(keys).await?;
     let how = Restoring { replace: arguments.replace, end_runs: arguments.end_runs };
     let restored = store.restore(&mut reader(&arguments.file)?, &checked, how, now_ms()).await;
-    restored.map_err(|error| CommandError::Backup { location: kept.location.to_string(), error })?;
+    restored.map_err(|error| CommandError::Backup { location: store_settings.location.to_string(), error })?;
     store.close().await;
     // Opening the store records its keys' marks, so that a process with other keys cannot open it later.
-    kept.open().await?;
+    store_settings.open().await?;
     let count = |table: &str| checked.rows.get(table).copied().unwrap_or(0);
     let active = if arguments.end_runs { "active runs were ended" } else { "active runs can be resumed" };
     let (runs, entries) = (count("runs"), count("transcript"));
     Ok(Report {
-        message: format!("restored {runs} runs and {entries} transcript entries into {}; {active}", kept.location),
+        message: format!(
+            "restored {runs} runs and {entries} transcript entries into {}; {active}",
+            store_settings.location
+        ),
         json: json!({
-            "store": kept.location.to_string(), "runs": runs, "transcriptEntries": entries,
+            "store": store_settings.location.to_string(), "runs": runs, "transcriptEntries": entries,
             "endedRuns": arguments.end_runs,
         }),
     })
@@ -177,24 +181,24 @@ fn reader(path: &Path) -> Result<BufReader<File>, CommandError> {
 /// Returns the keys of the key file, which is created from the backup if it does not exist.
 ///
 /// Fails if they cannot open the cells in the backup, unless all runs are ended.
-fn keys_for(kept: &StoreSettings, checked: &Checked, end_runs: bool) -> Result<Keys, CommandError> {
-    if let (false, Some(text)) = (kept.key_file.exists(), &checked.keys) {
-        let there = KeyFile::parse(text, &kept.key_file).map_err(CommandError::BadKeys)?;
-        create_private_file(&kept.key_file, there.text())
-            .map_err(|error| CommandError::File { path: kept.key_file.clone(), error })?;
+fn keys_for(store_settings: &StoreSettings, checked: &CheckedBackup, end_runs: bool) -> Result<Keys, CommandError> {
+    if let (false, Some(text)) = (store_settings.key_file.exists(), &checked.keys) {
+        let there = KeyFile::parse(text, &store_settings.key_file).map_err(CommandError::BadKeys)?;
+        create_private_file(&store_settings.key_file, there.text())
+            .map_err(|error| CommandError::File { path: store_settings.key_file.clone(), error })?;
     }
-    kept.make_key()?;
-    let known = KeyFile::read(&kept.key_file).map_err(StateError::Key)?;
+    store_settings.make_key()?;
+    let known = KeyFile::read(&store_settings.key_file).map_err(StateError::Key)?;
     if !end_runs {
         let has = |id: &u32| {
             let mark = known.keys().find(|key| key.id == *id).map(store::Key::mark);
             mark.is_some() && (!checked.marks.contains_key(id) || mark.as_ref() == checked.marks.get(id))
         };
         if let Some(id) = checked.sealed_with.iter().find(|id| !has(id)) {
-            return Err(CommandError::MissingKey { path: kept.key_file.clone(), id: *id });
+            return Err(CommandError::MissingKey { path: store_settings.key_file.clone(), id: *id });
         }
     }
-    Ok(Keys::of_file(&kept.key_file).map_err(StateError::Key)?)
+    Ok(Keys::of_file(&store_settings.key_file).map_err(StateError::Key)?)
 }
 
 /// Returns the path of a temporary file in the same folder.

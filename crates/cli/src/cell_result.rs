@@ -9,7 +9,7 @@ use contract::ids::RunId;
 use serde_json::{Value, json};
 use store::{Approval, StoreError};
 
-use crate::render;
+use crate::render::{self, OutputFormat};
 use crate::turns::open_approvals;
 
 /// How many tools that need approval are named.
@@ -44,11 +44,11 @@ fn advice_for(run_id: &RunId, approvals: &[Approval]) -> String {
 }
 
 /// Prints a result, and the advice if there is one: for programs in the JSON, for people on standard error.
-pub(crate) fn print(result: &CellResult, advice: Option<&str>, is_readable: bool) -> ExitCode {
-    let code = match advice {
-        _ if is_readable => render::readable(result),
-        None => render::json(result),
-        Some(advice) => {
+pub(crate) fn print(result: &CellResult, advice: Option<&str>, format: OutputFormat) -> ExitCode {
+    let code = match (format, advice) {
+        (OutputFormat::Text, _) => render::readable(result),
+        (OutputFormat::Json, None) => render::json(result),
+        (OutputFormat::Json, Some(advice)) => {
             let mut value = json!(result);
             if let Some(fields) = value.as_object_mut() {
                 fields.insert("message".to_owned(), Value::from(advice));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::SurfaceOptions;
-use client_config::{Loaded, TOOL_LISTS};
+use client_config::{LoadedConfig, TOOL_LISTS};
 use codemode::CodeMode;
 use codemode::pool::Pool;
 use contract::config;
@@ -43,7 +43,7 @@ impl Engine {
     pub(crate) fn new(
         pool: Pool,
         store: Store,
-        loaded: &Loaded,
+        loaded: &LoadedConfig,
         local: Local,
         state: &State,
         idle_stop: Option<Duration>,

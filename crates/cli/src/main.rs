@@ -50,7 +50,7 @@ const SHUTDOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(5
 fn main() -> std::process::ExitCode {
     // First of all: sandbox workers, the keepers of MCP servers and shell commands are this program, re-executed.
     sandbox::worker_main();
-    process::keeper_main_closing(sandbox::close_inherited_files);
+    process::keeper_main_closing_files(sandbox::close_inherited_files);
 
     let arguments = Arguments::parse();
     style::init(arguments.color);

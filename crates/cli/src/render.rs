@@ -23,6 +23,26 @@ pub(crate) const WAITING: u8 = 3;
 /// The user interrupted the command; shells report this code for SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// How a command prints its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputFormat {
+    /// Text for people.
+    Text,
+    Json,
+}
+
+impl OutputFormat {
+    /// Returns the format of a command with the flag `--json`.
+    pub(crate) fn from_flag(as_json: bool) -> Self {
+        if as_json { Self::Json } else { Self::Text }
+    }
+
+    /// Returns the format of a cell's result: JSON with the flag `--json`, or if standard output is not a terminal.
+    pub(crate) fn of_cell_result(as_json: bool) -> Self {
+        Self::from_flag(as_json || !std::io::stdout().is_terminal())
+    }
+}
+
 pub(crate) fn json(result: &CellResult) -> ExitCode {
     match serde_json::to_string(result) {
         Ok(text) => write_out(&format!("{}\n", text::escape_json(&text))),

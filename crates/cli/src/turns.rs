@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use crate::approvals::UntrustedServers;
 use crate::approver::{Approver, Decider, Recorder, Subject};
 
-/// How often the store is polled for a decision that lets the cell continue.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How often approvals are read without a notification of a decision: they may expire, and a notification may be lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When a command stops running turns of a cell that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +139,10 @@ impl Turns<'_> {
 
     /// Waits until one of the run's open approvals is decided or expires.
     async fn wait_for_decision(&self, run_id: &RunId) -> Result<(), StoreError> {
+        let mut changes = self.code_mode.run_changes();
         let before = open_approvals(self.code_mode, run_id).await?;
         loop {
-            tokio::time::sleep(POLL_INTERVAL).await;
+            changes.wait(run_id, POLL_INTERVAL).await;
             let open = open_approvals(self.code_mode, run_id).await?;
             let is_open = |id: &ApprovalId| open.iter().any(|approval| approval.approval_id == *id);
             if before.is_empty() || !before.iter().all(|approval| is_open(&approval.approval_id)) {

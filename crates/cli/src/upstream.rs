@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client_config::{Loaded, ServerEntry, display};
+use client_config::{LoadedConfig, ServerEntry, display};
 use executor::ToolSource;
 use mcp::server::OfferedSources;
 use mcp::{Unavailable, Upstream, UpstreamOptions, Upstreams};
@@ -34,7 +34,7 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Creates the servers. Tool lists are stored in `lists`; a process without calls for `idle_stop` is stopped.
-    pub(crate) fn new(loaded: &Loaded, lists: PathBuf, idle_stop: Option<Duration>) -> Self {
+    pub(crate) fn new(loaded: &LoadedConfig, lists: PathBuf, idle_stop: Option<Duration>) -> Self {
         let options = UpstreamOptions { cache_dir: Some(lists), idle_stop, ..UpstreamOptions::DEFAULT };
         let none = Upstreams::new(Vec::new(), &options);
         let none = Self { upstreams: Arc::new(none), options, sources: Vec::new(), unreported: BTreeSet::new() };
@@ -44,7 +44,7 @@ impl Servers {
     /// Returns the servers of a changed configuration, and those that are no longer part of it. Servers whose entry
     /// has not changed are kept as they are, running or not. Configured servers that cannot be started are named with the
     /// reason, so that models read why they cannot be called.
-    pub(crate) fn reconfigured(&self, loaded: &Loaded) -> (Self, Vec<Arc<Upstream>>) {
+    pub(crate) fn reconfigured(&self, loaded: &LoadedConfig) -> (Self, Vec<Arc<Upstream>>) {
         let entries: Vec<&ServerEntry> = loaded.servers.iter().filter(|entry| entry.enabled).collect();
         let specs = entries.iter().map(|entry| entry.spec()).collect();
         let (upstreams, removed) = self.upstreams.reconfigured(specs, &self.options);

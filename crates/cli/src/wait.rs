@@ -1,6 +1,5 @@
 //! `cellmate wait`: resumes a run that has not ended, with the tools, policy and approvals of its agent.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use client_config::load;
@@ -12,6 +11,7 @@ use mcp::server::Principal;
 use crate::arguments::WaitArguments;
 use crate::engine::{Engine, code_mode_config};
 use crate::local_tools::local_tools;
+use crate::render::OutputFormat;
 use crate::runs::{find_run, only_live_run};
 use crate::turns::Turns;
 use crate::{cell_result, policy, render};
@@ -27,11 +27,11 @@ pub(crate) async fn run(arguments: WaitArguments) -> ExitCode {
 }
 
 async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
-    let places = arguments.store.places();
+    let (places, format) = (arguments.store.places(), OutputFormat::of_cell_result(arguments.json));
     let loaded = load(&places).map_err(text)?;
     let policy = policy::read(&loaded.settings).map_err(text)?.with(&arguments.policy);
-    let kept = arguments.store.arguments().choose(&loaded.settings, &places).map_err(text)?;
-    let store = kept.open().await.map_err(text)?;
+    let store_settings = arguments.store.arguments().choose(&loaded.settings, &places).map_err(text)?;
+    let store = store_settings.open().await.map_err(text)?;
     let run_id = match &arguments.run {
         Some(typed) => find_run(&store, typed).await.map_err(text)?,
         None => only_live_run(&store).await.map_err(text)?,
@@ -41,7 +41,7 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
         return Err(format!("run `{run_id}` is a direct tool call, which only the command that made it can wait for"));
     }
     if let Some(result) = record.result() {
-        return Ok(cell_result::print(&result, None, is_readable(arguments)));
+        return Ok(cell_result::print(&result, None, format));
     }
     let scope = record.run.scope.clone();
     if Principal::named(&scope.agent_id).is_err() {
@@ -49,8 +49,8 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
         return Err(format!("the run belongs to agent `{agent}`; wait for it in the program that embeds cellmate"));
     }
     let pool = Pool::start(arguments.jail.pool(record.memory_limit_bytes())).await.map_err(text)?;
-    let local = local_tools(&policy, &loaded.settings, &places, Some(kept.state.folder()))?;
-    let engine = Engine::new(pool, store, &loaded, local, &kept.state, None).map_err(text)?;
+    let local = local_tools(&policy, &loaded.settings, &places, Some(store_settings.state.folder()))?;
+    let engine = Engine::new(pool, store, &loaded, local, &store_settings.state, None).map_err(text)?;
     let done = async {
         let config = code_mode_config(&policy, &scope.agent_id);
         if let Some(note) = policy.provider_note(&scope.agent_id) {
@@ -59,7 +59,7 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
         loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
         let executor = engine.executor(&policy, scope).await.map_err(text)?;
         let turns = engine.turns(&executor, &config, COMMAND);
-        finish(&turns, &run_id, is_readable(arguments)).await
+        finish(&turns, &run_id, format).await
     };
     let done = done.await;
     engine.shut_down().await;
@@ -67,22 +67,18 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
 }
 
 /// Waits for the run and prints its result. If the user interrupts the command, the run stays as it is.
-async fn finish(turns: &Turns<'_>, run_id: &RunId, is_readable: bool) -> Result<ExitCode, String> {
+async fn finish(turns: &Turns<'_>, run_id: &RunId, format: OutputFormat) -> Result<ExitCode, String> {
     tokio::select! {
         result = turns.wait(run_id) => {
             let result = result.map_err(text)?;
             let advice = cell_result::advice(turns.code_mode, &result).await.map_err(text)?;
-            Ok(cell_result::print(&result, advice.as_deref(), is_readable))
+            Ok(cell_result::print(&result, advice.as_deref(), format))
         }
         Ok(()) = tokio::signal::ctrl_c() => {
             render::note(&format!("cellmate: interrupted; `cellmate wait {run_id}` continues the run"));
             Ok(ExitCode::from(render::INTERRUPTED))
         }
     }
-}
-
-fn is_readable(arguments: &WaitArguments) -> bool {
-    !arguments.json && std::io::stdout().is_terminal()
 }
 
 fn text(error: impl std::fmt::Display) -> String {

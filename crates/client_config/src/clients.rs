@@ -129,7 +129,7 @@ impl Client {
         match self {
             Self::Codex => Forwarding::Names,
             Self::Cursor | Self::Windsurf => Forwarding::References { before: "${env:", after: "}" },
-            // It withholds variables that look like credentials, unless the entry names them.
+            // Gemini does not pass on variables that look like credentials, unless the entry names them.
             Self::Gemini => Forwarding::References { before: "${", after: "}" },
             Self::ClaudeDesktop => Forwarding::Nothing,
             Self::ClaudeCode | Self::VsCode | Self::OpenCode | Self::Zed | Self::Mcporter | Self::OpenClaw => {

@@ -15,12 +15,13 @@ const MAX_SHOWN_CHARS: usize = 200;
 const SECRET_WORDS: [&str; 12] =
     ["token", "secret", "password", "passwd", "key", "auth", "bearer", "credential", "cookie", "session", "pat", "dsn"];
 
-/// Returns untrusted text on one line, cut, with control and invisible characters escaped.
+/// Returns untrusted text on one line of at most [`MAX_SHOWN_CHARS`], with control and invisible characters escaped.
 pub fn plain(text: &str) -> String {
     text::line(text, MAX_SHOWN_CHARS)
 }
 
-/// Returns an escaped path, uncut. It is escaped because its folders may come with a project.
+/// Returns a path with control and invisible characters escaped: its folders may come with a project that is not
+/// trusted. It is not cut.
 pub fn path(path: &Path) -> String {
     text::line(&path.display().to_string(), usize::MAX)
 }
@@ -59,19 +60,22 @@ pub(crate) fn arguments(args: &[String]) -> Vec<String> {
     let mut after_secret_flag = false;
     args.iter()
         .map(|arg| {
-            let hide_whole = after_secret_flag && !arg.starts_with('-');
+            let is_secret = after_secret_flag && !arg.starts_with('-');
             after_secret_flag = arg.starts_with('-') && !arg.contains('=') && names_a_secret(arg);
-            argument(arg, hide_whole)
+            if is_secret && !is_variable(arg) { HIDDEN.to_owned() } else { argument(arg) }
         })
         .collect()
 }
 
-fn argument(arg: &str, hide_whole: bool) -> String {
-    if arg.starts_with("${") && arg.ends_with('}') && !arg.contains(":-") {
+/// Whether the argument is a reference to a variable, without a default value that could be a secret.
+fn is_variable(arg: &str) -> bool {
+    arg.starts_with("${") && arg.ends_with('}') && !arg.contains(":-")
+}
+
+/// Hides the parts of an argument that look like a secret.
+fn argument(arg: &str) -> String {
+    if is_variable(arg) {
         return arg.to_owned();
-    }
-    if hide_whole {
-        return HIDDEN.to_owned();
     }
     match arg.split_once('=') {
         Some((name, value)) if names_a_secret(name) && !value.starts_with("${") => format!("{name}={HIDDEN}"),
@@ -101,6 +105,7 @@ pub(crate) fn looks_random(text: &str) -> bool {
     plain && text.len() >= 20 && count(u8::is_ascii_digit) >= 4 && count(u8::is_ascii_alphabetic) >= 4
 }
 
+/// Quotes a word of a command line for people to read. A variable such as `${NAME}` stays as it is.
 fn quoted(word: &str) -> Cow<'_, str> {
     let bare = |c: char| c.is_alphanumeric() || "-_./@:=+,~%${}…?".contains(c);
     if !word.is_empty() && word.chars().all(bare) {
@@ -109,7 +114,7 @@ fn quoted(word: &str) -> Cow<'_, str> {
     Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
 }
 
-/// Quotes a word for a shell, if needed.
+/// Quotes a word for a command that the user copies into a shell, which must not expand it.
 pub fn for_shell(word: &str) -> String {
     if word.contains(['$', '{', '}', '~', '%', '?', '…']) {
         return format!("'{}'", word.replace('\'', r"'\''"));

@@ -25,7 +25,7 @@ impl Format {
 
     /// Parses a text, after checking the number of its values: a parsed value takes far more memory than its text.
     pub(crate) fn parse(self, text: &str) -> Result<Tree, SyntaxError> {
-        if self.most_values(text) > MAX_JSON_VALUES {
+        if self.max_values(text) > MAX_JSON_VALUES {
             let why = format!("it may have more than {MAX_JSON_VALUES} values, which is the limit; make it smaller");
             return Err(SyntaxError { line: 1, column: 1, why });
         }
@@ -37,7 +37,7 @@ impl Format {
 
     /// Returns an upper bound of the values and keys in a text, whatever its strings and comments contain: one of these
     /// characters comes before each but the first.
-    fn most_values(self, text: &str) -> usize {
+    fn max_values(self, text: &str) -> usize {
         let separates = |byte: &u8| match self {
             Self::Json => matches!(byte, b',' | b':' | b'[' | b'{'),
             Self::Toml => matches!(byte, b',' | b'=' | b'[' | b'{' | b'.' | b'\n'),
@@ -66,7 +66,8 @@ pub(crate) fn servers(tree: &Tree) -> Vec<Servers<'_>> {
     let openclaws = container(&["mcp", "servers"], Dialect::Dollar);
     // In opencode's file everything under `mcp` is a server; OpenClaw also has settings there, which are not.
     let only_servers = |found: &Servers<'_>| {
-        found.members.iter().all(|one| one.value.is_map()) && found.members.iter().any(|one| is_server(&one.value))
+        found.members.iter().all(|member| member.value.is_map())
+            && found.members.iter().any(|member| is_server(&member.value))
     };
     let opencodes = container(&["mcp"], Dialect::Brace).filter(|found| openclaws.is_none() && only_servers(found));
     let mut found: Vec<Servers<'_>> = [

@@ -53,13 +53,13 @@ pub enum ImportOutcome {
 
 /// Our configuration with the servers added, and what happened to each.
 #[derive(Debug)]
-pub struct Imported {
+pub struct ImportedServers {
     pub ours: Change,
     /// By name, in the order of the file.
     pub servers: Vec<(String, ImportOutcome)>,
 }
 
-impl Imported {
+impl ImportedServers {
     /// Returns the names of the servers that are added.
     pub fn added(&self) -> impl Iterator<Item = &str> {
         let added = self.servers.iter().filter(|(_, outcome)| matches!(outcome, ImportOutcome::Added { .. }));
@@ -105,9 +105,9 @@ impl ImportFile {
     }
 
     /// Copies the servers of this file, or those of them with these names, into ours.
-    pub fn copy_to(&self, ours: Change, names: &[String], places: &Places) -> Result<Imported, ImportError> {
+    pub fn copy_to(&self, ours: Change, names: &[String], places: &Places) -> Result<ImportedServers, ImportError> {
         let tree = self.read()?;
-        let mut imported = Imported { ours, servers: Vec::new() };
+        let mut imported = ImportedServers { ours, servers: Vec::new() };
         let variables = variables(places, &tree);
         for servers in self.containers(&tree, places) {
             for member in servers.members {
@@ -127,7 +127,7 @@ impl ImportFile {
     }
 }
 
-impl Imported {
+impl ImportedServers {
     fn take(
         &mut self,
         from: &ImportFile,

@@ -22,7 +22,7 @@ impl Step {
         }
     }
 
-    /// Returns the position that the step means in a list. OpenClaw also accepts `list.0` for `list[0]`.
+    /// Returns the position that the step stands for in a list. As in OpenClaw, `list.0` is the same as `list[0]`.
     pub(crate) fn position(&self) -> Option<usize> {
         match self {
             Self::Key(key) => key.parse().ok(),
@@ -49,11 +49,11 @@ pub struct KeyPath {
 /// Why a text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a key; write keys with dots, as in `tools.codeMode.timeoutMs`, and others in brackets, as in `mcpServers[\"my.server\"].command`"
+    "`{0}` is not a key; separate keys with dots, as in `tools.codeMode.timeoutMs`, and write a key that contains a dot in brackets, as in `mcpServers[\"my.server\"].command`"
 )]
 pub struct BadKeyPath(String);
 
-/// The longest part of a wrong path that is repeated.
+/// The maximum length of a wrong path in an error message.
 const MAX_SHOWN_CHARS: usize = 100;
 
 impl KeyPath {
@@ -89,17 +89,17 @@ impl KeyPath {
         self.steps.first()?.key()
     }
 
-    /// Returns each step's key; `None` for a step into a list.
-    pub fn names(&self) -> impl Iterator<Item = Option<&str>> {
+    /// Returns the key of each step; `None` for a step that is a position in a list.
+    pub fn keys_or_positions(&self) -> impl Iterator<Item = Option<&str>> {
         self.steps.iter().map(Step::key)
     }
 
-    /// Returns the text of a part of a path.
-    pub(crate) fn shown(steps: &[Step]) -> String {
+    /// Formats some of the steps of a path.
+    pub(crate) fn format_steps(steps: &[Step]) -> String {
         Self { steps: steps.to_vec() }.to_string()
     }
 
-    /// Returns the keys; `None` if the path goes through a list.
+    /// Returns the keys of all steps; `None` if a step is a position in a list.
     pub fn keys(&self) -> Option<Vec<&str>> {
         self.steps.iter().map(Step::key).collect()
     }

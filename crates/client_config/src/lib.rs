@@ -36,13 +36,13 @@ mod variables;
 
 pub use clients::{Client, Forwarded};
 pub use connection::{ConnectionRecord, Connections, DisconnectError, MovedServer, disconnect};
-pub use edit::{Change, EditError, Intent, Switch, WriteError, Written};
+pub use edit::{Change, EditError, Intent, Switch, WriteError, WrittenFile};
 pub use files::{ContentHash, FileError};
 pub use gateway::{BadAddress, BadAgentName, GatewayAddress, GatewayRecord, connect_gateway, disconnect_gateway};
-pub use import::{ImportError, ImportFile, ImportOutcome, Imported};
+pub use import::{ImportError, ImportFile, ImportOutcome, ImportedServers};
 pub use inspect::{ConfigFile, FileState, ListedFile, Position, listed_files, parse_value};
 pub use key_path::{BadKeyPath, KeyPath};
-pub use load::{ConfigError, Loaded, load, own_files, project_files, trust_note, users_section};
+pub use load::{ConfigError, LoadedConfig, load, own_files, project_files, trust_note, users_section};
 pub use places::{Places, Scope, TOOL_LISTS};
 pub use references::References;
 pub use review::{ProjectReview, check_entry, write_change};

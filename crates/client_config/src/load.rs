@@ -29,7 +29,7 @@ const MAX_SERVERS: usize = 256;
 
 /// The merged configuration of all files.
 #[derive(Clone, PartialEq)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// In the order of the files; names are unique.
     pub servers: Vec<ServerEntry>,
     /// Everything but servers in our own files, such as `tools` and `agents`; an object.
@@ -45,7 +45,7 @@ pub struct Loaded {
     pub watched: Vec<PathBuf>,
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// Returns the variables and secrets that all servers and the settings refer to.
     pub fn all_references(&self) -> References {
         let mut all = References::of_settings(&self.settings);
@@ -54,7 +54,7 @@ impl Loaded {
     }
 }
 
-impl fmt::Debug for Loaded {
+impl fmt::Debug for LoadedConfig {
     /// Leaves out the settings, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loaded")
@@ -77,7 +77,7 @@ pub enum ConfigError {
 }
 
 /// Reads and merges all configuration files.
-pub fn load(places: &Places) -> Result<Loaded, ConfigError> {
+pub fn load(places: &Places) -> Result<LoadedConfig, ConfigError> {
     let mut loader = ConfigLoader::new(places);
     loader.take_users_files()?;
     loader.take_projects_files();
@@ -125,7 +125,7 @@ pub fn trust_note(file: &Path, places: &Places) -> Option<String> {
     }
     let content = files::read_bytes(file).ok()?.unwrap_or_default();
     match TrustStore::of(places).judge(file, &content) {
-        // It stays trusted after our edit.
+        // The file stays trusted after an edit by Cellmate.
         Trust::Trusted(_) => None,
         Trust::Changed(_) => Some(
             "this project's file has changed since you trusted it, so it is not read; \
@@ -147,7 +147,7 @@ fn trust_command(places: &Places) -> String {
 struct ConfigLoader<'p> {
     places: &'p Places,
     trust: TrustStore,
-    loaded: Loaded,
+    loaded: LoadedConfig,
     settings: Map<String, Value>,
     names: BTreeSet<String>,
     imports: Vec<Client>,
@@ -162,7 +162,7 @@ impl<'p> ConfigLoader<'p> {
         Self {
             places,
             trust: TrustStore::of(places),
-            loaded: Loaded {
+            loaded: LoadedConfig {
                 servers: Vec::new(),
                 settings: Value::Null,
                 problems: Vec::new(),
@@ -439,7 +439,7 @@ impl<'p> ConfigLoader<'p> {
             let about = |why: &dyn fmt::Display| format!("its `envFile` `{}` {why}", display::path(&path));
             let content = files::read_bytes(&path).map_err(|why| about(&format_args!("cannot be used: {why}")))?;
             let content = content.ok_or_else(|| about(&"does not exist"))?;
-            // It comes with the project, too, and sets the environment of the server's process.
+            // The env file comes with the project, too, and sets the environment of the server's process.
             if self.record.as_ref().is_some_and(|record| !record.has_env_file(&path, &content)) {
                 let command = trust_command(self.places);
                 let why = "has changed since you trusted the file that names it: review it, then run";

@@ -8,7 +8,7 @@ use telemetry::LogIgnored;
 
 use crate::clients::Client;
 use crate::document::{Format, Servers};
-use crate::edit::{Change, WriteError, Written};
+use crate::edit::{Change, WriteError, WrittenFile};
 use crate::entry::EntryError;
 use crate::load::{own_files, variables};
 use crate::places::{Places, Scope};
@@ -72,7 +72,7 @@ impl ProjectReview {
         for member in servers.members {
             self.record.add_server(&member.key, &member.value.to_json());
             let name = display::plain(&member.key);
-            self.notes.extend(disclosed(&name, &References::of_entry(&member.value, servers.dialect)));
+            self.notes.extend(disclosure_note(&name, &References::of_entry(&member.value, servers.dialect)));
             match entry::read(&member.key, &member.value, origin.clone(), variables, servers.dialect) {
                 Ok(entry) => {
                     self.servers.push((name.clone(), entry.server.shown));
@@ -90,11 +90,11 @@ impl ProjectReview {
     }
 }
 
-/// The most names of variables or secrets that a note lists.
+/// The maximum number of variables or secrets that a note names.
 const MAX_NAMES: usize = 20;
 
-/// Returns a note about the user's variables and secrets that a server gets: its command does not show them.
-fn disclosed(server: &str, references: &References) -> Option<String> {
+/// Returns a note about the user's variables and secrets that a server gets, because its command does not show them.
+fn disclosure_note(server: &str, references: &References) -> Option<String> {
     let list = |names: &BTreeSet<String>| {
         let shown: Vec<String> =
             names.iter().take(MAX_NAMES).map(|name| format!("`{}`", display::plain(name))).collect();
@@ -112,7 +112,7 @@ fn disclosed(server: &str, references: &References) -> Option<String> {
 }
 
 /// Writes a change to a file. If the file was trusted before the change, it is trusted with its new content.
-pub fn write_change(change: &Change, places: &Places) -> Result<Written, WriteError> {
+pub fn write_change(change: &Change, places: &Places) -> Result<WrittenFile, WriteError> {
     let store = TrustStore::of(places);
     let trusted = change.before().map(|before| store.judge(&change.file, before.as_bytes()));
     let written = change.write(places.backups().as_deref())?;
@@ -139,8 +139,8 @@ pub fn check_entry(change: &Change, name: &str, places: &Places) -> Result<Vec<S
         return Err("cellmate cannot read servers from this file's layout; add the server under `mcpServers` by hand"
             .to_owned());
     };
-    let own = own_files(places).into_iter().find(|(file, _)| *file == change.file);
-    let source = own.map_or(Source::User, |(_, source)| source);
+    let own_file = own_files(places).into_iter().find(|(file, _)| *file == change.file);
+    let source = own_file.map_or(Source::User, |(_, source)| source);
     let origin = Origin { file: change.file.clone(), line: 0, source };
     match entry::read(name, &member.value, origin, &variables(places, &tree), dialect) {
         Ok(entry) if entry.server.starts_cellmate() => {

@@ -1,4 +1,4 @@
-//! Moves a client's servers into our configuration, with their variables unexpanded.
+//! Moves the MCP servers in a client's configuration to Cellmate's, with the variables in them unexpanded.
 
 use std::path::Path;
 
@@ -11,40 +11,41 @@ use crate::document::{self, Format};
 use crate::edit::{Change, EditError, Intent};
 use crate::tree::{Member, Tree};
 
-/// Our configuration with the client's servers added, and which of them were moved.
+/// Cellmate's configuration with a client's servers added, and what happened to each of them.
 #[derive(Debug)]
 pub struct TakenOver {
-    /// Our configuration, with the servers added.
+    /// The change to Cellmate's configuration.
     pub ours: Change,
     moved: Vec<MovedServer>,
-    /// Servers that stay with the client, and why.
-    left: Vec<(String, &'static str)>,
+    /// Servers that stay in the client's configuration, and why.
+    not_moved: Vec<(String, &'static str)>,
 }
 
 impl TakenOver {
-    /// Marks the moved servers as trusted in what they declare about their tools.
+    /// Sets `trusted` for the moved servers: what they declare about their tools is believed.
     pub fn trust(&mut self) -> Result<(), EditError> {
         let Self { ours, moved, .. } = self;
         moved.iter().try_for_each(|server| ours.set_in_server(server.key(), "trusted", &Value::Bool(true)))
     }
 
-    /// Returns what happens to each server, one sentence each.
+    /// Returns a sentence for each server that says what happens to it.
     pub fn notes(&self, intent: Intent) -> Vec<String> {
         let (moves, stays) = match intent {
             Intent::Write => ("moves", "stays"),
             Intent::Show => ("would move", "would stay"),
         };
         let moved = self.moved.iter().map(|server| format!("`{}` {moves} to cellmate's configuration", server.name()));
-        moved.chain(self.left.iter().map(|(name, why)| format!("`{name}` {stays} where it is: {why}"))).collect()
+        moved.chain(self.not_moved.iter().map(|(name, why)| format!("`{name}` {stays} where it is: {why}"))).collect()
     }
 
-    /// Returns the servers that were moved, as the client's file has them.
+    /// Returns the moved servers as they were in the client's file.
     pub fn moved(&self) -> &[MovedServer] {
         &self.moved
     }
 }
 
-/// Moves all servers but `own_name`, which is cellmate itself, from a client's configuration to ours.
+/// Moves all servers from a client's configuration (`theirs`) to Cellmate's (`ours`), except for `own_name`, which is
+/// Cellmate itself.
 pub fn take_over(
     client: Client,
     own_name: &str,
@@ -53,7 +54,7 @@ pub fn take_over(
     ours: Change,
 ) -> Result<TakenOver, EditError> {
     let tree = theirs.tree()?;
-    let mut taken = TakenOver { ours, moved: Vec::new(), left: Vec::new() };
+    let mut taken = TakenOver { ours, moved: Vec::new(), not_moved: Vec::new() };
     let folder = folder.display().to_string();
     for container in client.containers(&folder) {
         let members = tree.at(&container).map(Tree::members).unwrap_or_default();
@@ -65,7 +66,7 @@ pub fn take_over(
                     let path = path.into_iter().map(str::to_owned).collect();
                     taken.moved.push(MovedServer { path, entry: member.value.to_json() });
                 }
-                Err(why) => taken.left.push((display::plain(&member.key), why)),
+                Err(why) => taken.not_moved.push((display::plain(&member.key), why)),
             }
         }
     }
@@ -76,7 +77,7 @@ pub fn take_over(
 }
 
 impl TakenOver {
-    /// Adds the server to our configuration; the inner error says why it must stay with the client.
+    /// Adds a server to Cellmate's configuration. The inner error says why the server must stay with the client.
     fn take(&mut self, client: Client, member: &Member) -> Result<Result<(), &'static str>, EditError> {
         if let Some(why) = must_stay(&member.value) {
             return Ok(Err(why));
@@ -89,12 +90,16 @@ impl TakenOver {
             brace_variables(&mut entry);
         }
         let tree = self.ours.tree()?;
-        let there = document::servers(&tree).iter().find_map(|servers| {
-            servers.members.iter().find(|one| one.key == member.key).map(|one| one.value.to_json())
+        let existing = document::servers(&tree).iter().find_map(|servers| {
+            servers.members.iter().find(|server| server.key == member.key).map(|server| server.value.to_json())
         });
-        if let Some(there) = there {
-            let same = there == entry;
-            return Ok(if same { Ok(()) } else { Err("cellmate has a different server with that name; rename one") });
+        if let Some(existing) = existing {
+            let is_same = existing == entry;
+            return Ok(if is_same {
+                Ok(())
+            } else {
+                Err("cellmate has a different server with that name; rename one")
+            });
         }
         let container = document::container_for(&tree, Format::of(&self.ours.file), &member.key);
         let path: Vec<&str> = container.iter().copied().chain([member.key.as_str()]).collect();
@@ -123,14 +128,14 @@ fn must_stay(entry: &Tree) -> Option<&'static str> {
     }
 }
 
-/// Escapes `${`, which is plain text to this client and would be a variable to us.
+/// Escapes `${`, which is plain text in this client's configuration and begins a variable in Cellmate's.
 pub(crate) fn escape_variables(value: &mut Value) {
-    each_text(value, &|text| text.replace("${", "$${"));
+    map_strings(value, &|text| text.replace("${", "$${"));
 }
 
-/// Rewrites Gemini's `$NAME` as `${NAME}`, which we read in every file.
+/// Rewrites Gemini's `$NAME` as `${NAME}`, the only form that Cellmate reads.
 pub(crate) fn brace_variables(value: &mut Value) {
-    each_text(value, &|text| {
+    map_strings(value, &|text| {
         let mut braced = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('$') {
@@ -146,11 +151,12 @@ pub(crate) fn brace_variables(value: &mut Value) {
     });
 }
 
-fn each_text(value: &mut Value, change: &dyn Fn(&str) -> String) {
+/// Replaces every string in a JSON value.
+fn map_strings(value: &mut Value, change: &dyn Fn(&str) -> String) {
     match value {
         Value::String(text) => *text = change(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
-        Value::Object(members) => members.values_mut().for_each(|member| each_text(member, change)),
+        Value::Array(items) => items.iter_mut().for_each(|item| map_strings(item, change)),
+        Value::Object(members) => members.values_mut().for_each(|member| map_strings(member, change)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

@@ -113,9 +113,9 @@ impl Scratch {
     /// Loads the configuration; returns the servers with their sources, and the problems without the scratch folder's path.
     fn loaded(&self) -> (Vec<String>, Vec<String>) {
         let loaded = load(&self.places()).unwrap();
-        let servers = loaded.servers.iter().map(|one| format!("{} {}", one.name, one.origin.source.as_str()));
+        let servers = loaded.servers.iter().map(|server| format!("{} {}", server.name, server.origin.source.as_str()));
         let root = self.0.path().display().to_string();
-        let problems = loaded.problems.iter().map(|one| one.to_string().replace(&root, ""));
+        let problems = loaded.problems.iter().map(|problem| problem.to_string().replace(&root, ""));
         (servers.collect(), problems.collect())
     }
 }
@@ -167,7 +167,7 @@ fn other_clients_files_are_read_on_request() {
         ]
     );
     let loaded = load(&scratch.places()).unwrap();
-    let gemini = loaded.servers.iter().find(|one| one.name == "d").unwrap();
+    let gemini = loaded.servers.iter().find(|server| server.name == "d").unwrap();
     assert!(!gemini.trusted, "another client's trust does not count");
     let Transport::Stdio { env, .. } = &gemini.transport else { panic!() };
     assert_eq!(env, &BTreeMap::from([("K".to_owned(), "hunter2".to_owned())]));
@@ -252,8 +252,11 @@ fn a_trusted_project_adds_servers_and_restrictions_and_changes_no_user_settings(
     let scratch = Scratch::with(&[(USER, user), (PROJECT, project), ("home/.cursor/mcp.json", imported)]);
     scratch.trust();
     let loaded = load(&scratch.places()).unwrap();
-    let names: Vec<(&str, &str, bool)> =
-        loaded.servers.iter().map(|one| (one.name.as_str(), one.origin.source.as_str(), one.trusted)).collect();
+    let names: Vec<(&str, &str, bool)> = loaded
+        .servers
+        .iter()
+        .map(|server| (server.name.as_str(), server.origin.source.as_str(), server.trusted))
+        .collect();
     assert_eq!(names, [("a", "user", false), ("imported", "cursor", false), ("b", "project", false)]);
     assert_eq!(loaded.settings, json!({"tools": {"deny": ["x", "y"]}, "store": {"url": "u.db"}}));
     let problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();

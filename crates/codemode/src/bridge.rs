@@ -1,7 +1,7 @@
 //! Answers a cell's calls to its host from the catalog, or turns them into tool calls. The guest is not trusted:
 //! method, id, path, size and depth are checked again here.
 
-use catalog::{Catalog, View};
+use catalog::{ApiSchemas, Catalog, View};
 use contract::config::SearchLimits;
 use contract::frame::{HostCall, Method, ReplyValue};
 use contract::json;
@@ -112,7 +112,7 @@ fn query(payload: &[u8]) -> Result<Value, PayloadError> {
 /// Returns the reply that a cell receives for the outcome of its call.
 pub(crate) fn reply(outcome: Outcome, tool: &str) -> ReplyValue {
     match outcome {
-        Outcome::Returned(returned) => resolve(&returned.into_guest(), tool),
+        Outcome::Returned(returned) => resolve(&returned.into_cell_value(), tool),
         Outcome::Failed(message) => reject(&message, tool),
         Outcome::Unknown => reject(UNKNOWN_OUTCOME, tool),
     }
@@ -187,8 +187,11 @@ fn namespace(
         ("MCP", [server, "$api"]) => {
             let given = query(given)?;
             let selector = given.get(0).and_then(Value::as_str);
-            let with_schema = given.get(1).and_then(|options| options.get("schema")) == Some(&Value::Bool(true));
-            match catalog.mcp_server_api(server, selector, with_schema) {
+            let schemas = match given.get(1).and_then(|options| options.get("schema")) {
+                Some(Value::Bool(true)) => ApiSchemas::Included,
+                _ => ApiSchemas::Omitted,
+            };
+            match catalog.mcp_server_api(server, selector, schemas) {
                 Some(api) => Request::Answered(resolve(&api, &name)),
                 None => not_on_mcp(catalog, server, &name),
             }

@@ -20,7 +20,7 @@ pub(crate) struct Definition {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Stored {
+struct StoredDefinition {
     source: String,
     language: String,
     seed: u64,
@@ -60,7 +60,7 @@ impl Definition {
     }
 
     pub(crate) fn to_json(&self) -> String {
-        let stored = Stored {
+        let stored = StoredDefinition {
             source: self.source.clone(),
             language: self.language.as_str().to_owned(),
             seed: self.seed,
@@ -84,7 +84,7 @@ impl Definition {
     }
 
     pub(crate) fn from_json(text: &str) -> Option<Self> {
-        let stored: Stored = serde_json::from_str(text).ok()?;
+        let stored: StoredDefinition = serde_json::from_str(text).ok()?;
         let language = Language::parse(&stored.language)?;
         let languages: Vec<Language> = stored.languages.iter().filter_map(|name| Language::parse(name)).collect();
         Some(Self {
@@ -98,7 +98,7 @@ impl Definition {
     }
 }
 
-fn limits(stored: &Stored) -> Limits {
+fn limits(stored: &StoredDefinition) -> Limits {
     let limits = Limits {
         timeout_ms: stored.timeout_ms,
         max_wait_ms: stored.max_wait_ms,
@@ -118,7 +118,7 @@ fn limits(stored: &Stored) -> Limits {
     }
 }
 
-/// How [`Stored`] begins: its first field is the source.
+/// How [`StoredDefinition`] begins: its first field is the source.
 const SOURCE_FIELD: &str = "{\"source\":\"";
 
 /// Returns the first line of a cell's source that is not blank, from the start of its stored definition.

@@ -29,4 +29,5 @@ pub mod tool_search;
 pub use code_mode::{CodeMode, ExecRequest, Recent, decide};
 pub use definition::first_source_line;
 pub use input::ExecInput;
+pub use registry::RunChanges;
 pub use tool_search::{ToolSearch, ToolSearchAnswer};

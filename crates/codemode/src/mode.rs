@@ -138,12 +138,12 @@ pub struct Telemetry {
     pub describe_count: u64,
     pub call_count: u64,
     /// The tools that were called, each once, in the order of their first calls.
-    pub selected_tools: Vec<Selected>,
+    pub selected_tools: Vec<SelectedTool>,
     pub duration_ms: Durations,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Selected {
+pub struct SelectedTool {
     pub id: String,
     pub source: Source,
 }
@@ -175,14 +175,14 @@ impl Telemetry {
             search_count: cell.search_count,
             describe_count: cell.describe_count,
             call_count: cell.call_count,
-            selected_tools: cell.nested_tool_ids.iter().filter_map(|id| Selected::parse(id)).collect(),
+            selected_tools: cell.nested_tool_ids.iter().filter_map(|id| SelectedTool::parse(id)).collect(),
             duration_ms: cell.duration_ms,
             ..self
         }
     }
 }
 
-impl Selected {
+impl SelectedTool {
     pub(crate) fn parse(id: &str) -> Option<Self> {
         let parsed = ToolId::parse(id).ok()?;
         Some(Self { id: id.to_owned(), source: parsed.source() })

@@ -292,7 +292,7 @@ impl OutputReader {
             rows.push((row, count));
         }
         check_arguments(bytes)?;
-        self.journal.has_room_for(bytes)?;
+        self.journal.check_room_for(bytes)?;
         let mut held = vec![self.data.reserve(bytes, 0)?];
         let depth = json::depth(input.to_string().as_bytes());
         let (mut bytes, mut values) = (payload_bytes, 0_usize);

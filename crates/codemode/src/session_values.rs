@@ -166,7 +166,7 @@ pub(crate) fn kept(
     function: &str,
 ) -> (ReplyValue, Option<Reservation>) {
     if reply.len() > MAX_SMALL_REPLY
-        && let Err(full) = journal.has_room_for(reply.len())
+        && let Err(full) = journal.check_room_for(reply.len())
     {
         return (reject_with_code(full.code(), &full.to_string(), function), None);
     }

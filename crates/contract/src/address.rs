@@ -10,7 +10,7 @@ pub enum AddressClass {
     Loopback,
     /// The hosts of a private network, or of a provider's network behind a shared address.
     Private,
-    /// Everyone on the internet.
+    /// Addresses on the internet.
     Global,
     /// Link-local (where cloud providers serve credentials), multicast, unassigned and documentation addresses, and
     /// those that embed an arbitrary IPv4 address.

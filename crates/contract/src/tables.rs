@@ -1,17 +1,19 @@
-//! A catalog's tables as they are sent to a worker: texts under string keys.
+//! A catalog's tables, as a host sends them to a worker: strings under string keys.
 //!
 //! The guest prelude defines the keys: `all`, `tools`, `tool/<name>`, `mcp`, `mcp/<server>`, `namespaces`,
-//! `namespace/<name>`, `api`, `api/<path>`. Tool Search cells have only `namespaces` and `namespace/openclaw`.
+//! `namespace/<name>`, `api`, `api/<path>`. Cells of the tool `tool_search_code` have only `namespaces` and
+//! `namespace/openclaw`.
 //!
-//! The worker reads `alias/<server>/<name>` and `fold/<server>/<folded name>` for the guest: other spellings of a server's
-//! tools, and of servers themselves if `<server>` is empty.
+//! The guest cannot read `alias/<server>/<name>` and `fold/<server>/<folded name>` itself; the worker looks them up for
+//! it. They are other spellings of a server's tools, or of a server's name if `<server>` is empty.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ids::CatalogHash;
 
-/// Encoded tables and their hash. Equal tables have equal bytes.
+/// Encoded tables and their hash. Equal tables have equal bytes: each key and each value is its length, as a
+/// little-endian `u32`, and its text, in the order of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogTables {
     hash: CatalogHash,
@@ -43,7 +45,7 @@ impl CatalogTables {
         &self.bytes
     }
 
-    pub fn shared(&self) -> Arc<[u8]> {
+    pub fn shared_bytes(&self) -> Arc<[u8]> {
         Arc::clone(&self.bytes)
     }
 }

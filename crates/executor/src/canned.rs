@@ -31,12 +31,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::executor::Executor;
-use crate::outcome::{Outcome, Returned};
+use crate::outcome::{Outcome, ToolResult};
 use crate::source::{AuthorizedCall, CallFuture, Dispatch, Routes, ToolSource};
 
 /// A tool source with predefined answers, read from a file.
 #[derive(Debug)]
-pub struct Canned {
+pub struct CannedTools {
     specs: Vec<ToolSpec>,
     answers: HashMap<ToolId, Answers>,
     namespaces: Registry,
@@ -92,7 +92,7 @@ struct Answers {
     given: AtomicUsize,
 }
 
-impl Canned {
+impl CannedTools {
     pub fn parse(text: &str) -> Result<Self, CannedError> {
         let file: FileFormat = serde_json::from_str(text)?;
         let mut canned = Self { specs: Vec::new(), answers: HashMap::new(), namespaces: Registry::default() };
@@ -115,7 +115,7 @@ impl Canned {
     pub fn executor(self, scope: Scope) -> Result<Executor, CannedError> {
         let registry = self.namespaces.clone();
         let canned: Arc<dyn ToolSource> = Arc::new(self);
-        let (routes, tools) = Routes::of(&[canned]);
+        let (routes, tools) = Routes::collect(&[canned]);
         let catalog = Catalog::new(tools)?;
         let namespaces = registry.visible(&catalog, &RunContext { scope: &scope, config: &Value::Null });
         if let Some(refused) = namespaces.refused().first() {
@@ -133,7 +133,7 @@ impl Answers {
     }
 }
 
-impl ToolSource for Canned {
+impl ToolSource for CannedTools {
     fn tools(&self) -> Vec<ToolSpec> {
         self.specs.clone()
     }
@@ -151,8 +151,8 @@ impl ToolSource for Canned {
             }
             Dispatch::Settled(match answer {
                 AnswerFormat { fails: Some(message), .. } => Outcome::Failed(message),
-                AnswerFormat { echo: true, .. } => Outcome::Returned(Returned::json(call.input().clone())),
-                AnswerFormat { returns, .. } => Outcome::Returned(Returned::json(returns.unwrap_or(Value::Null))),
+                AnswerFormat { echo: true, .. } => Outcome::Returned(ToolResult::json(call.input().clone())),
+                AnswerFormat { returns, .. } => Outcome::Returned(ToolResult::json(returns.unwrap_or(Value::Null))),
             })
         })
     }

@@ -42,8 +42,8 @@ impl LeaseClock {
     /// request and response; an offset that fits between them is kept.
     pub fn adjust_to_store(&self, store_ms: i64, asked_ms: i64, answered_ms: i64) {
         let least = store_ms.saturating_sub(answered_ms);
-        let most = store_ms.saturating_sub(asked_ms).max(least);
-        self.ahead_ms.store(self.ahead_ms.load(Ordering::Relaxed).clamp(least, most), Ordering::Relaxed);
+        let max = store_ms.saturating_sub(asked_ms).max(least);
+        self.ahead_ms.store(self.ahead_ms.load(Ordering::Relaxed).clamp(least, max), Ordering::Relaxed);
     }
 
     /// Returns the current time of the store's clock.

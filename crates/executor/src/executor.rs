@@ -17,7 +17,7 @@ use crate::call::direct::{self, DirectCall, DirectRequest, DirectRun};
 use crate::call::hooks::{Hook, ToolEvent, judge_cell, notify};
 use crate::call::{CallEnd, CallRequest, approval, dispatch, parked, resume};
 use crate::journal::Journal;
-use crate::outcome::{Outcome, Returned};
+use crate::outcome::{Outcome, ToolResult};
 use crate::sink::{ProgressSink, Sink, StateSink};
 use crate::source::{Routes, ToolUpdate};
 
@@ -259,7 +259,7 @@ impl Executor {
 
     /// Runs the hooks after a cell.
     pub async fn after_cell(&self, event: &ToolEvent, result: Value) {
-        let outcome = Outcome::Returned(Returned::json(result));
+        let outcome = Outcome::Returned(ToolResult::json(result));
         notify(&self.context.hooks, self.context.hook_deadline, event, &outcome).await;
     }
 

@@ -1,7 +1,7 @@
 //! Prepares runs, and makes their tool calls on a single checked path.
 //!
 //! A [`ToolSource`] accepts only an [`AuthorizedCall`]. Only this crate can build one: after policy and hooks allowed
-//! the call, approval was granted if it is required, and the intent was journaled.
+//! the call, a person approved it if that is required, and the journal recorded that it is about to be made.
 
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 
@@ -23,17 +23,17 @@ pub use call::direct::{DirectCall, DirectRequest, DirectRun};
 pub use call::hooks::{HOOK_DEADLINE, Hook, HookAnswer, HookFuture, ToolEvent, ToolKind};
 pub use call::transcript::for_transcript;
 pub use call::{CallEnd, CallRequest};
-pub use canned::{Canned, CannedError};
+pub use canned::{CannedError, CannedTools};
 pub use clock::LeaseClock;
 pub use data_budget::{DataBudget, DataBudgetError, Reservation, RunDataBudget};
 pub use executor::Executor;
-pub use journal::{Journal, JournalFull, OpenError, Receipt, UnwrittenValue};
+pub use journal::{IntentReceipt, Journal, JournalFull, OpenError, UnwrittenValue};
 pub use large::{LargeSource, LargeText, insert_texts};
-pub use outcome::{Outcome, Returned, UNKNOWN_OUTCOME};
+pub use outcome::{Outcome, ToolResult, UNKNOWN_OUTCOME};
 pub use question::{Answer, Question, QuestionKind, QuestionSender};
 pub use sink::{ProgressSink, Sink, StateSink};
 pub use source::{
-    Answers, AuthorizedCall, CallFuture, CallToken, CancelFuture, Dispatch, MAX_TICKET_BYTES, Parked, ParkedCall,
+    Answers, AuthorizedCall, CallFuture, CallToken, CancelFuture, Dispatch, MAX_TICKET_BYTES, ParkedCall, ParkedOn,
     QuestionBatch, Routes, Ticket, ToolSource, ToolUpdate,
 };
 

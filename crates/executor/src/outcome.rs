@@ -8,8 +8,8 @@ use crate::large::LargeText;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The tool returned a result.
-    Returned(Returned),
-    /// The tool failed, with this error message. Guest and model read it, so it must contain nothing that they may not see.
+    Returned(ToolResult),
+    /// The tool failed, with this error message. The cell and the model read it, so it must contain no secrets.
     Failed(String),
     /// The host or the tool's server crashed between dispatch and result, and the tool must not be called twice.
     Unknown,
@@ -17,19 +17,20 @@ pub enum Outcome {
 
 /// A tool's successful result.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Returned {
+pub struct ToolResult {
     /// Content blocks in MCP's format.
     pub content: Vec<Value>,
     /// The result as JSON. Cells get it instead of the content, if there is any.
     pub details: Option<Value>,
-    /// The origins of the value, for policies that use them. The executor adds the tool itself.
+    /// The origins of the value, for policies that use them. The executor adds the id of the tool.
     pub labels: Vec<String>,
-    /// Texts that are not in memory, and whose markers are in their places. The executor stores them and puts handles in
-    /// the places, so the result of a call that it returns has none.
+    /// Long texts that the source keeps in files instead of memory; markers stand for them in `content` and `details`.
+    /// The executor stores the texts and replaces the markers by handles, so a result that the executor returns has
+    /// none.
     pub large: Vec<LargeText>,
 }
 
-impl Returned {
+impl ToolResult {
     /// Returns a result whose details are this value.
     pub fn json(value: Value) -> Self {
         Self { details: Some(value), ..Self::default() }
@@ -40,13 +41,13 @@ impl Returned {
         Self { content: vec![json!({"type": "text", "text": text.into()})], ..Self::default() }
     }
 
-    /// Returns the value of [`Self::for_guest`] without copying the details.
-    pub fn into_guest(mut self) -> Value {
-        self.details.take().unwrap_or_else(|| self.for_guest())
+    /// Converts the result into the value of [`Self::to_cell_value`], without copying the details.
+    pub fn into_cell_value(mut self) -> Value {
+        self.details.take().unwrap_or_else(|| self.to_cell_value())
     }
 
     /// Returns the value that a cell receives: the details if there are any, else the text, else the blocks.
-    pub fn for_guest(&self) -> Value {
+    pub fn to_cell_value(&self) -> Value {
         if let Some(details) = &self.details {
             return details.clone();
         }
@@ -93,7 +94,7 @@ impl Outcome {
         let Some(returned) = value.get("returned") else { return Self::Unknown };
         let list = |name: &str| returned.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
         let has_details = value.get("hasDetails") == Some(&Value::Bool(true));
-        Self::Returned(Returned {
+        Self::Returned(ToolResult {
             content: list("content"),
             details: returned.get("details").filter(|_| has_details).cloned(),
             labels: list("labels").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -110,13 +111,14 @@ impl Outcome {
         }
     }
 
-    /// Whether the tool did not return a result.
+    /// Whether the call has no result, because it failed or its outcome is unknown.
     pub fn is_error(&self) -> bool {
         !matches!(self, Self::Returned(_))
     }
 }
 
-/// The message for guest, model and transcript when a crash of the host or of the tool's server lost an outcome.
+/// The message that the cell, the model and the transcript get if a crash of the host or of the tool's server lost the
+/// outcome of a call.
 pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host or the tool's server stopped between \
      the call and its result. It was not repeated; check whether it took effect before calling it again";
 
@@ -124,14 +126,14 @@ pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Outcome, Returned};
+    use super::{Outcome, ToolResult};
 
     #[test]
     fn an_outcome_survives_a_json_round_trip() {
-        let labelled = Returned { labels: vec!["mcp:a:b".to_owned()], ..Returned::text("hello") };
+        let labelled = ToolResult { labels: vec!["mcp:a:b".to_owned()], ..ToolResult::text("hello") };
         for outcome in [
-            Outcome::Returned(Returned::json(json!({"n": [1, null]}))),
-            Outcome::Returned(Returned::json(Value::Null)),
+            Outcome::Returned(ToolResult::json(json!({"n": [1, null]}))),
+            Outcome::Returned(ToolResult::json(Value::Null)),
             Outcome::Returned(labelled),
             Outcome::Failed("no such city".to_owned()),
             Outcome::Unknown,
@@ -144,20 +146,20 @@ mod tests {
     #[test]
     fn a_cell_gets_details_or_text_or_blocks() {
         let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
-        let mut mixed = Returned::text("a");
+        let mut mixed = ToolResult::text("a");
         mixed.content.push(image.clone());
-        let mut two = Returned::text("a");
+        let mut two = ToolResult::text("a");
         two.content.push(json!({"type": "text", "text": "b"}));
-        let cases: [(Returned, Value); 6] = [
-            (Returned::json(json!({"n": 1})), json!({"n": 1})),
-            (Returned { details: Some(Value::Null), ..Returned::text("a") }, Value::Null),
-            (Returned::text("a"), json!("a")),
+        let cases: [(ToolResult, Value); 6] = [
+            (ToolResult::json(json!({"n": 1})), json!({"n": 1})),
+            (ToolResult { details: Some(Value::Null), ..ToolResult::text("a") }, Value::Null),
+            (ToolResult::text("a"), json!("a")),
             (two, json!("a\nb")),
             (mixed.clone(), json!({"content": mixed.content})),
-            (Returned::default(), json!({"content": []})),
+            (ToolResult::default(), json!({"content": []})),
         ];
         for (returned, expected) in cases {
-            assert_eq!(returned.for_guest(), expected, "{returned:?}");
+            assert_eq!(returned.to_cell_value(), expected, "{returned:?}");
         }
     }
 }

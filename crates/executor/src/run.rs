@@ -1,4 +1,5 @@
-//! Prepares a run; the file to read first. [`prepare`] does it in activation order, one call for each step.
+//! Prepares a run: decides which tools it has, which of them the model sees, and how. Read [`prepare`] first; its
+//! numbered steps are those of OpenClaw's code mode (`docs/internals/contract.md`).
 
 use std::fmt;
 use std::future::Future;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use catalog::policy::{Decision, Policy, Provider, RunScope, layers};
 use catalog::{
-    Catalog, CatalogError, ChosenBy, ChosenSurface, Circumstances, NamespaceError, Registry, RunContext, Surface,
+    Catalog, CatalogError, ChosenBy, ChosenSurface, NamespaceError, Registry, RunContext, Surface, SurfaceConditions,
     SurfaceError, SurfaceOptions, UnavailableServer, VisibleTool,
 };
 use contract::config::pattern::Pattern;
@@ -32,11 +33,11 @@ pub struct Host {
     pub local: LocalTools,
     /// MCP servers, in the order in which they may claim an id.
     pub sources: Vec<Arc<dyn ToolSource>>,
-    /// Patterns of the tools that require a person's approval.
-    pub ask: Vec<Pattern>,
+    /// Patterns of the tools whose calls a person must approve.
+    pub approval_patterns: Vec<Pattern>,
     /// Whether this process can run cells.
     pub runtime_available: bool,
-    /// How tools are shown to models. The default follows the contract.
+    /// How tools are shown to models. The default is what OpenClaw does.
     pub surface: SurfaceOptions,
 }
 
@@ -47,7 +48,7 @@ impl Host {
             config,
             local: LocalTools::default(),
             sources,
-            ask: Vec::new(),
+            approval_patterns: Vec::new(),
             runtime_available: true,
             surface: SurfaceOptions::default(),
         }
@@ -62,7 +63,7 @@ pub struct LocalTools {
     pub namespaces: Registry,
     /// The part of the configuration that plugins' namespaces may read.
     pub namespace_config: Value,
-    /// What must be ready before a run is prepared.
+    /// Work that must be done before a run is prepared.
     pub preparations: Vec<Arc<dyn Preparation>>,
 }
 
@@ -73,9 +74,11 @@ pub trait Preparation: fmt::Debug + Send + Sync {
 }
 
 impl LocalTools {
-    /// Makes ready what runs of this scope need, within a time limit. What is not ready then is missing in the run.
+    /// Does all preparations for runs of this scope, within a time limit. The run lacks what is not ready by then, such
+    /// as a namespace.
     pub async fn make_ready(&self, scope: &Scope, limit: Duration) {
-        let all = futures_util::future::join_all(self.preparations.iter().map(|one| one.make_ready(scope)));
+        let all =
+            futures_util::future::join_all(self.preparations.iter().map(|preparation| preparation.make_ready(scope)));
         if !self.preparations.is_empty() && tokio::time::timeout(limit, all).await.is_err() {
             tracing::debug!("some namespaces are not ready; they are offered when they are");
         }
@@ -88,20 +91,22 @@ pub struct RunRequest {
     pub scope: Scope,
     /// Whose rules in `tools.byProvider` apply. If it is not known, those of all providers apply together.
     pub provider: Provider,
-    pub wants: ToolsWanted,
+    pub tools: RequestedTools,
     /// Tools that the client sent with the request.
     pub client_tools: Vec<Arc<dyn ToolSource>>,
-    /// The previous catalog. Tools that did not change since are not analyzed again.
-    pub former: Option<Arc<Catalog>>,
+    /// The catalog of an earlier run. Tools that did not change since are not analyzed again.
+    pub previous_catalog: Option<Arc<Catalog>>,
 }
 
+/// Which tools a client requests for a run.
 #[derive(Clone, Debug, Default)]
-pub enum ToolsWanted {
+pub enum RequestedTools {
+    /// All tools that policy allows.
     #[default]
     All,
-    /// The run's own lists, the narrowest policy layer.
+    /// The tools that the run's own allow and deny lists leave; the last and narrowest policy layer.
     Lists(Lists),
-    /// `disableTools`, or a raw model call.
+    /// No tools: the client set `disableTools`, or calls the model without an agent.
     None,
 }
 
@@ -135,28 +140,28 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     // 2 and 3. All tools: core, plugin, MCP and client tools.
     let sources: Vec<Arc<dyn ToolSource>> =
         [&host.local.sources, &host.sources, &request.client_tools].into_iter().flatten().cloned().collect();
-    let (routes, all) = Routes::of(&sources);
+    let (routes, all) = Routes::collect(&sources);
     // 4. The tools that this run may see.
-    let effective = match request.wants {
-        ToolsWanted::None => Vec::new(),
-        ToolsWanted::All | ToolsWanted::Lists(_) => policy.effective(all),
+    let effective = match request.tools {
+        RequestedTools::None => Vec::new(),
+        RequestedTools::All | RequestedTools::Lists(_) => policy.effective(all),
     };
     // 5. The surface: none, direct tools, Tool Search or code mode.
-    let circumstances = Circumstances {
+    let conditions = SurfaceConditions {
         options: &host.surface,
         runtime_available: host.runtime_available,
-        allows_nothing: matches!(request.wants, ToolsWanted::None) || policy.allows_nothing(),
+        allows_nothing: matches!(request.tools, RequestedTools::None) || policy.allows_nothing(),
     };
-    let ChosenSurface { surface, by: chosen_by } = Surface::choose(&config, effective.clone(), &circumstances)?;
+    let ChosenSurface { surface, by: chosen_by } = Surface::choose(&config, effective.clone(), &conditions)?;
     // 6. The run's own catalog, and the namespaces whose tools are all in it.
-    let unavailable = match request.wants {
-        ToolsWanted::None => Vec::new(),
-        ToolsWanted::All | ToolsWanted::Lists(_) => unavailable(&sources, &policy),
+    let unavailable = match request.tools {
+        RequestedTools::None => Vec::new(),
+        RequestedTools::All | RequestedTools::Lists(_) => unavailable(&sources, &policy),
     };
     let catalog = Catalog::new(effective)?.with_unavailable(unavailable);
     let catalog = if config.search_meaning { catalog } else { catalog.without_meaning() };
-    let catalog = match &request.former {
-        Some(former) => catalog.reusing_index_of(former),
+    let catalog = match &request.previous_catalog {
+        Some(previous) => catalog.reusing_index_of(previous),
         None => catalog,
     };
     let context = RunContext { scope: &request.scope, config: &host.local.namespace_config };
@@ -168,12 +173,12 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     let executor = Executor::new(catalog, routes, request.scope.clone())
         .with_visible_tools(visible.iter().map(|tool| tool.name.clone()))
         .with_hooks(host.local.hooks.clone())
-        .with_approval_patterns(host.ask.clone());
+        .with_approval_patterns(host.approval_patterns.clone());
     Ok(PreparedRun { surface, chosen_by, visible, executor, config, refused_namespaces })
 }
 
-/// Returns the servers that cannot be called now, as far as the policy allows all of a server's tools: which tools they
-/// have is not known.
+/// Returns the servers that cannot be reached now, for the model to know of. Their tools are not known, so a server is
+/// included only if the policy would allow every tool of it.
 fn unavailable(sources: &[Arc<dyn ToolSource>], policy: &Policy) -> Vec<UnavailableServer> {
     let is_allowed = |server: &UnavailableServer| {
         let any = ToolId::parse(&format!("{}:{}:*", Source::Mcp.as_str(), server.name));
@@ -184,13 +189,13 @@ fn unavailable(sources: &[Arc<dyn ToolSource>], policy: &Policy) -> Vec<Unavaila
 
 /// Returns the policy of a run. An agent whose `sandbox.mode` is not `off` is sandboxed, whatever the entry point says.
 fn policy(config: &AgentsConfig, request: &RunRequest) -> Policy {
-    let open = Lists::default();
+    let unrestricted = Lists::default();
     let run = RunScope {
         provider: &request.provider,
         sandboxed: request.scope.sandboxed || config.is_sandboxed(&request.scope.agent_id),
-        lists: match &request.wants {
-            ToolsWanted::Lists(lists) => lists,
-            ToolsWanted::All | ToolsWanted::None => &open,
+        lists: match &request.tools {
+            RequestedTools::Lists(lists) => lists,
+            RequestedTools::All | RequestedTools::None => &unrestricted,
         },
     };
     let tools = config.tools(&request.scope.agent_id);

@@ -12,7 +12,7 @@ use contract::scope::Scope;
 use contract::tool::{ToolHash, ToolId, ToolSpec};
 use serde_json::Value;
 
-use crate::journal::Receipt;
+use crate::journal::IntentReceipt;
 use crate::outcome::Outcome;
 use crate::question::{Answer, Question, QuestionSender};
 use crate::sink::ProgressSink;
@@ -22,7 +22,7 @@ use crate::sink::ProgressSink;
 /// Dropping the future that `call` returned cancels the call: the source notifies its tool. A source that wraps another
 /// source must forward every method.
 pub trait ToolSource: fmt::Debug + Send + Sync {
-    /// Returns the tools that it currently offers.
+    /// Returns the tools that this source currently offers.
     fn tools(&self) -> Vec<ToolSpec>;
 
     /// Returns what identifies this source, so that standing approvals do not hold for another source that takes over
@@ -73,7 +73,7 @@ pub struct AuthorizedCall {
     pub(crate) answers: Option<Answers>,
     pub(crate) asker: QuestionSender,
     /// Proof that the journal has this call.
-    pub(crate) _intent: Receipt,
+    pub(crate) _intent: IntentReceipt,
 }
 
 /// Identifies a call for as long as its run is stored. A source that parks a call keeps it to settle the call later.
@@ -135,7 +135,7 @@ impl AuthorizedCall {
         self.approved_definition
     }
 
-    /// Sends the tool's questions while the call is in progress.
+    /// Returns the sender for questions that the tool asks while the call is in progress.
     pub fn asker(&self) -> &QuestionSender {
         &self.asker
     }
@@ -152,7 +152,7 @@ pub enum Dispatch {
     /// The call has ended.
     Settled(Outcome),
     /// The call is settled later by its token, possibly after a restart.
-    Parked(Parked),
+    Parked(ParkedOn),
 }
 
 /// The maximum length of a ticket. Most of it is the state that a server may attach to a question.
@@ -160,19 +160,20 @@ pub const MAX_TICKET_BYTES: usize = 64 << 10;
 
 /// What a parked call is waiting for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Parked {
-    /// The client that brought the tool; it settles the call with `settle`.
+pub enum ParkedOn {
+    /// The client that brought the tool. It settles the call with `CodeMode::settle`.
     Client,
-    /// A tool that continues on its own and settles the call with `settle`.
+    /// A tool that continues in the background, and settles the call with `CodeMode::settle`.
     Task,
-    /// A tool that continues on its own and must be asked for its outcome; the holder of the run does so with this
-    /// ticket.
+    /// A tool that continues in the background and must be polled: the process that holds the run calls
+    /// [`ToolSource::follow`] with this ticket.
     Followed(Ticket),
     /// A person's answers to the tool's questions.
     QuestionBatch(QuestionBatch),
 }
 
-/// The data that a source needs to resume a call, in its own format. It is stored and survives restarts.
+/// The data that a source needs to resume a parked call, in a format that only the source reads. It is stored and
+/// survives restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket(String);
 
@@ -219,19 +220,19 @@ impl ParkedCall {
         &self.updates
     }
 
-    /// Sends the tool's questions while the call is followed.
+    /// Returns the sender for questions that the tool asks while the call is followed.
     pub fn asker(&self) -> &QuestionSender {
         &self.asker
     }
 }
 
-/// Questions that a tool returned instead of a result. It is called again with all answers, or not at all.
+/// Questions that a tool returned instead of a result. The tool is called again with all answers, or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuestionBatch {
     /// What the source needs to continue the call.
     pub ticket: Ticket,
     /// The questions.
-    pub asks: Vec<Question>,
+    pub questions: Vec<Question>,
 }
 
 /// People's answers, with the ticket of the call that asked.
@@ -252,7 +253,7 @@ pub struct Routes {
 impl Routes {
     /// Collects the tools of all sources. The first source that has an id keeps it, so a source that repeats an id, or
     /// uses another source's id, does not affect the others.
-    pub fn of(sources: &[Arc<dyn ToolSource>]) -> (Self, Vec<ToolSpec>) {
+    pub fn collect(sources: &[Arc<dyn ToolSource>]) -> (Self, Vec<ToolSpec>) {
         let mut routes = Self::default();
         let mut tools = Vec::new();
         for source in sources {
@@ -267,15 +268,15 @@ impl Routes {
         (routes, tools)
     }
 
-    pub(crate) fn to(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
+    pub(crate) fn source_of(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
         self.sources.get(id)
     }
 
     /// Finds the source for a call that was dispatched before. If the tool is no longer offered, the source of its
     /// owner's other tools still knows the outcome of the call.
-    pub(crate) fn to_owner(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
+    pub(crate) fn source_of_owner(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
         let same = |known: &ToolId| known.source() == id.source() && known.owner() == id.owner();
-        self.to(id).or_else(|| self.sources.iter().find(|(known, _)| same(known)).map(|(_, source)| source))
+        self.source_of(id).or_else(|| self.sources.iter().find(|(known, _)| same(known)).map(|(_, source)| source))
     }
 }
 

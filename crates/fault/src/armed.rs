@@ -67,7 +67,8 @@ pub fn reached() -> BTreeMap<&'static str, u32> {
     FAULT.lock().reached.clone()
 }
 
-pub(super) fn hit(name: &'static str) -> Result<(), InjectedFault> {
+/// Counts that a fault point was reached, and performs the armed action if it is due.
+pub(super) fn reach(name: &'static str) -> Result<(), InjectedFault> {
     let action = {
         let mut fault = FAULT.lock();
         *fault.reached.entry(name).or_default() += 1;

@@ -12,7 +12,7 @@ pub fn point(_name: &'static str) -> Result<(), InjectedFault> {
 
 /// Returns the result of a commit unchanged.
 #[inline(always)]
-pub fn commit_answer<E>(answer: Result<(), E>) -> Result<(), E> {
+pub fn commit_result<E>(answer: Result<(), E>) -> Result<(), E> {
     answer
 }
 

@@ -15,7 +15,7 @@ mod simulated;
 pub use armed::{InvalidFault, arm, reached};
 #[cfg(feature = "inject")]
 pub use simulated::{
-    Simulation, Verdict, enable_turns, give_turn, in_flight, leave_simulation, simulate, waiting,
+    PointVerdict, Simulation, enable_turns, give_turn, in_flight, leave_simulation, simulate, waiting,
     waiting_with_connection,
 };
 
@@ -23,9 +23,9 @@ pub use simulated::{
 mod disabled;
 
 #[cfg(not(feature = "inject"))]
-pub use disabled::{commit_answer, fill_random, point, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
+pub use disabled::{commit_result, fill_random, point, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
 #[cfg(feature = "inject")]
-pub use simulated::{commit_answer, fill_random, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
+pub use simulated::{commit_result, fill_random, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
 
 /// The names of the fault points that runs of cells reach, grouped by the operation they interrupt.
 pub const POINTS: [&str; 45] = [
@@ -98,9 +98,9 @@ pub const TURN_POINTS: [&str; 14] = [
 #[cfg(feature = "inject")]
 pub fn point(name: &'static str) -> Result<(), InjectedFault> {
     match simulated::at(name) {
-        Some(Verdict::Continue | Verdict::LoseAnswer) => Ok(()),
-        Some(Verdict::Fail) => Err(InjectedFault(name)),
-        None => armed::hit(name),
+        Some(PointVerdict::Continue | PointVerdict::LoseAnswer) => Ok(()),
+        Some(PointVerdict::Fail) => Err(InjectedFault(name)),
+        None => armed::reach(name),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Hooks for a deterministic simulation of one thread: the simulation controls the faults, the clock, the random
-//! numbers and the order in which tasks run.
+//! Hooks for a deterministic simulation of a process in one thread: the simulation controls the faults, the clock, the
+//! random numbers and the order in which tasks run.
 //!
 //! A simulation is deterministic only if nothing depends on the speed of other threads. So a task that is about to wait
 //! for another thread (a database connection, a worker) first waits for its turn. The test that drives the simulation
@@ -18,8 +18,8 @@ use tokio::task::Id;
 
 /// What a test implements to control a simulated thread.
 pub trait Simulation {
-    /// Decides what happens at a fault point. May block the thread for as long as it likes.
-    fn at(&self, point: &'static str) -> Verdict;
+    /// Decides what happens at a fault point. It may block the thread.
+    fn at(&self, point: &'static str) -> PointVerdict;
 
     /// Returns the simulated time since 1970.
     fn time(&self) -> Duration;
@@ -30,7 +30,7 @@ pub trait Simulation {
 
 /// What happens at a fault point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PointVerdict {
     /// The fault point succeeds.
     Continue,
     /// The fault point returns an error.
@@ -53,7 +53,7 @@ struct Thread {
 }
 
 enum Waiter {
-    Waits { waker: Waker, connected: bool },
+    Waits { waker: Waker, holds_connection: bool },
     HasTurn,
 }
 
@@ -101,7 +101,7 @@ pub fn give_turn(index: usize) {
 /// as in use, although no other thread works for them.
 pub fn waiting_with_connection() -> usize {
     with_thread(|thread| {
-        thread.waiting.values().filter(|waiter| matches!(waiter, Waiter::Waits { connected: true, .. })).count()
+        thread.waiting.values().filter(|waiter| matches!(waiter, Waiter::Waits { holds_connection: true, .. })).count()
     })
 }
 
@@ -111,17 +111,17 @@ pub fn in_flight() -> usize {
     with_thread(|thread| thread.in_flight)
 }
 
-pub(super) fn at(name: &'static str) -> Option<Verdict> {
+pub(super) fn at(name: &'static str) -> Option<PointVerdict> {
     // `at` may block, so `THREAD` must not be borrowed during the call.
     let verdict = with_thread(|thread| thread.simulation.clone())?.at(name);
-    if verdict == Verdict::LoseAnswer {
+    if verdict == PointVerdict::LoseAnswer {
         with_thread(|thread| thread.next_answer_is_lost = true);
     }
     Some(verdict)
 }
 
-/// Returns the result of a commit, or an error instead of it after [`Verdict::LoseAnswer`].
-pub fn commit_answer<E: From<io::Error>>(answer: Result<(), E>) -> Result<(), E> {
+/// Returns the result of a commit, or an error instead of it after [`PointVerdict::LoseAnswer`].
+pub fn commit_result<E: From<io::Error>>(answer: Result<(), E>) -> Result<(), E> {
     if with_thread(|thread| std::mem::take(&mut thread.next_answer_is_lost)) {
         return Err(io::Error::other("a test dropped the answer to a commit").into());
     }
@@ -142,12 +142,12 @@ pub fn fill_random(bytes: &mut [u8]) -> bool {
 /// Waits for the turn of a task that is about to wait for another thread. Ready at once unless [`enable_turns`] was
 /// called.
 pub fn wait_for_turn() -> Turn {
-    Turn { key: None, connected: false }
+    Turn { key: None, holds_connection: false }
 }
 
 /// Like [`wait_for_turn`], for a task that already holds a connection of the store's pool.
 pub fn wait_for_connection_turn() -> Turn {
-    Turn { key: None, connected: true }
+    Turn { key: None, holds_connection: true }
 }
 
 /// Waits for a turn, then runs the future and counts it in [`in_flight`] until it is done.
@@ -161,14 +161,14 @@ pub async fn run_in_turn<T>(future: impl Future<Output = T>) -> T {
 #[derive(Debug)]
 pub struct Turn {
     key: Option<(Option<Id>, u64)>,
-    connected: bool,
+    holds_connection: bool,
 }
 
 impl Future for Turn {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let connected = self.connected;
+        let holds_connection = self.holds_connection;
         // The replaced waiter is dropped outside the borrow, as in `drop` below.
         let (poll, _replaced) = with_thread(|thread| {
             if !thread.turns_enabled {
@@ -181,7 +181,7 @@ impl Future for Turn {
             if let Some(Waiter::HasTurn) = thread.waiting.get(&key) {
                 return (Poll::Ready(()), None);
             }
-            let waits = Waiter::Waits { waker: context.waker().clone(), connected };
+            let waits = Waiter::Waits { waker: context.waker().clone(), holds_connection };
             (Poll::Pending, thread.waiting.insert(key, waits))
         });
         poll

@@ -4,7 +4,7 @@
 //! with the result that the client sends in a later request.
 
 use contract::tool::{Repeat, Source, ToolId, ToolSpec, is_visible_name};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Parked, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, ParkedOn, ToolSource};
 use wire::downstream::ClientTool;
 
 /// The most tools that one request may bring.
@@ -71,7 +71,7 @@ impl ToolSource for ClientTools {
     }
 
     fn call(&self, _call: AuthorizedCall) -> CallFuture<'_> {
-        Box::pin(std::future::ready(Dispatch::Parked(Parked::Client)))
+        Box::pin(std::future::ready(Dispatch::Parked(ParkedOn::Client)))
     }
 }
 

@@ -45,7 +45,7 @@ pub fn with_answer(items: &[Item], text: &str, calls: &[ClientCall]) -> Vec<Item
     let call = |call: &ClientCall| ModelCall {
         id: call.id.clone(),
         name: call.name.clone(),
-        arguments: Arguments::of(call.arguments.clone()),
+        arguments: Arguments::classify(call.arguments.clone()),
     };
     let answer = Assistant { text: text.to_owned(), calls: calls.iter().map(call).collect(), raw: None };
     items.iter().cloned().chain([Item::Assistant(answer)]).collect()

@@ -1,8 +1,8 @@
-//! What a token permits.
+//! The permissions of a token.
 
 use std::fmt;
 
-/// One thing that a token may permit.
+/// A permission that a token may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Permission {
     /// Run turns and tools, and call `/mcp`.
@@ -27,7 +27,7 @@ impl Permission {
         }
     }
 
-    /// Returns what the permission allows, after "may".
+    /// Returns what the permission allows, as the end of a sentence such as "the token may not …".
     pub(crate) fn action(self) -> &'static str {
         match self {
             Self::Execute => "run turns or tools",
@@ -47,7 +47,7 @@ impl Permission {
 pub struct Scopes(u8);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected permissions separated by commas, of execute, approve, read and admin")]
+#[error("expected a list of permissions separated by commas; the permissions are execute, approve, read and admin")]
 pub struct BadScopes;
 
 impl Scopes {
@@ -55,14 +55,16 @@ impl Scopes {
         Permission::ALL.into_iter().collect()
     }
 
-    /// Returns what an agent needs: to execute, and to read its own runs.
+    /// Returns the permissions that an agent needs: to execute, and to read its own runs.
     pub fn of_agents() -> Self {
         [Permission::Execute, Permission::Read].into_iter().collect()
     }
 
     /// Parses `execute,read`.
     pub fn parse(text: &str) -> Result<Self, BadScopes> {
-        let find = |name: &str| Permission::ALL.into_iter().find(|one| one.as_str() == name.trim()).ok_or(BadScopes);
+        let find = |name: &str| {
+            Permission::ALL.into_iter().find(|permission| permission.as_str() == name.trim()).ok_or(BadScopes)
+        };
         text.split(',').map(find).collect()
     }
 

@@ -36,13 +36,13 @@ const LEADER_POLL: Duration = Duration::from_millis(250);
 pub struct Process {
     child: Child,
     group: Group,
-    kept: bool,
+    leader: GroupLeader,
     /// How long it, or its keeper on its behalf, may take to end after SIGTERM.
     term_grace: Duration,
     /// The task that ends a group whose leader was killed: the rest of the group may keep the pipes open, so that the
     /// end would go unnoticed.
     watching: AbortHandle,
-    /// Dropped with the process, which notifies [`Gone`].
+    /// Dropped with the process, which notifies [`ProcessExit`].
     alive: watch::Sender<()>,
 }
 
@@ -65,7 +65,7 @@ impl Group {
     fn kill(&self) {
         let mut group = self.0.lock();
         if let Some(group) = group.take() {
-            // It fails only if the group has no processes left.
+            // This fails only if the group has no processes left.
             kill_process_group(group, Signal::KILL).log_expected("kill a process group");
         }
     }
@@ -81,21 +81,30 @@ impl Group {
     }
 }
 
+/// The process that leads a process's group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GroupLeader {
+    /// A keeper, which ends the program.
+    Keeper,
+    /// The program itself.
+    Program,
+}
+
 /// A started process and its pipes.
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedProcess {
     pub process: Process,
     pub stdin: ChildStdin,
     pub stdout: ChildStdout,
     pub stderr: ChildStderr,
 }
 
-/// Completes when a process and everything that it started have ended.
+/// A handle to wait until a process and all its descendants have ended.
 #[derive(Clone, Debug)]
-pub struct Gone(watch::Receiver<()>);
+pub struct ProcessExit(watch::Receiver<()>);
 
-impl Gone {
-    /// Waits for the end.
+impl ProcessExit {
+    /// Waits until all of them have ended.
     pub async fn wait(mut self) {
         while self.0.changed().await.is_ok() {}
     }
@@ -108,7 +117,7 @@ impl Process {
         args: &[String],
         env: &BTreeMap<String, String>,
         cwd: Option<&Path>,
-    ) -> io::Result<Started> {
+    ) -> io::Result<StartedProcess> {
         let keeper = keeper::program();
         let mut command = match keeper {
             Some(keeper) => {
@@ -130,28 +139,29 @@ impl Process {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = Self::of(child, keeper.is_some(), TERM_GRACE);
+        let leader = if keeper.is_some() { GroupLeader::Keeper } else { GroupLeader::Program };
+        let process = Self::new(child, leader, TERM_GRACE);
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(io::Error::other("the process has no pipes"));
         };
-        Ok(Started { process, stdin, stdout, stderr })
+        Ok(StartedProcess { process, stdin, stdout, stderr })
     }
 
     /// Takes over a keeper that leads its own group.
     pub(crate) fn kept(keeper: Child, term_grace: Duration) -> Self {
-        Self::of(keeper, true, term_grace)
+        Self::new(keeper, GroupLeader::Keeper, term_grace)
     }
 
-    fn of(child: Child, kept: bool, term_grace: Duration) -> Self {
+    fn new(child: Child, leader: GroupLeader, term_grace: Duration) -> Self {
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let group = Group(Arc::new(Mutex::new(group)));
         let watching = tokio::spawn(group.clone().outlive_leader()).abort_handle();
-        Self { child, group, kept, term_grace, watching, alive: watch::Sender::new(()) }
+        Self { child, group, leader, term_grace, watching, alive: watch::Sender::new(()) }
     }
 
-    /// Returns what completes when the process and everything that it started have ended.
-    pub fn gone(&self) -> Gone {
-        Gone(self.alive.subscribe())
+    /// Returns a handle to wait until the process and all its descendants have ended.
+    pub fn exit(&self) -> ProcessExit {
+        ProcessExit(self.alive.subscribe())
     }
 
     /// Sends SIGTERM, waits a moment, kills the whole group, and reaps it so that no zombie is left.
@@ -170,8 +180,11 @@ impl Process {
 
     /// Sends SIGTERM. A keeper passes it on to the group and kills the processes that ignore it.
     fn terminate(&self, group: Pid) {
-        // It fails only if the process or group no longer exists.
-        let sent = if self.kept { kill_process(group, Signal::TERM) } else { kill_process_group(group, Signal::TERM) };
+        // This fails only if the process or group no longer exists.
+        let sent = match self.leader {
+            GroupLeader::Keeper => kill_process(group, Signal::TERM),
+            GroupLeader::Program => kill_process_group(group, Signal::TERM),
+        };
         sent.log_expected("terminate a child process");
     }
 }
@@ -180,7 +193,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.watching.abort();
         // A keeper works without being waited for, and also finds processes that have left the group.
-        if !self.kept {
+        if self.leader == GroupLeader::Program {
             self.group.kill();
         } else if let Some(keeper) = self.group.take() {
             self.terminate(keeper);

@@ -65,7 +65,8 @@ impl RunningCommand {
         command.arg0("cellmate-keeper").args(keeper::command_arguments(spec.limits.processes)).env_clear();
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        // It holds the keeper's end of the socket, whose closing shows that the keeper has ended.
+        // The command holds the keeper's end of the socket. Once only the keeper holds it, its closing shows that the
+        // keeper has ended.
         drop(command);
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let process = Process::kept(child, END_GRACE);

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use telemetry::{Redactor, is_credential_name};
 use url::Url;
 
-/// Variables that are inherited for one reason.
+/// Variables that are inherited for the same reason.
 struct Group {
     /// Exact names; one that ends with `*` is a prefix.
     names: &'static [&'static str],
@@ -17,9 +17,9 @@ struct Group {
 /// What happens to a variable whose value contains a URL with a user name or password.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UrlPolicy {
-    /// It is not inherited.
+    /// The variable is not inherited.
     WithoutCredentials,
-    /// It is inherited: it is of no use without them.
+    /// The variable is inherited, because its URL does not work without them.
     Any,
 }
 
@@ -27,9 +27,10 @@ const fn group(names: &'static [&'static str]) -> Group {
     Group { names, urls: UrlPolicy::WithoutCredentials }
 }
 
-/// The inherited variables, with the reason for each group. docs/reference/configuration.md has the same list.
+/// The inherited variables. The comment on each group says what the variables make possible.
+/// docs/reference/configuration.md has the same list.
 const INHERITED: [Group; 13] = [
-    // Programs and files are found.
+    // The process finds programs and files.
     group(&["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TEMP", "TMP"]),
     // Dates and messages are in the user's language and time zone.
     group(&["LANG", "LANGUAGE", "LC_*", "TZ", "TZDIR"]),
@@ -44,7 +45,7 @@ const INHERITED: [Group; 13] = [
         "XDG_RUNTIME_DIR",
         "XDG_STATE_HOME",
     ]),
-    // The network is reached. A proxy that requires a password works only with it.
+    // The process reaches the network. A proxy that requires a password works only if the URL contains it.
     Group {
         names: &[
             "HTTP_PROXY",
@@ -150,8 +151,8 @@ const INHERITED: [Group; 13] = [
     group(&["ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "MISE_CONFIG_DIR", "MISE_CACHE_DIR", "JAVA_HOME"]),
 ];
 
-/// Variables of shells, terminals and sessions, which no server needs: [`withheld`] leaves them out.
-const UNIMPORTANT: [&str; 36] = [
+/// Variables of shells, terminals and sessions, which no server needs, so [`withheld`] does not report them.
+const NOT_REPORTED: [&str; 36] = [
     "_",
     "BASH*",
     "CELLMATE_*",
@@ -257,7 +258,7 @@ fn names_withheld(
         .filter(|(name, value)| !is_inherited(name, value))
         .filter_map(|(name, _)| name.into_string().ok())
         .filter(|name| is_plain(name) && !env.contains_key(name))
-        .filter(|name| !UNIMPORTANT.iter().any(|known| matches(known, name)))
+        .filter(|name| !NOT_REPORTED.iter().any(|known| matches(known, name)))
         .collect();
     names.sort_unstable();
     names.truncate(MAX_WITHHELD);
@@ -275,7 +276,7 @@ fn is_inherited(name: &OsStr, value: &OsStr) -> bool {
 
 fn group_of(name: &str) -> Option<&'static Group> {
     let has = |known: &&str| {
-        // A prefix also matches names that nobody has thought of, so those that suggest a credential are excluded.
+        // A prefix also matches unforeseen names, so those that suggest a credential are excluded.
         matches(known, name) && (!known.ends_with('*') || !is_credential_name(name))
     };
     INHERITED.iter().find(|group| group.names.iter().any(has))

@@ -72,13 +72,13 @@ fn weight(bytes: usize, measure: Measure) -> usize {
     bytes.saturating_add(measure.values.saturating_mul(PARSED_VALUE_BYTES))
 }
 
-/// Holds the reservation of a response, and the long texts that were taken out of it, until its reader has processed the
-/// response. Clones share them.
+/// Holds the memory reservation of a response, and the long texts that were taken out of it, until the caller that sent
+/// the request has processed the response. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Slot(Arc<Mutex<Held>>);
+pub struct ResponseSlot(Arc<Mutex<SlotContents>>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct SlotContents {
     _reservation: Reservation,
     texts: ArrivedTexts,
 }
@@ -91,12 +91,12 @@ pub struct ArrivedTexts {
     pub is_reserved: bool,
 }
 
-impl Slot {
-    /// Keeps what belongs to a response. What belonged to an earlier one is dropped.
+impl ResponseSlot {
+    /// Keeps the reservation and texts of a response, and drops those of an earlier response.
     pub fn keep(&self, reservation: Reservation, texts: ArrivedTexts) {
-        let former = std::mem::replace(&mut *self.0.lock(), Held { _reservation: reservation, texts });
-        // Not while it is locked: it may close a file.
-        drop(former);
+        let earlier = std::mem::replace(&mut *self.0.lock(), SlotContents { _reservation: reservation, texts });
+        // Dropped after the lock is released, because that may close a file.
+        drop(earlier);
     }
 
     /// Returns the long texts of the response. The reservation is kept.
@@ -111,7 +111,7 @@ mod tests {
 
     use contract::json::Measure;
 
-    use super::{ArrivedTexts, PendingReservation, Slot, weight};
+    use super::{ArrivedTexts, PendingReservation, ResponseSlot, weight};
 
     #[tokio::test]
     async fn large_messages_wait_for_each_other_and_small_ones_do_not_wait() {
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(weight(10, measure(2)), 650);
         let largest = || PendingReservation::new(8 << 20, measure(200_000)).unwrap();
         let mut first = largest();
-        let held = Slot::default();
+        let held = ResponseSlot::default();
         held.keep(first.wait().await.unwrap(), ArrivedTexts::default());
         let mut second = largest();
         let early = tokio::time::timeout(Duration::from_millis(50), second.wait()).await;

@@ -141,8 +141,8 @@ impl LargeTexts {
         let State::Kept { start, is_key, after_backslash } = &mut self.state else { return 0 };
         let (start, is_key) = (*start, *is_key);
         // A key stays, and the limit of the skeleton ends the scan if it is too long.
-        let most = if is_key { self.limits.skeleton } else { self.limits.text } + 1;
-        let room = most.saturating_sub(self.skeleton.len() - start).max(1);
+        let max = if is_key { self.limits.skeleton } else { self.limits.text } + 1;
+        let room = max.saturating_sub(self.skeleton.len() - start).max(1);
         let part = bytes.get(..room).unwrap_or(bytes);
         let mut ended = false;
         let mut used = 0;
@@ -166,7 +166,7 @@ impl LargeTexts {
             let raw = self.skeleton.split_off(start);
             let mut decoder = Decoder::default();
             sink.begin();
-            // It has not ended, as far as it was scanned.
+            // The string has not ended in the part that was scanned.
             decoder.push(&raw, sink);
             self.state = State::TakenOut(decoder);
             self.skeleton.extend_from_slice(marker(&self.marker, self.texts).as_bytes());
@@ -257,7 +257,7 @@ impl Decoder {
                         None => {
                             self.is_invalid = true;
                             self.escape = Escape::None;
-                            // It may be the end of the string.
+                            // The character may be the end of the string, so it is read again.
                             at -= 1;
                         }
                     }

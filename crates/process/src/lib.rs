@@ -1,14 +1,15 @@
 //! Child processes that are not trusted: MCP servers and plugins, which exchange one message per line over their standard
 //! streams, and shell commands.
 //!
-//! A [`Process`] has its own process group, a limited environment (`environment`) and a keeper (`keeper`), which ends it
-//! and everything that it started when the host process ends. [`Tail`] keeps the end of its standard error.
-//! A [`RunningCommand`] is a shell command, which can be confined (`confine`).
+//! A [`Process`] has its own process group, a limited environment (`environment`) and a keeper (`keeper`): a small
+//! parent process that ends the child and all its descendants when the host process ends, however it ends. [`Tail`]
+//! keeps the last lines of the child's standard error. A [`RunningCommand`] is a shell command, which can be confined
+//! (`confine`).
 //!
 //! Messages: [`Lines`] reads them with a length limit and [`LineWriter`] writes them to a process that may not read.
-//! [`Envelope`] finds out what a message is without parsing it, [`MessageKind`] has the limits of each kind, and
-//! [`PendingReservation`] is its part of the memory for parsed messages. [`LargeReader`] reads a message that is longer
-//! than others may be, because it has long texts (`large_texts`); it keeps those in a file.
+//! [`Envelope`] determines the kind of a message without parsing it; [`MessageKind`] defines the limits of each kind.
+//! Before a message is parsed, a [`PendingReservation`] reserves memory for it. [`LargeReader`] reads messages above
+//! the usual limit: it writes their long strings to a file (`large_texts`) and keeps only the rest in memory.
 //!
 //! [`Lifecycle`] decides when a process is started, restarted and given up.
 
@@ -32,38 +33,40 @@ mod spool;
 mod stderr;
 
 pub use bounds::{MessageKind, too_large};
-pub use child::{CLOSE_GRACE, Gone, Process, Started};
+pub use child::{CLOSE_GRACE, Process, ProcessExit, StartedProcess};
 pub use command::{Reports, RunningCommand};
 pub use confine::{
     CommandLimits, Confinement, DEVICES, Folder, Network, SYSTEM_READABLE, Support, support as confinement_support,
 };
 pub use envelope::{Envelope, response_id};
 pub use environment::{command_variables, is_inheritable, withheld};
-pub use intake::{ArrivedTexts, PendingReservation, Reservation, Slot};
+pub use intake::{ArrivedTexts, PendingReservation, Reservation, ResponseSlot};
 #[doc(hidden)]
-pub use keeper::keep_with;
-pub use keeper::{keeper_main, keeper_main_closing};
+pub use keeper::set_keeper_program;
+pub use keeper::{keeper_main, keeper_main_closing_files};
 pub use lifecycle::{Action, Event, Lifecycle, Phase, Restart, jitter};
 pub use line_writer::{LineWriter, WriteSlot};
-pub use lines::{Line, LineError, Lines};
+pub use lines::{LargeMessages, Line, LineError, Lines};
 pub use reason::FirstReason;
 pub use spec::{CommandSpec, Report};
 pub use spool::{LargeMessage, LargeReader, MessageTooLong, SpooledText};
-pub use stderr::{Draining, MAX_SHOWN_CHARS, STDERR_BYTES, Tail};
+pub use stderr::{MAX_SHOWN_CHARS, STDERR_BYTES, StderrReader, Tail};
 
 /// The maximum size of one message from a server or plugin. The reader stops before a longer one is in memory.
 pub const MAX_FRAME_BYTES: usize = contract::limits::MAX_SERVER_MESSAGE_BYTES;
 
-/// The maximum number of consecutive lines that are not messages. Some servers print banners and logs to their standard
+/// The maximum number of consecutive lines that are not messages: some servers print banners and logs to their standard
 /// output.
 pub const MAX_BAD_FRAMES: usize = 10;
 
-/// The maximum number of messages that a server or plugin has not read yet, beyond what the pipe holds.
+/// The maximum number of messages that wait until a server or plugin reads them, in addition to those in the pipe.
 pub const MAX_UNSENT: usize = 256;
 
-/// The maximum number of unanswered requests from a server or plugin.
-pub const MAX_ASKED: usize = 64;
+/// The maximum number of requests from a server or plugin to the host that are not answered yet.
+pub const MAX_UNANSWERED_REQUESTS: usize = 64;
 
-/// The maximum number of progress updates of one call, and the maximum length of their text.
+/// The maximum number of progress updates of one call.
 pub const MAX_UPDATES: u32 = 1_000;
+
+/// The maximum length of the text of a progress update.
 pub const MAX_UPDATE_CHARS: usize = 1_000;

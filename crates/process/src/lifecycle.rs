@@ -1,5 +1,5 @@
-//! Decides when an MCP server or plugin is started, restarted, backed off and given up. A pure state machine: the caller passes the
-//! time.
+//! Decides when an MCP server or plugin is started, when it is restarted after a failure, and when it is given up. A
+//! pure state machine: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
@@ -8,35 +8,36 @@ use std::time::{Duration, Instant};
 pub struct Restart {
     /// The wait after the first failure; it doubles with each further failure in a row.
     pub first_wait: Duration,
-    pub longest_wait: Duration,
+    pub max_wait: Duration,
     /// After this many failures in a row the server is given up, and calls fail at once.
     pub give_up_after: u32,
-    /// How long a server that was given up is not started.
-    pub given_up_for: Duration,
+    /// How long a server that was given up is not started again.
+    pub retry_given_up_after: Duration,
     /// A server that has run this long was healthy: its end counts as a first failure, not as one more in a row.
-    pub well_after: Duration,
+    pub healthy_after: Duration,
 }
 
 impl Restart {
     pub const DEFAULT: Self = Self {
         first_wait: Duration::from_millis(500),
-        longest_wait: Duration::from_secs(30),
+        max_wait: Duration::from_secs(30),
         give_up_after: 5,
-        given_up_for: Duration::from_secs(120),
-        well_after: Duration::from_secs(60),
+        retry_given_up_after: Duration::from_secs(120),
+        healthy_after: Duration::from_secs(60),
     };
 
     /// Returns a wait between half of the doubled wait and all of it, so that servers that failed together do not
     /// restart together.
     fn wait(&self, failures: u32, jitter: f64) -> Duration {
         let doubled = self.first_wait.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(20)));
-        doubled.min(self.longest_wait).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
+        doubled.min(self.max_wait).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
     }
 }
 
+/// The phase of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Not needed at the moment.
+    /// Not running, because no caller needs it. The next call starts it.
     Stopped,
     Starting,
     Running {
@@ -50,16 +51,17 @@ pub enum Phase {
     Failed {
         until: Instant,
     },
-    /// Stopped permanently.
+    /// Stopped permanently, because the configuration no longer has the server or the host shuts down.
     Retired,
 }
 
+/// What happened to a server, or what is requested of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A caller needs the server for a call or a listing.
-    Wanted,
-    /// An operator wants the server started now, whatever happened before.
-    TriedNow,
+    Needed,
+    /// An operator requests a start now, even if the server was given up.
+    ForceStart,
     Started,
     StartFailed,
     /// The connection ended unexpectedly.
@@ -70,13 +72,14 @@ pub enum Event {
     Retire,
 }
 
+/// What the caller of [`Lifecycle::on`] must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Nothing,
     Start,
-    /// The caller waits until this time and tries again.
+    /// Wait until this time, then send the event again.
     WaitUntil(Instant),
-    /// The caller gets an error.
+    /// Return an error for the call.
     Refuse,
     /// End the connection, or the start in progress.
     Disconnect,
@@ -111,18 +114,18 @@ impl Lifecycle {
         self.failures
     }
 
-    /// Handles an event. `jitter` is between zero and one and decides how long a wait is. An event of a start or a
-    /// connection that has already ended changes nothing.
+    /// Handles an event. `jitter`, from 0 to 1, decides where a wait is between half of its length and all of it. An
+    /// event of a start or a connection that has already ended changes nothing.
     pub fn on(&mut self, event: Event, now: Instant, jitter: f64) -> Action {
         match (event, self.phase) {
             (Event::Retire, phase) => self.end(phase, Phase::Retired),
-            (Event::Wanted | Event::TriedNow, Phase::Retired) => Action::Refuse,
+            (Event::Needed | Event::ForceStart, Phase::Retired) => Action::Refuse,
             (_, Phase::Retired) => Action::Nothing,
 
-            (Event::Wanted, Phase::BackingOff { until }) if now < until => Action::WaitUntil(until),
-            (Event::Wanted, Phase::Failed { until }) if now < until => Action::Refuse,
-            (Event::Wanted | Event::TriedNow, Phase::Starting | Phase::Running { .. }) => Action::Nothing,
-            (Event::Wanted | Event::TriedNow, Phase::Stopped | Phase::BackingOff { .. } | Phase::Failed { .. }) => {
+            (Event::Needed, Phase::BackingOff { until }) if now < until => Action::WaitUntil(until),
+            (Event::Needed, Phase::Failed { until }) if now < until => Action::Refuse,
+            (Event::Needed | Event::ForceStart, Phase::Starting | Phase::Running { .. }) => Action::Nothing,
+            (Event::Needed | Event::ForceStart, Phase::Stopped | Phase::BackingOff { .. } | Phase::Failed { .. }) => {
                 self.start()
             }
 
@@ -132,7 +135,7 @@ impl Lifecycle {
             }
             (Event::StartFailed, Phase::Starting) => self.failed(now, jitter),
             (Event::Ended, Phase::Running { since }) => {
-                if now.saturating_duration_since(since) >= self.restart.well_after {
+                if now.saturating_duration_since(since) >= self.restart.healthy_after {
                     self.failures = 0;
                 }
                 self.failed(now, jitter)
@@ -156,7 +159,7 @@ impl Lifecycle {
     fn failed(&mut self, now: Instant, jitter: f64) -> Action {
         self.failures = self.failures.saturating_add(1);
         self.phase = if self.failures >= self.restart.give_up_after {
-            Phase::Failed { until: now + self.restart.given_up_for }
+            Phase::Failed { until: now + self.restart.retry_given_up_after }
         } else {
             Phase::BackingOff { until: now + self.restart.wait(self.failures, jitter) }
         };

@@ -4,6 +4,20 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use crate::spool::{LargeMessage, LargeReader};
 
+/// Whether a message may be longer than the usual limit, because of long texts in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LargeMessages {
+    Accepted,
+    #[default]
+    Refused,
+}
+
+impl LargeMessages {
+    pub fn accepted_if(is_accepted: bool) -> Self {
+        if is_accepted { Self::Accepted } else { Self::Refused }
+    }
+}
+
 /// Why no further line can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineError {
@@ -48,9 +62,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Returns the next line that is not empty, even if it is longer than the limit because of long texts in it. `accepts`
-    /// says whether such a line may begin now.
-    pub async fn next_or_large(&mut self, accepts: bool) -> Result<Line, LineError> {
+    /// Returns the next line that is not empty, even if it is longer than the limit because of long texts in it.
+    /// `large` says whether such a line may begin now.
+    pub async fn next_or_large(&mut self, large: LargeMessages) -> Result<Line, LineError> {
         loop {
             match self.large.is_some() {
                 true => self.fill_large().await?,
@@ -62,7 +76,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                         }
                         continue;
                     }
-                    Err(LineError::TooLong) if accepts => {
+                    Err(LineError::TooLong) if large == LargeMessages::Accepted => {
                         let large = LargeReader::new(std::mem::take(&mut self.line)).ok_or(LineError::TooLong)?;
                         self.large = Some((large, false));
                         continue;
@@ -122,7 +136,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Line, LineError, Lines};
+    use super::{LargeMessages, Line, LineError, Lines};
 
     const MAX_BYTES: usize = 100_000;
 
@@ -161,18 +175,20 @@ mod tests {
     async fn the_long_texts_of_a_line_over_the_limit_are_taken_out() {
         let input = format!("first\n{}last\n", large_line());
         let mut lines = Lines::new(input.as_bytes(), MAX_BYTES);
-        assert!(matches!(lines.next_or_large(true).await, Ok(Line::Whole(line)) if line == b"first"));
-        let Ok(Line::Large(message)) = lines.next_or_large(true).await else { panic!() };
+        assert!(
+            matches!(lines.next_or_large(LargeMessages::Accepted).await, Ok(Line::Whole(line)) if line == b"first")
+        );
+        let Ok(Line::Large(message)) = lines.next_or_large(LargeMessages::Accepted).await else { panic!() };
         let texts = message.texts.unwrap();
         assert_eq!(texts.iter().map(|text| text.len()).collect::<Vec<_>>(), [600_000]);
         assert_eq!(message.skeleton, format!(r#"{{"id":1,"x":"{}"}}"#, texts[0].marker()).into_bytes());
-        assert!(matches!(lines.next_or_large(true).await, Ok(Line::Whole(line)) if line == b"last"));
-        assert!(matches!(lines.next_or_large(true).await, Err(LineError::Ended)));
+        assert!(matches!(lines.next_or_large(LargeMessages::Accepted).await, Ok(Line::Whole(line)) if line == b"last"));
+        assert!(matches!(lines.next_or_large(LargeMessages::Accepted).await, Err(LineError::Ended)));
         let mut lines = Lines::new(input.as_bytes(), MAX_BYTES);
-        assert!(matches!(lines.next_or_large(false).await, Ok(Line::Whole(_))));
-        assert!(matches!(lines.next_or_large(false).await, Err(LineError::TooLong)));
+        assert!(matches!(lines.next_or_large(LargeMessages::Refused).await, Ok(Line::Whole(_))));
+        assert!(matches!(lines.next_or_large(LargeMessages::Refused).await, Err(LineError::TooLong)));
         let mut endless = Lines::new(tokio::io::repeat(b'x'), MAX_BYTES);
-        assert!(matches!(endless.next_or_large(true).await, Err(LineError::TooLong)));
+        assert!(matches!(endless.next_or_large(LargeMessages::Accepted).await, Err(LineError::TooLong)));
     }
 
     #[tokio::test]
@@ -185,7 +201,8 @@ mod tests {
         let mut lines = Lines::new(reader, MAX_BYTES);
         let mut seen = Vec::new();
         while seen.len() < 2 {
-            let next = tokio::time::timeout(Duration::from_micros(100), lines.next_or_large(true)).await;
+            let next =
+                tokio::time::timeout(Duration::from_micros(100), lines.next_or_large(LargeMessages::Accepted)).await;
             seen.extend(next.ok().map(Result::unwrap));
         }
         assert!(matches!(&seen[0], Line::Large(message) if message.texts.as_ref().unwrap()[0].len() == 600_000));

@@ -1,4 +1,4 @@
-//! What a host sends to the keeper of a command, and what it receives.
+//! The messages between a host and the keeper of a command.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::confine::{CommandLimits, Confinement};
 
-/// Bytes of a [`CommandSpec`] as JSON.
+/// The maximum length of a [`CommandSpec`] as JSON.
 pub(crate) const MAX_SPEC_BYTES: u64 = 4 << 20;
 
 /// A command to run.
@@ -20,7 +20,7 @@ pub struct CommandSpec {
     pub env: BTreeMap<String, String>,
     pub cwd: PathBuf,
     pub limits: CommandLimits,
-    /// `None` if the command may do whatever the user may.
+    /// `None` if the command is not confined: it has all rights of the user.
     pub confinement: Option<Confinement>,
 }
 

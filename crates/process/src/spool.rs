@@ -77,9 +77,9 @@ impl SpooledText {
     /// Reads a part of the text. Returns the number of bytes, which is 0 at the end. It blocks on the disk.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let left = usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let most = buffer.len().min(left);
-        match buffer.get_mut(..most) {
-            Some(part) if most > 0 => self.spool.file.read_at(part, self.start + offset),
+        let max = buffer.len().min(left);
+        match buffer.get_mut(..max) {
+            Some(part) if max > 0 => self.spool.file.read_at(part, self.start + offset),
             _ => Ok(0),
         }
     }

@@ -33,12 +33,12 @@ impl fmt::Debug for Tail {
     }
 }
 
-/// The task that reads the pipe. It is aborted on drop, because a grandchild that inherited the pipe could keep it open
-/// forever.
+/// The task that reads a process's standard error. It is aborted on drop, because a grandchild that inherited the pipe
+/// could keep it open forever.
 #[derive(Debug)]
-pub struct Draining(JoinHandle<()>);
+pub struct StderrReader(JoinHandle<()>);
 
-impl Draining {
+impl StderrReader {
     /// Waits a moment for the last output of a process that has ended.
     pub async fn finish(mut self) {
         match tokio::time::timeout(CLOSE_GRACE, &mut self.0).await {
@@ -49,7 +49,7 @@ impl Draining {
     }
 }
 
-impl Drop for Draining {
+impl Drop for StderrReader {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -100,10 +100,10 @@ fn logged(line: &str) -> String {
 
 impl Tail {
     /// Reads the pipe of the named process until it is closed.
-    pub fn drain(&self, process: &str, mut from: impl AsyncRead + Unpin + Send + 'static) -> Draining {
+    pub fn drain(&self, process: &str, mut from: impl AsyncRead + Unpin + Send + 'static) -> StderrReader {
         let mut log = LineLog { process: process.to_owned(), line: Vec::new() };
         let tail = self.clone();
-        Draining(tokio::spawn(async move {
+        StderrReader(tokio::spawn(async move {
             let mut chunk = [0; 4096];
             let mut since_pause = 0;
             while let Ok(read @ 1..) = from.read(&mut chunk).await {

@@ -18,7 +18,7 @@ const MAX_SHOWN_CHARS: usize = 80;
 
 /// Why an image or a sound is not output. The cell can catch it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum MediaRefusal {
     #[error("{kind}() needs the media type of the data in `mimeType`, such as {kind}/{example}; it is `{shown}`", example = example(*kind))]
     Type { kind: MediaKind, shown: String },
     #[error("{0}() needs data; the block has none")]
@@ -35,7 +35,7 @@ pub(crate) enum Refused {
     Bytes { total: u64, limit: u64 },
 }
 
-impl Refused {
+impl MediaRefusal {
     /// Returns the code of the error in the guest, a space and the message, as `guest/prelude/media.js` reads it.
     pub(crate) fn answer(&self) -> String {
         let code = match self {
@@ -61,19 +61,19 @@ impl MediaTotals {
         mime_type: &[u8],
         data: &[u8],
         budget: u64,
-    ) -> Result<Media, Refused> {
+    ) -> Result<Media, MediaRefusal> {
         let mime_type = str::from_utf8(mime_type)
             .ok()
             .filter(|text| kind.has(text))
-            .ok_or_else(|| Refused::Type { kind, shown: shown(mime_type) })?;
+            .ok_or_else(|| MediaRefusal::Type { kind, shown: shown(mime_type) })?;
         if data.is_empty() {
-            return Err(Refused::Empty(kind));
+            return Err(MediaRefusal::Empty(kind));
         }
         // Nothing of data over the limit is decoded.
         self.check((data.len() as u64).saturating_mul(3) / 4, budget)?;
-        let data = BASE64.decode(data).map_err(|_| Refused::Base64(kind))?;
+        let data = BASE64.decode(data).map_err(|_| MediaRefusal::Base64(kind))?;
         if data.is_empty() {
-            return Err(Refused::Empty(kind));
+            return Err(MediaRefusal::Empty(kind));
         }
         self.blocks += 1;
         self.bytes += data.len() as u64;
@@ -81,24 +81,24 @@ impl MediaTotals {
     }
 
     /// Counts a stored image or sound. Only the host has its data.
-    pub(crate) fn refer(&mut self, handle: &[u8], budget: u64) -> Result<Media, Refused> {
+    pub(crate) fn refer(&mut self, handle: &[u8], budget: u64) -> Result<Media, MediaRefusal> {
         self.check(0, budget)?;
         let handle = str::from_utf8(handle)
             .ok()
             .filter(|text| text.len() <= OutputHandle::MAX_BYTES)
             .map(OutputHandle::new)
             .filter(|handle| handle.parts().is_some())
-            .ok_or_else(|| Refused::Handle(shown(handle)))?;
+            .ok_or_else(|| MediaRefusal::Handle(shown(handle)))?;
         self.blocks += 1;
         Ok(Media::reference(handle))
     }
 
-    fn check(&self, more: u64, budget: u64) -> Result<(), Refused> {
+    fn check(&self, more: u64, budget: u64) -> Result<(), MediaRefusal> {
         if self.blocks >= MAX_LEG_MEDIA_BLOCKS {
-            return Err(Refused::Blocks);
+            return Err(MediaRefusal::Blocks);
         }
         let (total, limit) = (self.bytes.saturating_add(more), budget.min(MAX_LEG_MEDIA_BYTES as u64));
-        if total > limit { Err(Refused::Bytes { total, limit }) } else { Ok(()) }
+        if total > limit { Err(MediaRefusal::Bytes { total, limit }) } else { Ok(()) }
     }
 }
 
@@ -119,11 +119,11 @@ mod tests {
     use contract::cell::MediaKind;
     use contract::limits::{MAX_LEG_MEDIA_BLOCKS, MAX_LEG_MEDIA_BYTES};
 
-    use super::{MediaTotals, Refused};
+    use super::{MediaRefusal, MediaTotals};
 
     const BUDGET: u64 = 1 << 20;
 
-    fn decode(mime_type: &str, data: &str) -> Result<Vec<u8>, Refused> {
+    fn decode(mime_type: &str, data: &str) -> Result<Vec<u8>, MediaRefusal> {
         let media = MediaTotals::default().decode(MediaKind::Image, mime_type.as_bytes(), data.as_bytes(), BUDGET)?;
         assert_eq!((media.mime_type.as_str(), &media.handle), (mime_type, &None));
         Ok(media.data.to_vec())
@@ -135,16 +135,16 @@ mod tests {
             assert_eq!(decode("image/png", data), Ok(bytes.to_vec()), "{data}");
         }
         for data in ["A", "AQI==", "AQ I", "AQI\n", "_-8", "AQJ", "AQID=", "====", "é", "AQID\0"] {
-            assert_eq!(decode("image/png", data), Err(Refused::Base64(MediaKind::Image)), "{data}");
+            assert_eq!(decode("image/png", data), Err(MediaRefusal::Base64(MediaKind::Image)), "{data}");
         }
-        assert_eq!(decode("image/png", ""), Err(Refused::Empty(MediaKind::Image)));
+        assert_eq!(decode("image/png", ""), Err(MediaRefusal::Empty(MediaKind::Image)));
     }
 
     #[test]
     fn the_media_type_must_be_of_the_kind() {
         let long = format!("image/{}", "x".repeat(200));
         for mime_type in ["", "image", "image/", "audio/wav", "text/html", "image/png; a=b", "image/a\nb", &long] {
-            assert!(matches!(decode(mime_type, "AQID"), Err(Refused::Type { .. })), "{mime_type}");
+            assert!(matches!(decode(mime_type, "AQID"), Err(MediaRefusal::Type { .. })), "{mime_type}");
         }
         let refused = decode("audio/wav", "AQID").unwrap_err();
         let expected = "invalid_input image() needs the media type of the data in `mimeType`, such as image/png; it is \
@@ -162,20 +162,20 @@ mod tests {
         };
         let bytes = 3 << 18;
         assert_eq!(decode(&mut totals, 2 * bytes - 1), Ok(bytes as usize));
-        let refused = Refused::Bytes { total: 2 * bytes, limit: 2 * bytes - 1 };
+        let refused = MediaRefusal::Bytes { total: 2 * bytes, limit: 2 * bytes - 1 };
         assert_eq!(decode(&mut totals, 2 * bytes - 1), Err(refused.clone()));
         assert!(refused.answer().starts_with("value_too_large the cell's images and sounds take 1572864 bytes, the "));
-        let most = MAX_LEG_MEDIA_BYTES / bytes as usize;
-        for _ in 1..most {
+        let max = MAX_LEG_MEDIA_BYTES / bytes as usize;
+        for _ in 1..max {
             assert!(decode(&mut totals, u64::MAX).is_ok());
         }
-        assert!(matches!(decode(&mut totals, u64::MAX), Err(Refused::Bytes { .. })));
+        assert!(matches!(decode(&mut totals, u64::MAX), Err(MediaRefusal::Bytes { .. })));
 
         let mut totals = MediaTotals::default();
         for _ in 0..MAX_LEG_MEDIA_BLOCKS {
             assert!(totals.refer(b"out_cm_1_l0n0", 0).is_ok());
         }
-        assert_eq!(totals.refer(b"out_cm_1_l0n0", 0).unwrap_err(), Refused::Blocks);
+        assert_eq!(totals.refer(b"out_cm_1_l0n0", 0).unwrap_err(), MediaRefusal::Blocks);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         let long = format!("out_{}_l0n0", "x".repeat(4096));
         for handle in ["", "out_", "cm_1_l0n0", "out_cm_1_L0", "out_cm_1_../x", &long] {
             let refused = MediaTotals::default().refer(handle.as_bytes(), 0).unwrap_err();
-            assert!(matches!(refused, Refused::Handle(_)) && refused.answer().len() < 500, "{handle}");
+            assert!(matches!(refused, MediaRefusal::Handle(_)) && refused.answer().len() < 500, "{handle}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The only `unsafe` code of the project: loading the compiled image, scanning for changed pages, allocator settings,
-//! and closing inherited file descriptors.
+//! The only `unsafe` code of the project: loading the compiled guest image (QuickJS as WebAssembly), finding the memory
+//! pages that a cell has changed, configuring the allocator, and closing inherited file descriptors.
 #![expect(unsafe_code, reason = "each block below states why it is sound; nothing else may have one")]
 
 use wasmtime::{Engine, Module};
 
-/// Loads the image that this crate's build script compiled.
+/// Loads the guest image that this crate's build script compiled.
 pub(crate) fn load_image(engine: &Engine, compiled: &[u8]) -> wasmtime::Result<Module> {
     // SAFETY: `deserialize` trusts its bytes to be Wasmtime's own output. The only caller passes
     // the bytes that the build script got from `precompile_module`, embedded in this binary.
@@ -31,12 +31,12 @@ pub fn close_inherited_files() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Limits the allocator to its main arena. With more arenas, glibc reads the number of processors when threads first
-/// compete and the overcommit policy when an arena shrinks, each from a file, and the jail kills a process that opens
-/// one. Also lets the allocator keep the memory that snapshots use: returning a few hundred kilobytes to the system
-/// after each costs more in page faults than the snapshot itself.
+/// Limits the allocator of a worker to its main arena. With more arenas, glibc reads the number of processors when
+/// threads first compete and the overcommit policy when an arena shrinks, each from a file, and the jail kills a
+/// process that opens one. Also lets the allocator keep the memory that a snapshot used: returning a few hundred
+/// kilobytes to the system after every snapshot costs more in page faults than the snapshot itself.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub(crate) fn settle_allocator() -> bool {
+pub(crate) fn configure_worker_allocator() -> bool {
     const KEEP_BYTES: i32 = 16 << 20;
     let settings = [(libc::M_ARENA_MAX, 1), (libc::M_TRIM_THRESHOLD, KEEP_BYTES), (libc::M_MMAP_THRESHOLD, KEEP_BYTES)];
     // SAFETY: `mallopt` takes two numbers; it is called before any other thread exists.
@@ -44,7 +44,7 @@ pub(crate) fn settle_allocator() -> bool {
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn settle_allocator() -> bool {
+pub(crate) fn configure_worker_allocator() -> bool {
     true
 }
 
@@ -53,12 +53,14 @@ pub(crate) fn settle_allocator() -> bool {
 /// several forms at once, makes the host permanently larger by all of them. The thresholds are high enough that ordinary
 /// work reuses its memory; what remains is returned by [`release_free_memory`].
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub(crate) fn settle_host_allocator() {
+pub(crate) fn configure_host_allocator() {
     const LARGE_BYTES: i32 = 4 << 20;
-    // Lower, and building a catalog of 10,000 tools repeatedly takes a third longer: its pages come from the system anew.
+    // With a lower threshold, rebuilding a catalog of 10,000 tools takes a third longer, because the system must
+    // provide its pages anew each time.
     const FREE_TOP_BYTES: i32 = 32 << 20;
-    // Each arena keeps some of what was freed in it, so their number is limited: half of glibc's default. With fewer, the
-    // threads of the database and of the runtime wait for each other: with one arena per core, a call took a third longer.
+    // Each arena keeps some of what was freed in it, so the number of arenas is limited to half of glibc's default of
+    // eight per core. With fewer arenas, the threads of the database and of the runtime wait for each other: with one
+    // per core, a call took a third longer.
     let cores = std::thread::available_parallelism().map_or(2, |cores| i32::try_from(cores.get()).unwrap_or(8));
     let arenas = cores.saturating_mul(4);
     let large =
@@ -71,7 +73,7 @@ pub(crate) fn settle_host_allocator() {
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn settle_host_allocator() {}
+pub(crate) fn configure_host_allocator() {}
 
 /// Returns memory that is free inside the allocator to the system. Parsed values are many small blocks; after they are
 /// freed, glibc keeps their pages as long as anything above them is in use.
@@ -123,8 +125,8 @@ pub(crate) mod page_scan {
         categories: u64,
     }
 
-    /// Calls `found` for the byte ranges of `memory` that are private to it: present or swapped, and neither the
-    /// image's file pages nor the zero page. `memory` is page-aligned.
+    /// Calls `found` for each byte range of `memory` that was written: its pages are present or swapped, and are
+    /// neither file pages of the image nor the zero page. `memory` must be page-aligned.
     pub(crate) fn private_ranges(
         pagemap: &File,
         memory: &[u8],

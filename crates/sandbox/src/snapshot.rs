@@ -52,7 +52,7 @@ pub enum BadSnapshot {
 }
 
 /// The input of a snapshot: a memory, its changed pages, and the host's notes about the cell.
-pub(crate) struct Frozen<'a> {
+pub(crate) struct SnapshotInput<'a> {
     pub(crate) image: ImageId,
     pub(crate) catalog: CatalogHash,
     pub(crate) memory: &'a [u8],
@@ -73,14 +73,14 @@ pub(crate) struct DecodedSnapshot {
 }
 
 /// The values that a snapshot must match before any of it is used.
-pub(crate) struct Expected<'a> {
+pub(crate) struct SnapshotRequirements<'a> {
     pub(crate) image: ImageId,
     pub(crate) catalog: CatalogHash,
     pub(crate) base: &'a [u8],
     pub(crate) memory_limit: usize,
 }
 
-pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
+pub(crate) fn encode(frozen: &SnapshotInput<'_>) -> std::io::Result<Vec<u8>> {
     let mut body = Vec::with_capacity(frozen.state.len() + frozen.changed.len() * USUAL_PAGE_BYTES);
     body.extend_from_slice(frozen.state);
     for page in frozen.changed {
@@ -110,7 +110,7 @@ pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<DecodedSnapshot, BadSnapshot> {
+pub(crate) fn decode(bytes: &[u8], expected: &SnapshotRequirements<'_>) -> Result<DecodedSnapshot, BadSnapshot> {
     let header = Header::read(bytes)?;
     if header.image != expected.image {
         return Err(BadSnapshot::OtherImage);

@@ -16,8 +16,8 @@ use crate::failure;
 use crate::host_calls::{CellHost, OutstandingCalls, Stop};
 use crate::image::{IMAGE_ID, Image};
 use crate::pages::PageFinder;
-use crate::snapshot::{self, BadSnapshot, Expected, Frozen};
-use crate::source::{Places, Prepared};
+use crate::snapshot::{self, BadSnapshot, SnapshotInput, SnapshotRequirements};
+use crate::source::{Places, PreparedSource};
 use crate::tables::Tables;
 
 pub(crate) struct Vm {
@@ -94,7 +94,7 @@ impl Vm {
     }
 
     /// Runs the cell's first leg.
-    pub(crate) fn start(&mut self, prepared: Prepared, seed: u64, budget: Budget) -> Leg {
+    pub(crate) fn start(&mut self, prepared: PreparedSource, seed: u64, budget: Budget) -> Leg {
         self.places = Places::of(&prepared.script, prepared.shifts);
         // An empty line before the wrapper; `start` in the shim explains why.
         let script = ["\n", &prepared.script].concat().into_bytes();
@@ -118,7 +118,7 @@ impl Vm {
     pub(crate) fn freeze(&self, finder: &PageFinder) -> std::io::Result<Vec<u8>> {
         let memory = self.memory.data(&self.store);
         let changed = finder.changed(memory, &self.image.base);
-        snapshot::encode(&Frozen {
+        snapshot::encode(&SnapshotInput {
             image: IMAGE_ID,
             catalog: self.catalog(),
             memory,
@@ -132,7 +132,7 @@ impl Vm {
     pub(crate) fn thaw(&mut self, bytes: &[u8]) -> Result<(), BadSnapshot> {
         let thawed = snapshot::decode(
             bytes,
-            &Expected {
+            &SnapshotRequirements {
                 image: IMAGE_ID,
                 catalog: self.catalog(),
                 base: &self.image.base,

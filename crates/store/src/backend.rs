@@ -14,13 +14,14 @@ use crate::keys::Keys;
 use crate::location::{Location, make_private, sqlite_url};
 use crate::quota::DeferredBytes;
 
-/// What a commit survives once it has returned.
+/// How durable a commit is when it has returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// A power loss. Required before an effect that must not happen twice, and before a person is asked.
+    /// The commit survives a power loss. Required before an effect that must not happen twice, and before a person is
+    /// asked.
     #[default]
     Synced,
-    /// A crash of the process.
+    /// The commit survives a crash of the process, but maybe not a power loss.
     Relaxed,
 }
 
@@ -33,9 +34,9 @@ pub(crate) struct Backend {
     /// Commits survive a crash of the process at once, and a power loss after the next durable commit.
     relaxed: AnyPool,
     readers: AnyPool,
-    /// An unused connection that keeps an in-memory database alive: it lasts only while a connection to it is open, and
-    /// a pool closes a connection if the task that was acquiring it is dropped.
-    keeper: Option<AnyPool>,
+    /// An unused connection that keeps an in-memory database alive: the database lasts only while a connection to it is
+    /// open, and a pool closes a connection if the task that was acquiring it is dropped.
+    keep_alive: Option<AnyPool>,
     pub(crate) location: Location,
     pub(crate) keys: Arc<Keys>,
     pub(crate) retention: Retention,
@@ -66,10 +67,10 @@ impl Backend {
         Ok(match &location {
             Location::Memory => {
                 let options: AnyConnectOptions = unique_memory_url().parse()?;
-                let keeper = sqlite("OFF", 1).connect_with(options.clone()).await?;
-                let only = sqlite("OFF", 1).connect_with(options).await?;
-                let backend = Self::of(Dialect::Sqlite, [only.clone(), only.clone(), only], location, keys);
-                Self { keeper: Some(keeper), ..backend }
+                let keep_alive = sqlite("OFF", 1).connect_with(options.clone()).await?;
+                let pool = sqlite("OFF", 1).connect_with(options).await?;
+                let backend = Self::new(Dialect::Sqlite, [pool.clone(), pool.clone(), pool], location, keys);
+                Self { keep_alive: Some(keep_alive), ..backend }
             }
             Location::File(path) => {
                 make_private(path).map_err(|source| StoreError::Exposed { path: path.clone(), source })?;
@@ -79,7 +80,7 @@ impl Backend {
                 let durable = without_broken_connections(sqlite("FULL", 1)).connect_with(options.clone()).await?;
                 let relaxed = without_broken_connections(sqlite("NORMAL", 1)).connect_with(options.clone()).await?;
                 let readers = without_broken_connections(sqlite("NORMAL", READERS)).connect_with(options).await?;
-                Self::of(Dialect::Sqlite, [durable, relaxed, readers], location, keys)
+                Self::new(Dialect::Sqlite, [durable, relaxed, readers], location, keys)
             }
             Location::Postgres(url) => {
                 let options: AnyConnectOptions = url.parse()?;
@@ -92,15 +93,15 @@ impl Backend {
                     Err(sqlx::Error::PoolTimedOut) => return Err(connection_error(url).await.into()),
                     pool => pool?,
                 };
-                Self::of(Dialect::Postgres, [pool.clone(), pool.clone(), pool], location, keys)
+                Self::new(Dialect::Postgres, [pool.clone(), pool.clone(), pool], location, keys)
             }
         })
     }
 
-    fn of(dialect: Dialect, [durable, relaxed, readers]: [AnyPool; 3], location: Location, keys: Arc<Keys>) -> Self {
+    fn new(dialect: Dialect, [durable, relaxed, readers]: [AnyPool; 3], location: Location, keys: Arc<Keys>) -> Self {
         let (retention, quotas) = (Retention::DEFAULT, Quotas::DEFAULT);
         let deferred_bytes = Arc::default();
-        Self { dialect, durable, relaxed, readers, keeper: None, location, keys, retention, quotas, deferred_bytes }
+        Self { dialect, durable, relaxed, readers, keep_alive: None, location, keys, retention, quotas, deferred_bytes }
     }
 
     /// Returns the Postgres server's clock; `None` for SQLite.
@@ -136,8 +137,8 @@ impl Backend {
         self.durable.close().await;
         self.relaxed.close().await;
         self.readers.close().await;
-        if let Some(keeper) = &self.keeper {
-            keeper.close().await;
+        if let Some(keep_alive) = &self.keep_alive {
+            keep_alive.close().await;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Checks that this process has the keys that the store's cells are sealed with. Without the check, two machines with
-//! different keys of the same number would only notice when a cell does not open.
+//! Checks that this process has the keys with which the snapshots in the store are encrypted. Without the check, two
+//! machines with different keys of the same number would notice only when a snapshot cannot be decrypted.
 
 use sqlx::Row;
 
@@ -8,11 +8,13 @@ use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
 use crate::seal::key_bytes;
 
+/// Compares the fingerprint (`mark`) of each key with the stored one, and stores it if there is none. A key that
+/// differs is an error if a run that can still be resumed needs the other one.
 pub(crate) async fn check_keys(backend: &Backend, now: Millis) -> Result<(), StoreError> {
     let stored = stored_marks(backend).await?;
     for (id, mark) in backend.keys.marks() {
         match stored.iter().find(|(known, _)| *known == id) {
-            Some((_, same)) if *same == mark => continue,
+            Some((_, stored)) if *stored == mark => continue,
             Some(_) => {
                 let cells = cells_sealed_with(backend, id, now).await?;
                 if cells > 0 {
@@ -33,6 +35,7 @@ pub(crate) async fn check_keys(backend: &Backend, now: Millis) -> Result<(), Sto
     Ok(())
 }
 
+/// Returns the number of runs that can be resumed and whose snapshot is encrypted with this key.
 pub(crate) async fn cells_sealed_with(backend: &Backend, id: u32, now: Millis) -> Result<u64, StoreError> {
     let row = sqlx::query(
         "SELECT COUNT(*) FROM runs WHERE state IN ('running', 'waiting') AND expires_at > $1 \

@@ -41,8 +41,8 @@ pub use approvals::{
     StandingRule,
 };
 pub use backend::Durability;
-pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
-pub use commit::{Change, CommitError, Committed, TurnLimit};
+pub use backup::{BackupError, CheckedBackup, Restoring, TABLES as BACKED_UP, check as check_backup};
+pub use commit::{Change, CommitError, CommitReport, TurnLimit};
 pub use error::StoreError;
 pub use key_file::{Key, KeyFile, KeyFileError};
 pub use keys::Keys;
@@ -62,7 +62,7 @@ pub use secrets::{MAX_SEALED_BYTES, MAX_SECRET_BYTES, MAX_SECRETS, MAX_SECRETS_B
 pub use session_values::{
     ExpectedVersion, SessionKey, SessionTotals, SessionValue, SessionValueSize, ValueWrite, VersionConflict,
 };
-pub use settle::{SettleError, Settled};
+pub use settle::{SettleError, SettleResult};
 pub use store::Store;
 pub use sweep::SweepReport;
 pub use tls::WeakTls;

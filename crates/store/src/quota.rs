@@ -94,12 +94,12 @@ const MAX_DEFERRING_PRINCIPALS: usize = 1_024;
 impl DeferredBytes {
     /// Returns the claim to take now, with the bytes deferred before, or `None` if it is deferred.
     pub(crate) fn due(&self, agent_id: &str, claim: Claim, quotas: &Quotas) -> Option<Claim> {
-        let most = i64::try_from(quotas.stored_bytes / 16).unwrap_or(i64::MAX).min(MAX_DEFERRED_BYTES);
+        let max = i64::try_from(quotas.stored_bytes / 16).unwrap_or(i64::MAX).min(MAX_DEFERRED_BYTES);
         let mut deferred = self.0.lock();
         let before = deferred.get(agent_id).copied().unwrap_or(0);
         let bytes = before.saturating_add(claim.kept_bytes);
         let has_place = before > 0 || deferred.len() < MAX_DEFERRING_PRINCIPALS;
-        if claim.can_be_deferred() && bytes <= most && has_place {
+        if claim.can_be_deferred() && bytes <= max && has_place {
             deferred.insert(agent_id.to_owned(), bytes);
             return None;
         }

@@ -13,11 +13,11 @@ use crate::watch::notify_others;
 
 /// Whether the cell will receive a stored outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// The run has not ended: the cell will receive the outcome.
-    Taken,
-    /// The run has ended: the outcome is stored, but no cell will receive it.
-    Late,
+pub enum SettleResult {
+    /// The run has not ended, so the cell will receive the outcome.
+    WillDeliver,
+    /// The run has ended. The outcome is stored, but no cell will receive it.
+    RunEnded,
 }
 
 /// Why an outcome was not stored.
@@ -41,7 +41,7 @@ pub(crate) async fn settle(
     run_id: &RunId,
     call: CallId,
     outcome: &str,
-) -> Result<Settled, SettleError> {
+) -> Result<SettleResult, SettleError> {
     let mut transaction = backend.writer(Durability::Synced).begin().await?;
     // Every transaction updates the run before its calls: the same lock order everywhere prevents deadlocks.
     sqlx::query("UPDATE runs SET journal_bytes = journal_bytes + $1 WHERE run_id = $2")
@@ -54,15 +54,15 @@ pub(crate) async fn settle(
     }
     notify_others(backend, &mut transaction, run_id).await?;
     fault::point("settle.before_commit")?;
-    if let Err(error) = fault::commit_answer(transaction.commit().await)
+    if let Err(error) = fault::commit_result(transaction.commit().await)
         && !has_outcome(backend, run_id, call, outcome).await?
     {
         return Err(error.into());
     }
     fault::point("settle.after_commit")?;
     match read_run(backend, run_id).await? {
-        Some(run) if !run.state.is_over() => Ok(Settled::Taken),
-        _ => Ok(Settled::Late),
+        Some(run) if !run.state.is_over() => Ok(SettleResult::WillDeliver),
+        _ => Ok(SettleResult::RunEnded),
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn settle_held(
         return Ok(false);
     }
     fault::point("settle.before_commit")?;
-    if let Err(error) = fault::commit_answer(transaction.commit().await)
+    if let Err(error) = fault::commit_result(transaction.commit().await)
         && !has_outcome(backend, &held.run_id, call, outcome).await?
     {
         return Err(error.into());
@@ -101,7 +101,8 @@ pub(crate) async fn settle_held(
     Ok(true)
 }
 
-/// Returns whether this outcome is stored: after a failed commit, it may have been stored nevertheless.
+/// Returns whether the call has this outcome. After a failed commit it may: the connection can break after the database
+/// has committed.
 async fn has_outcome(backend: &Backend, run_id: &RunId, call: CallId, outcome: &str) -> Result<bool, StoreError> {
     let row = read_call(backend, run_id, call).await?;
     Ok(row.is_some_and(|row| row.outcome.as_deref() == Some(outcome)))

@@ -10,8 +10,8 @@ use crate::approvals::{
     Approval, Decision, DecisionError, RecordedDecision, RuleSubject, StandingRule, requests, rules,
 };
 use crate::backend::{Backend, Durability};
-use crate::backup::{self, BackupError, Checked, Restoring, restore};
-use crate::commit::{self, Change, CommitError, Committed};
+use crate::backup::{self, BackupError, CheckedBackup, Restoring, restore};
+use crate::commit::{self, Change, CommitError, CommitReport};
 use crate::error::StoreError;
 use crate::keys::Keys;
 use crate::listing::{self, ChangedRow, ListedRun, PageKey, RunPageFilter};
@@ -21,7 +21,7 @@ use crate::rows::{CallRow, DispatchedCall, JournalTotals, LegRow, RunFilter, Run
 use crate::runs::{FencedRun, LeaseError, lease, read};
 use crate::seal::SealError;
 use crate::session_values::{self, SessionKey, SessionTotals, SessionValue, SessionValueSize};
-use crate::settle::{self, SettleError, Settled};
+use crate::settle::{self, SettleError, SettleResult};
 use crate::sql::read_again;
 use crate::sweep::{self, SweepReport};
 use crate::tokens::{self, NewToken, StoredToken};
@@ -182,7 +182,7 @@ impl Store {
         change: &Change,
         durability: Durability,
         now: Millis,
-    ) -> Result<Committed, CommitError> {
+    ) -> Result<CommitReport, CommitError> {
         commit::commit(&self.backend, held, change, durability, now).await
     }
 
@@ -228,7 +228,7 @@ impl Store {
 
     /// Stores the outcome of a parked call. The first outcome wins; outcomes are ordered by arrival. If the answer to
     /// the commit is lost, the store is read to find out whether the outcome was stored.
-    pub async fn settle(&self, run_id: &RunId, call: CallId, outcome: &str) -> Result<Settled, SettleError> {
+    pub async fn settle(&self, run_id: &RunId, call: CallId, outcome: &str) -> Result<SettleResult, SettleError> {
         settle::settle(&self.backend, run_id, call, outcome).await
     }
 
@@ -718,7 +718,7 @@ impl Store {
     pub async fn restore(
         &self,
         from: &mut (dyn Read + Send),
-        checked: &Checked,
+        checked: &CheckedBackup,
         how: Restoring,
         now: Millis,
     ) -> Result<(), BackupError> {

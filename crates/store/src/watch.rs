@@ -12,7 +12,8 @@ use crate::location::{Location, sqlite_url};
 /// How often an SQLite file is polled. One poll reads a counter.
 const POLL_EVERY: Duration = Duration::from_millis(150);
 
-/// How long to wait for a notification before a change is assumed: a broken connection may not report an error.
+/// How long to wait for a notification before [`RunChange::Unknown`] is reported: a broken connection may not report an
+/// error.
 const NOTIFY_TIMEOUT: Duration = Duration::from_millis(700);
 
 const CHANNEL: &str = "cellmate_runs";
@@ -51,7 +52,7 @@ pub(crate) async fn notify_others(
     run_id: &RunId,
 ) -> Result<(), sqlx::Error> {
     if backend.dialect == Dialect::Postgres {
-        sqlx::query("SELECT 1 FROM (SELECT pg_notify($1, $2)) AS told")
+        sqlx::query("SELECT 1 FROM (SELECT pg_notify($1, $2)) AS notified")
             .bind(CHANNEL)
             .bind(run_id.to_string())
             .execute(connection)
@@ -103,15 +104,18 @@ impl Watch {
         match &mut self.source {
             WatchSource::Disconnected => Ok(RunChange::Unknown),
             WatchSource::Server(listener) => match tokio::time::timeout(NOTIFY_TIMEOUT, listener.try_recv()).await {
-                Ok(sent) => Ok(sent?.map_or(RunChange::Unknown, |sent| RunChange::Run(sent.payload().into()))),
+                Ok(received) => {
+                    let notification = received?;
+                    Ok(notification.map_or(RunChange::Unknown, |sent| RunChange::Run(sent.payload().into())))
+                }
                 Err(_) => Ok(RunChange::Unknown),
             },
             WatchSource::File { connection, version } => loop {
                 tokio::time::sleep(POLL_EVERY).await;
                 let row = fault::run_in_turn(sqlx::query("PRAGMA data_version").fetch_one(&mut **connection)).await?;
-                let now: i64 = row.try_get(0)?;
-                if now != *version {
-                    *version = now;
+                let current: i64 = row.try_get(0)?;
+                if current != *version {
+                    *version = current;
                     return Ok(RunChange::Unknown);
                 }
             },

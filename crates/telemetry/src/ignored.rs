@@ -1,4 +1,4 @@
-//! Errors that do not stop the program.
+//! Logs errors that are ignored.
 
 use std::fmt::Display;
 
@@ -14,13 +14,13 @@ pub trait LogIgnored {
 impl<T, E: Display> LogIgnored for Result<T, E> {
     fn log_ignored(self, operation: &'static str) {
         if let Err(error) = self {
-            tracing::warn!(operation, %error, "an operation failed and was skipped");
+            tracing::warn!(operation, %error, "an operation failed; the error is ignored");
         }
     }
 
     fn log_expected(self, operation: &'static str) {
         if let Err(error) = self {
-            tracing::debug!(operation, %error, "an operation failed as expected");
+            tracing::debug!(operation, %error, "an operation failed, which can be expected");
         }
     }
 }

@@ -28,7 +28,8 @@ pub struct Redactor {
 #[derive(Default)]
 struct Values {
     known: BTreeSet<String>,
-    search: Option<Arc<AhoCorasick>>,
+    /// Finds the known values in a text; `None` if it must be built again.
+    matcher: Option<Arc<AhoCorasick>>,
 }
 
 impl std::fmt::Debug for Values {
@@ -60,34 +61,35 @@ impl Redactor {
         for form in [secret.escape_debug().to_string(), json.trim_matches('"').to_owned()] {
             values.known.insert(form);
         }
-        // Built when a line is redacted next: configurations register many secrets before anything is logged.
-        values.search = None;
+        // The matcher is built when the next line is redacted: configurations register many secrets before anything is
+        // logged.
+        values.matcher = None;
     }
 
     /// Returns the text with every registered secret replaced by [`REDACTED`].
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let Some(search) = self.search() else { return Cow::Borrowed(text) };
-        if !search.is_match(text) {
+        let Some(matcher) = self.matcher() else { return Cow::Borrowed(text) };
+        if !matcher.is_match(text) {
             return Cow::Borrowed(text);
         }
-        let replacements = vec![REDACTED; search.patterns_len()];
-        Cow::Owned(search.replace_all(text, &replacements))
+        let replacements = vec![REDACTED; matcher.patterns_len()];
+        Cow::Owned(matcher.replace_all(text, &replacements))
     }
 
-    /// Returns the search for all registered values; `None` if there are none.
-    fn search(&self) -> Option<Arc<AhoCorasick>> {
+    /// Returns the matcher of all registered values; `None` if there are none.
+    fn matcher(&self) -> Option<Arc<AhoCorasick>> {
         let values = self.values.read();
-        if values.known.is_empty() || values.search.is_some() {
-            return values.search.clone();
+        if values.known.is_empty() || values.matcher.is_some() {
+            return values.matcher.clone();
         }
         drop(values);
         let mut values = self.values.write();
-        if values.search.is_none() {
+        if values.matcher.is_none() {
             // If one secret is a prefix of another, the longer one is replaced as a whole.
-            let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values.known);
-            values.search = search.ok().map(Arc::new);
+            let matcher = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values.known);
+            values.matcher = matcher.ok().map(Arc::new);
         }
-        values.search.clone()
+        values.matcher.clone()
     }
 }
 

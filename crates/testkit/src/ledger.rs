@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Parked, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ParkedOn, ToolResult, ToolSource};
 use serde_json::{Value, json};
 
 pub const TASK: &str = "openclaw:ledger:task";
@@ -63,12 +63,12 @@ impl ToolSource for Ledger {
                 return Dispatch::Settled(Outcome::Failed(format!("cannot write the ledger: {error}")));
             }
             match call.id().as_str() {
-                TASK => Dispatch::Parked(Parked::Task),
-                CLIENT => Dispatch::Parked(Parked::Client),
+                TASK => Dispatch::Parked(ParkedOn::Task),
+                CLIENT => Dispatch::Parked(ParkedOn::Client),
                 _ => {
                     let ms = call.input().get("ms").and_then(Value::as_u64).unwrap_or(0);
                     tokio::time::sleep(Duration::from_millis(ms)).await;
-                    Dispatch::Settled(Outcome::Returned(Returned::json(json!({"did": call.input()}))))
+                    Dispatch::Settled(Outcome::Returned(ToolResult::json(json!({"did": call.input()}))))
                 }
             }
         })

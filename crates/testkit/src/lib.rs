@@ -1,5 +1,6 @@
 //! Test support: runs the executable contract (`spec/cells/*.md`) and hostile cells (`spec/hostile`), and provides
-//! Postgres servers, a ledger of tool effects, a scripted model and fake workers. Used in development only.
+//! Postgres servers, a proxy in front of them that cuts connections, a ledger that records the effects of tool calls, a
+//! scripted model, and workers with another guest image. Used in development only.
 
 pub mod case;
 pub mod hostile;

@@ -17,7 +17,7 @@ pub use tls::TlsServer;
 mod tls;
 
 /// Time limit for a server to become ready; after an unclean shutdown it recovers first.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Schemas created by one `psql` command; the SQL of more would exceed the length of a command line.
 const SCHEMAS_AT_ONCE: usize = 1_000;
@@ -30,8 +30,8 @@ pub struct Server {
     folder: TempDir,
     programs: PathBuf,
     user: Option<(u32, u32)>,
-    /// The TCP port, if the server is to be reached over the network, too.
-    network: Option<u16>,
+    /// The TCP port, if the server also accepts connections over the network.
+    tcp_port: Option<u16>,
     child: Child,
 }
 
@@ -44,17 +44,17 @@ impl Server {
         if let Some((uid, gid)) = user {
             chown(folder.path(), Some(uid), Some(gid))?;
         }
-        let made = command(&programs, "initdb", user)
+        let initdb = command(&programs, "initdb", user)
             .arg("--pgdata")
             .arg(folder.path().join("data"))
             .args(["--auth=trust", "--username=postgres", "--no-sync", "--locale=C", "--encoding=UTF8"])
             .current_dir(folder.path())
             .output()?;
-        if !made.status.success() {
-            return Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&made.stderr))));
+        if !initdb.status.success() {
+            return Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&initdb.stderr))));
         }
         let child = launch(&programs, folder.path(), user, None)?;
-        let server = Self { folder, programs, user, network: None, child };
+        let server = Self { folder, programs, user, tcp_port: None, child };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -64,19 +64,19 @@ impl Server {
         url_through(self.folder.path())
     }
 
-    /// Creates empty schemas and returns a URL for each, so that tests can share one server.
+    /// Creates empty schemas, and returns a URL for each, so that tests can share one server.
     pub fn schemas(&self, count: usize) -> io::Result<Vec<String>> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let first = NEXT.fetch_add(count, Ordering::Relaxed);
         let names: Vec<String> = (first..first + count).map(|number| format!("test_{number}")).collect();
         for chunk in names.chunks(SCHEMAS_AT_ONCE) {
             let sql: String = chunk.iter().map(|name| format!("CREATE SCHEMA {name};")).collect();
-            let made = command(&self.programs, "psql", self.user)
+            let psql = command(&self.programs, "psql", self.user)
                 .args(["-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-c", &sql, "-h"])
                 .arg(self.folder.path())
                 .output()?;
-            if !made.status.success() {
-                return Err(io::Error::other(format!("psql: {}", String::from_utf8_lossy(&made.stderr))));
+            if !psql.status.success() {
+                return Err(io::Error::other(format!("psql: {}", String::from_utf8_lossy(&psql.stderr))));
             }
         }
         Ok(names.iter().map(|name| in_schema(&self.url(), name)).collect())
@@ -91,7 +91,7 @@ impl Server {
     pub fn restart_immediately(&mut self) -> io::Result<()> {
         self.signal(Signal::QUIT);
         self.child.wait()?;
-        self.child = launch(&self.programs, self.folder.path(), self.user, self.network)?;
+        self.child = launch(&self.programs, self.folder.path(), self.user, self.tcp_port)?;
         self.wait_until_ready()
     }
 
@@ -103,9 +103,9 @@ impl Server {
     }
 
     fn wait_until_ready(&self) -> io::Result<()> {
-        let deadline = Instant::now() + START;
+        let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
-            let port = self.network.unwrap_or(PORT).to_string();
+            let port = self.tcp_port.unwrap_or(PORT).to_string();
             let mut ready = command(&self.programs, "pg_isready", self.user);
             let ready = ready.args(["-p", &port, "-h"]).arg(self.folder.path()).output()?;
             if ready.status.success() {
@@ -144,15 +144,15 @@ pub fn socket_in(folder: &Path) -> PathBuf {
     folder.join(SOCKET)
 }
 
-fn launch(programs: &Path, folder: &Path, user: Option<(u32, u32)>, network: Option<u16>) -> io::Result<Child> {
+fn launch(programs: &Path, folder: &Path, user: Option<(u32, u32)>, tcp_port: Option<u16>) -> io::Result<Child> {
     let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
-    let listen = if network.is_some() { "127.0.0.1" } else { "" };
+    let listen = if tcp_port.is_some() { "127.0.0.1" } else { "" };
     command(programs, "postgres", user)
         .arg("-D")
         .arg(folder.join("data"))
         .arg("-k")
         .arg(folder)
-        .args(["-p", &network.unwrap_or(PORT).to_string(), "-c", &format!("listen_addresses={listen}")])
+        .args(["-p", &tcp_port.unwrap_or(PORT).to_string(), "-c", &format!("listen_addresses={listen}")])
         .args(["-c", "max_connections=200", "-c", "shared_buffers=32MB"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())

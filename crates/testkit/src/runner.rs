@@ -7,7 +7,7 @@ use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::cell::CellResult;
 use contract::scope::Scope;
-use executor::{Canned, Executor};
+use executor::{CannedTools, Executor};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 
@@ -22,7 +22,7 @@ pub async fn in_process() -> Result<CodeMode> {
         workers: 1,
         slots: 16,
         threads: 4,
-        ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
+        ..PoolOptions::new(Launch::InProcess(sandbox::serve_attached))
     };
     let store = Store::open(&Location::Memory, Keys::ephemeral()?).await?;
     Ok(CodeMode::new(Pool::start(options).await?, store)?)
@@ -35,7 +35,7 @@ pub fn canned(tools: &Value) -> Result<Executor> {
 
 /// Builds an executor from a catalog of canned tools.
 fn executor_of(catalog: &Value) -> Result<Executor> {
-    Ok(Canned::parse(&catalog.to_string())?.executor(Scope::default())?)
+    Ok(CannedTools::parse(&catalog.to_string())?.executor(Scope::default())?)
 }
 
 /// Runs a case with `exec`, then `wait` until it ends, and joins the output, like `cellmate exec`.

@@ -1,18 +1,18 @@
-//! A conversation in a form that does not depend on a wire.
+//! A conversation in a form that is independent of the API ([`Wire`]) that a client or provider uses.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::Wire;
 
-/// One step of a conversation.
+/// One message of a conversation, or the results of the tool calls in one message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Item {
-    /// Instructions inside the conversation.
+    /// Instructions that are not at the beginning of the conversation.
     System(String),
     User(Vec<Part>),
     Assistant(Assistant),
-    /// The results of calls of the assistant message before.
+    /// The results of tool calls that an earlier assistant message made.
     Results(Vec<CallResult>),
 }
 
@@ -21,7 +21,7 @@ pub enum Item {
 pub enum Part {
     Text(String),
     Image(Image),
-    /// A part that has no counterpart on other wires. It is sent only to a provider of its own wire.
+    /// A part that other APIs do not have. It is sent only to a provider with the same API.
     Other(Wire, Box<RawValue>),
 }
 
@@ -37,7 +37,7 @@ pub enum Image {
 pub struct Assistant {
     pub text: String,
     pub calls: Vec<ModelCall>,
-    /// The message as its provider sent it. It is sent back unchanged to a provider of the same wire.
+    /// The message as its provider sent it. It is sent back unchanged to a provider with the same API.
     pub raw: Option<RawAssistant>,
 }
 
@@ -67,8 +67,8 @@ pub enum Arguments {
 }
 
 impl Arguments {
-    /// Classifies the text that a model wrote. No text at all means no arguments.
-    pub fn of(text: String) -> Self {
+    /// Classifies the text that a model wrote. An empty text means no arguments.
+    pub fn classify(text: String) -> Self {
         if text.trim().is_empty() {
             return Self::Object("{}".to_owned());
         }
@@ -117,7 +117,7 @@ pub enum StopReason {
     Refusal,
     /// The conversation no longer fits the model's context.
     ContextExceeded,
-    /// The provider interrupted a long turn, which continues with the next request.
+    /// The provider interrupted a long turn; the next request continues it.
     Pause,
     Other(String),
 }

@@ -82,7 +82,7 @@ impl Budget {
         match left {
             Some(_) => Ok(()),
             None if self.is_schema_faulty => Err(Verdict::Unknown),
-            None => Err(Verdict::TooMuch),
+            None => Err(Verdict::InputTooLarge),
         }
     }
 
@@ -127,8 +127,8 @@ mod tests {
     fn the_schema_is_at_fault_if_one_value_costs_too_much_and_the_input_otherwise() {
         let mut budget = Budget::for_input(&json!(1));
         assert_eq!(budget.spend_on_input(ARGUMENT_CHECK_STEPS), Ok(()));
-        assert_eq!(budget.spend_on_input(ARGUMENT_CHECK_STEPS), Err(Verdict::TooMuch));
-        assert_eq!(budget.spend_on_schema(1), Err(Verdict::TooMuch));
+        assert_eq!(budget.spend_on_input(ARGUMENT_CHECK_STEPS), Err(Verdict::InputTooLarge));
+        assert_eq!(budget.spend_on_schema(1), Err(Verdict::InputTooLarge));
         let mut budget = Budget::for_input(&json!(1));
         let before = budget.enter();
         assert_eq!(budget.spend_on_schema(50_000), Ok(()));

@@ -27,7 +27,7 @@ impl<'a> Walk<'a> {
             ("if", _) => match self.trial(argument, input).0 {
                 Verdict::Fits => self.branch(keywords.get("then"), input),
                 Verdict::Fails => self.branch(keywords.get("else"), input),
-                open @ (Verdict::Unknown | Verdict::TooMuch) => open,
+                open @ (Verdict::Unknown | Verdict::InputTooLarge) => open,
             },
             _ => Verdict::Unknown,
         }
@@ -42,7 +42,7 @@ impl<'a> Walk<'a> {
         for branch in branches {
             match self.trial(branch, input) {
                 (Verdict::Fits, _) => return Verdict::Fits,
-                (open @ (Verdict::Unknown | Verdict::TooMuch), _) => failed.open = failed.open.max(Some(open)),
+                (open @ (Verdict::Unknown | Verdict::InputTooLarge), _) => failed.open = failed.open.max(Some(open)),
                 (Verdict::Fails, problems) => failed.add(problems),
             }
         }
@@ -55,7 +55,7 @@ impl<'a> Walk<'a> {
         for branch in branches {
             match self.trial(branch, input) {
                 (Verdict::Fits, _) => fitting += 1,
-                (open @ (Verdict::Unknown | Verdict::TooMuch), _) => failed.open = failed.open.max(Some(open)),
+                (open @ (Verdict::Unknown | Verdict::InputTooLarge), _) => failed.open = failed.open.max(Some(open)),
                 (Verdict::Fails, problems) => failed.add(problems),
             }
         }

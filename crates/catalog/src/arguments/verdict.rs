@@ -1,14 +1,15 @@
 //! The result of checking a value against a schema.
 
-/// Ordered so that the worst decides if all must match (`max`), and the best if one must match (`min`).
+/// Whether a value fits a schema. Ordered from best to worst: if all of several schemas must match, the worst verdict
+/// counts (`max`); if one must match, the best (`min`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Fits,
     /// The schema is wrong here, uses a keyword that is not checked, or needs too much work. Never a reason to reject.
     Unknown,
-    /// The input is too large to check here, so it may violate the schema. A reason to reject: otherwise a cell could
-    /// switch a check off by sending more.
-    TooMuch,
+    /// The value is too large to check completely, so it may violate the schema. A reason to reject: otherwise a cell
+    /// could avoid a check by sending a larger value.
+    InputTooLarge,
     Fails,
 }
 
@@ -21,7 +22,7 @@ impl Verdict {
         match self {
             Self::Fits => Self::Fails,
             Self::Unknown => Self::Unknown,
-            Self::TooMuch => Self::TooMuch,
+            Self::InputTooLarge => Self::InputTooLarge,
             Self::Fails => Self::Fits,
         }
     }

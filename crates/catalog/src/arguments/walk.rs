@@ -87,7 +87,7 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn finish(mut self, verdict: Verdict) -> Result<(), BadArguments> {
-        if verdict == Verdict::TooMuch && self.problems.is_empty() {
+        if verdict == Verdict::InputTooLarge && self.problems.is_empty() {
             let (path, excess) = self.excess.take().unwrap_or_else(|| (render(&[]), Excess::Work));
             self.problems.push(Problem { path, depth: 0, what: ProblemKind::Other(excess.explain()) });
         }
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
     }
 
     fn record_excess(&mut self, spent: Result<(), Verdict>) -> Result<(), Verdict> {
-        if spent == Err(Verdict::TooMuch) {
+        if spent == Err(Verdict::InputTooLarge) {
             self.too_much(Excess::Work);
         }
         spent
@@ -226,7 +226,7 @@ impl<'a> Walk<'a> {
         if self.excess.is_none() {
             self.excess = Some((render(&self.path), excess));
         }
-        Verdict::TooMuch
+        Verdict::InputTooLarge
     }
 
     /// The depth of the current value, counted in names and indices.

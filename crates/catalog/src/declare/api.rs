@@ -12,13 +12,20 @@ use super::server::{functions, members};
 /// The maximum length of a tool's description in the list.
 const MAX_DESCRIPTION: usize = 16 << 10;
 
+/// Whether `$api` also returns the JSON Schemas of the tools' arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiSchemas {
+    Included,
+    Omitted,
+}
+
 /// Returns the declarations of a server, or of the tool that `selector` names by its method, path or own name.
 pub(crate) fn server_api(
     tools: &[ToolSpec],
     identifier: &str,
     server: &Server,
     selector: Option<&str>,
-    with_schema: bool,
+    schemas: ApiSchemas,
 ) -> Option<Value> {
     let mut chosen = functions(tools, server);
     if let Some(wanted) = selector {
@@ -32,7 +39,7 @@ pub(crate) fn server_api(
         "tools": chosen.iter().map(entry).collect::<Vec<_>>(),
         "note": format!("call as MCP.{identifier}.<method>({{ ...input }})"),
     });
-    if with_schema {
+    if schemas == ApiSchemas::Included {
         let schemas: Map<String, Value> =
             chosen.iter().map(|function| (function.path(), function.input.clone())).collect();
         api.as_object_mut()?.insert("schemas".to_owned(), Value::Object(schemas));

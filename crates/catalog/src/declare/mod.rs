@@ -23,6 +23,7 @@ use crate::text::{clean, in_comment, quoted};
 use crate::unavailable::UnavailableServer;
 use server::{functions, namespace};
 
+pub use api::ApiSchemas;
 pub(crate) use api::server_api;
 
 /// The maximum length of a file, outlines included.

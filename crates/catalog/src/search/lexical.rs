@@ -156,7 +156,7 @@ fn scales(tool: &TermCounts, average: &[f32; FIELDS], weights: &Weights) -> [f32
 /// Weighs repetitions, each less than the one before.
 fn saturated(counts: &[u8; FIELDS], scale: &[f32; FIELDS], weights: &Weights) -> f32 {
     let sum: f32 =
-        counts.iter().zip(scale).map(|(count, scale)| f32::from(*count).min(weights.most_repeats) * scale).sum();
+        counts.iter().zip(scale).map(|(count, scale)| f32::from(*count).min(weights.max_repeats) * scale).sum();
     sum * (1.0 + weights.saturation) / (sum + weights.saturation)
 }
 

@@ -42,7 +42,7 @@ impl Index {
         let parts = sentences::parts(query);
         let (words, count) = self.by_words(query, &parts);
         // The more words a request has, the better words alone distinguish tools.
-        let share = self.weights.meaning / (1.0 + count as f32 / self.weights.words_that_halve_meaning);
+        let share = self.weights.meaning / (1.0 + count as f32 / self.weights.meaning_halved_at_words);
         let (meaning, is_near) = self
             .by_meaning(query, &parts, |tool, near| words.get(tool).map_or(0.0, |words| words + share * near))
             .unzip();
@@ -83,7 +83,7 @@ impl Index {
     ) -> Option<(Vec<f32>, Vec<bool>)> {
         let meaning = self.meaning?;
         let mut scores = self.vectors.nearness(&meaning.of(query)?.to_query());
-        let mut is_near: Vec<bool> = scores.iter().map(|near| *near >= self.weights.near_enough).collect();
+        let mut is_near: Vec<bool> = scores.iter().map(|near| *near >= self.weights.min_similarity).collect();
         from_zero_to_one(&mut scores);
         let parts: Vec<QueryVector> =
             parts.iter().filter_map(|part| meaning.of(part)).map(|part| part.to_query()).collect();
@@ -94,7 +94,7 @@ impl Index {
         let mut best = vec![0.0_f32; likely.len()];
         for part in parts {
             let mut near: Vec<f32> = likely.iter().map(|tool| self.vectors.nearness_of(*tool, &part)).collect();
-            for (tool, _) in likely.iter().zip(&near).filter(|(_, near)| **near >= self.weights.near_enough) {
+            for (tool, _) in likely.iter().zip(&near).filter(|(_, near)| **near >= self.weights.min_similarity) {
                 is_near.get_mut(*tool).into_iter().for_each(|is_near| *is_near = true);
             }
             from_zero_to_one(&mut near);

@@ -5,26 +5,32 @@ use super::document::FIELDS;
 /// Parameters tuned on labelled requests by `make bench-search`; the order of fields is that of `Field::ALL`.
 #[derive(Clone, Debug)]
 pub struct Weights {
-    /// The weight of a word, by field.
+    /// The weight of a word that matches in this field.
     pub field: [f32; FIELDS],
-    /// How much a long text lowers the weight of its words: 0 not at all, 1 in proportion.
+    /// How much a field that is longer than average lowers the weight of its words, BM25's `b`: 0 not at all, 1 in
+    /// proportion.
     pub length: [f32; FIELDS],
+    /// How fast further occurrences of a word in a tool stop counting, BM25's `k1`: the smaller, the faster.
     pub saturation: f32,
+    /// How fast further occurrences of a word in the request stop counting, BM25's `k3`.
     pub query_saturation: f32,
-    /// The maximum number of repetitions in one field that count, so that keyword stuffing gains nothing.
-    pub most_repeats: f32,
-    /// The bonus if the request has all words of the name.
+    /// The maximum number of occurrences in one field that count, so that keyword stuffing gains nothing.
+    pub max_repeats: f32,
+    /// The bonus of a tool whose name consists of words of the request.
     pub name_coverage: f32,
-    /// The weight of the best sentence, added to the whole request.
+    /// The weight of a tool's score for the sentence of the request that matches it best. It is added to the tool's
+    /// score for the whole request.
     pub sentences: f32,
-    /// The weight of each field in the tool's vector.
+    /// The weight of each field in the tool's embedding vector.
     pub field_meaning: [f32; FIELDS],
-    /// The minimum nearness of a tool that shares no word with the request.
-    pub near_enough: f32,
-    /// The weight of nearness in meaning, for a request without words.
+    /// The minimum similarity in meaning of a hit that shares no word with the request.
+    pub min_similarity: f32,
+    /// The weight of the similarity in meaning against that of matching words, before `meaning_halved_at_words` lowers
+    /// it.
     pub meaning: f32,
-    /// The number of words that halves that weight: the more words there are, the better they distinguish tools.
-    pub words_that_halve_meaning: f32,
+    /// The number of words in a request at which `meaning` counts half: the more words a request has, the better
+    /// matching words alone distinguish tools.
+    pub meaning_halved_at_words: f32,
 }
 
 impl Weights {
@@ -33,12 +39,12 @@ impl Weights {
         length: [0.75, 0.35, 0.65, 0.35, 0.9, 0.2],
         saturation: 1.2,
         query_saturation: 1.2,
-        most_repeats: 3.0,
+        max_repeats: 3.0,
         name_coverage: 0.2,
         sentences: 1.0,
         field_meaning: [0.3, 1.0, 0.4, 0.3, 0.5, 0.2],
-        near_enough: 0.25,
+        min_similarity: 0.25,
         meaning: 4.0,
-        words_that_halve_meaning: 10.0,
+        meaning_halved_at_words: 10.0,
     };
 }

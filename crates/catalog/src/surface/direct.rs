@@ -1,21 +1,23 @@
-//! Tools that the model sees directly, with their names. Providers accept only short names with few kinds of characters.
+//! Tools that the model sees directly, under names that every provider accepts: short, and of ASCII letters, digits,
+//! `_` and `-`.
 
 use contract::limits::MAX_IDENTIFIER_BYTES;
 use contract::tool::{Source, ToolSpec};
 
-use crate::free_names::FreeNames;
+use crate::unique_names::UniqueNames;
 
-/// Tools in the order in which they are shown, each with its name, which is unique.
+/// Tools in the order in which the model sees them, each with its unique name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirectTools(Vec<(String, ToolSpec)>);
 
 impl DirectTools {
-    /// Names the tools, and leaves room for a prefix of this length. They are sorted by source, then by id, so that the
-    /// host's own tools get their names before others are numbered.
+    /// Gives each tool a unique name that is short enough for a client to add a prefix of `prefix_bytes`. If two names
+    /// are equal, the later one gets a number: the tools are sorted by source, then by id, so that the host's own tools
+    /// keep their names.
     pub fn new(mut tools: Vec<ToolSpec>, prefix_bytes: usize) -> Self {
         tools.sort_by(|a, b| (a.id.source(), &a.id).cmp(&(b.id.source(), &b.id)));
-        let mut names = FreeNames::up_to(MAX_IDENTIFIER_BYTES.saturating_sub(prefix_bytes));
-        Self(tools.into_iter().map(|tool| (names.take(&safe(&tool)), tool)).collect())
+        let mut names = UniqueNames::with_max_bytes(MAX_IDENTIFIER_BYTES.saturating_sub(prefix_bytes));
+        Self(tools.into_iter().map(|tool| (names.take(&provider_safe_name(&tool)), tool)).collect())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ToolSpec)> {
@@ -32,12 +34,13 @@ impl DirectTools {
 
     /// Returns the tool that the model called by this name.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
-        self.0.iter().find(|(shown, _)| shown == name).map(|(_, tool)| tool)
+        self.0.iter().find(|(tool_name, _)| tool_name == name).map(|(_, tool)| tool)
     }
 }
 
-/// A server's tools are prefixed with its name, so that none of them can pass for a tool of the host.
-fn safe(tool: &ToolSpec) -> String {
+/// Returns a name with only the characters that providers accept. Tools of an MCP server are prefixed with the server's
+/// name, so that none of them can pass for a tool of the host.
+fn provider_safe_name(tool: &ToolSpec) -> String {
     let name = match tool.id.source() {
         Source::Mcp => format!("{}__{}", tool.id.owner(), tool.id.name()),
         Source::Openclaw | Source::Plugin | Source::Client => tool.id.name().to_owned(),

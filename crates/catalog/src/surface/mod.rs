@@ -50,7 +50,7 @@ pub enum Origin {
 
 /// What a choice depends on besides the configuration and the tools.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances<'a> {
+pub struct SurfaceConditions<'a> {
     pub options: &'a SurfaceOptions,
     pub runtime_available: bool,
     /// Whether the policy has an allow list that is explicitly empty, or the request wants no tools.
@@ -85,9 +85,9 @@ impl Surface {
     pub fn choose(
         config: &ToolsConfig,
         mut tools: Vec<ToolSpec>,
-        circumstances: &Circumstances<'_>,
+        conditions: &SurfaceConditions<'_>,
     ) -> Result<ChosenSurface, SurfaceError> {
-        let Circumstances { options, runtime_available, allows_nothing } = *circumstances;
+        let SurfaceConditions { options, runtime_available, allows_nothing } = *conditions;
         tools.retain(|tool| !is_control_tool(tool));
         let direct = DirectTools::new(tools, options.prefix_bytes);
         // Only `auto` depends on the size of the definitions, which takes time to count.

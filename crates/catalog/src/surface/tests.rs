@@ -9,7 +9,7 @@ use contract::tool::{ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{
-    ChosenBy, ChosenSurface, Circumstances, DirectTools, EntryPoint, Origin, Surface, SurfaceChoice, SurfaceError,
+    ChosenBy, ChosenSurface, DirectTools, EntryPoint, Origin, Surface, SurfaceChoice, SurfaceConditions, SurfaceError,
     SurfaceOptions, SurfaceReport, SurfaceViolation,
 };
 use crate::Catalog;
@@ -32,8 +32,9 @@ fn direct() -> Surface {
 
 /// Chooses the surface of a run that follows the contract.
 fn by_contract(config: &ToolsConfig, tools: Vec<ToolSpec>, runtime_available: bool) -> Result<Surface, SurfaceError> {
-    let circumstances = Circumstances { options: &SurfaceOptions::default(), runtime_available, allows_nothing: false };
-    Surface::choose(config, tools, &circumstances).map(|chosen| chosen.surface)
+    let conditions =
+        SurfaceConditions { options: &SurfaceOptions::default(), runtime_available, allows_nothing: false };
+    Surface::choose(config, tools, &conditions).map(|chosen| chosen.surface)
 }
 
 #[test]
@@ -108,10 +109,10 @@ fn settings_flag_runtime_and_tools_decide_together() {
     for (entry, wanted, expected) in table {
         let options = SurfaceOptions { entry, wanted, prefix_bytes: 0 };
         let row = |tools: &[ToolSpec], runtime_available: bool, allows_nothing: bool| -> String {
-            let circumstances = Circumstances { options: &options, runtime_available, allows_nothing };
+            let conditions = SurfaceConditions { options: &options, runtime_available, allows_nothing };
             let choose = |(_, settings): &(&str, &str)| {
                 let config = config(&serde_json::from_str(settings).unwrap());
-                letter(&Surface::choose(&config, tools.to_vec(), &circumstances))
+                letter(&Surface::choose(&config, tools.to_vec(), &conditions))
             };
             SETTINGS.iter().map(choose).collect()
         };
@@ -145,8 +146,8 @@ fn auto_shows_only_small_catalogs_directly_and_reports_what_the_other_way_costs(
     ];
     let config = config(&json!({"codeMode": false}));
     for (tools, expected, by) in cases {
-        let circumstances = Circumstances { options: &options, runtime_available: true, allows_nothing: false };
-        let chosen = Surface::choose(&config, tools.clone(), &circumstances);
+        let conditions = SurfaceConditions { options: &options, runtime_available: true, allows_nothing: false };
+        let chosen = Surface::choose(&config, tools.clone(), &conditions);
         assert_eq!(letter(&chosen), expected, "{} tools", tools.len());
         let (chosen, catalog) = (chosen.unwrap(), Catalog::new(tools).unwrap());
         assert_eq!(chosen.by, by);
@@ -160,8 +161,8 @@ fn auto_shows_only_small_catalogs_directly_and_reports_what_the_other_way_costs(
         assert_eq!(report.to_json()["chosenBy"], by.as_str());
     }
     // Large catalogs are not shown directly if code mode is not available.
-    let circumstances = Circumstances { options: &options, runtime_available: false, allows_nothing: false };
-    assert_eq!(letter(&Surface::choose(&config, many(MAX_AUTO_DIRECT_TOOLS + 1), &circumstances)), '!');
+    let conditions = SurfaceConditions { options: &options, runtime_available: false, allows_nothing: false };
+    assert_eq!(letter(&Surface::choose(&config, many(MAX_AUTO_DIRECT_TOOLS + 1), &conditions)), '!');
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 
 use cellmate::source::{
-    AuthorizedCall, CallFuture, CallToken, Dispatch, Outcome, Parked, Returned, Settled, ToolId, ToolSource, ToolSpec,
+    AuthorizedCall, CallFuture, CallToken, Dispatch, Outcome, ParkedOn, SettleResult, ToolId, ToolResult, ToolSource,
+    ToolSpec,
 };
 use cellmate::{Builder, KeyFile, Scope, Store, json};
 
@@ -58,7 +59,7 @@ impl ToolSource for Printer {
 
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         self.0.lock().unwrap().take().unwrap().send(call.token().clone()).unwrap();
-        Box::pin(std::future::ready(Dispatch::Parked(Parked::Task)))
+        Box::pin(std::future::ready(Dispatch::Parked(ParkedOn::Task)))
     }
 }
 
@@ -68,8 +69,8 @@ pub(super) async fn a_parked_call_of_a_source_is_settled_later() -> Result {
     let run = host.run(Scope::agent("a"))?;
     let result = run.exec("1", "return tools.print({})").await;
     let run_id = result.run_id().unwrap_or_else(|| panic!("{result:?}")).clone();
-    let (token, printed) = (token.await.unwrap(), Outcome::Returned(Returned::text("printed")));
-    assert_eq!(host.settle(&token, &printed).await?, Settled::Taken);
+    let (token, printed) = (token.await.unwrap(), Outcome::Returned(ToolResult::text("printed")));
+    assert_eq!(host.settle(&token, &printed).await?, SettleResult::WillDeliver);
     assert_eq!(run.wait("2", &run_id).await.value(), Some(json!("printed")));
     assert!(host.settle(&token, &printed).await.is_err_and(|error| error.code() == "not_pending"));
     Ok(())

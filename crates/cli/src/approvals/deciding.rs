@@ -11,29 +11,18 @@ use store::{Approval, ApprovalScope, Decision, DecisionError, Store};
 use super::selection::{self, Selected};
 use super::terminal::{self, Answer};
 use super::untrusted::UntrustedServers;
+use crate::render::OutputFormat;
+
 use super::{ApprovalsError, NOT_PENDING, decided_by, print};
 
 /// How many calls are shown and confirmed together.
 const MAX_TOGETHER: usize = 10;
 
-/// How decisions are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Output {
-    Text,
-    Json,
-}
-
-impl Output {
-    pub(super) fn of(as_json: bool) -> Self {
-        if as_json { Self::Json } else { Self::Text }
-    }
-}
-
 /// Records decisions, and remembers which approvals they decided.
 pub(super) struct Decider<'a> {
     store: &'a Store,
     untrusted: UntrustedServers,
-    output: Output,
+    format: OutputFormat,
     /// Includes the approvals that a standing approval covered.
     decided: HashSet<ApprovalId>,
 }
@@ -58,13 +47,13 @@ impl Confirmation {
 }
 
 impl<'a> Decider<'a> {
-    pub(super) fn new(store: &'a Store, untrusted: UntrustedServers, output: Output) -> Self {
-        Self { store, untrusted, output, decided: HashSet::new() }
+    pub(super) fn new(store: &'a Store, untrusted: UntrustedServers, format: OutputFormat) -> Self {
+        Self { store, untrusted, format, decided: HashSet::new() }
     }
 
     /// Shows the pending approvals one after another, and records the decisions that the user types.
     pub(super) async fn review(&mut self, pending: &[Approval]) -> Result<ExitCode, ApprovalsError> {
-        print::list(pending, now_ms(), false);
+        print::list(pending, now_ms(), OutputFormat::Text);
         for (number, approval) in pending.iter().enumerate() {
             if !self.is_open(approval).await? {
                 continue;
@@ -215,7 +204,7 @@ impl<'a> Decider<'a> {
         }
         match codemode::decide(self.store, id, decision, &decided_by("approvals")).await {
             Ok(recorded) => {
-                print::decided(&recorded, self.output == Output::Json);
+                print::decided(&recorded, self.format);
                 self.decided.extend(recorded.approvals().map(|approval| approval.approval_id.clone()));
                 return Ok(true);
             }

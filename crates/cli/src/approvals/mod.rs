@@ -16,12 +16,12 @@ use executor::clock::now_ms;
 use serde_json::Value;
 use store::{Approval, ApprovalScope, Decision, Store, StoreError};
 
-use crate::render;
+use crate::render::{self, OutputFormat};
 use crate::state::StateError;
 
 use arguments::Action;
 pub(crate) use arguments::ApprovalsArguments;
-use deciding::{Decider, Output};
+use deciding::Decider;
 use selection::Ambiguous;
 pub(crate) use untrusted::UntrustedServers;
 
@@ -71,11 +71,11 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
     let untrusted = || UntrustedServers::load(&places);
     match arguments.action {
         None if interactive && stdout().is_terminal() && !as_json => {
-            Decider::new(&store, untrusted(), Output::Text).review(&open(&store).await?).await
+            Decider::new(&store, untrusted(), OutputFormat::Text).review(&open(&store).await?).await
         }
         None | Some(Action::List) => {
             let open = open(&store).await?;
-            print::list(&open, now_ms(), as_json);
+            print::list(&open, now_ms(), OutputFormat::from_flag(as_json));
             if !as_json {
                 untrusted().hints(&open).iter().for_each(|hint| render::note(&format!("note: {hint}")));
             }
@@ -83,7 +83,7 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
         }
         Some(Action::Show { id }) => match selection::find(&open(&store).await?, &id)? {
             Some(approval) => {
-                print::whole(approval, untrusted().hint(approval).as_deref(), now_ms(), as_json);
+                print::details(approval, untrusted().hint(approval).as_deref(), now_ms(), as_json);
                 Ok(ExitCode::SUCCESS)
             }
             None => Ok(not_pending(&selection::not_pending(&id))),
@@ -99,7 +99,7 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
                 leave_questions(&mut selected.approvals);
             }
             let decision = Decision::Approve { edited_input, reach };
-            let mut decider = Decider::new(&store, untrusted(), Output::of(as_json));
+            let mut decider = Decider::new(&store, untrusted(), OutputFormat::from_flag(as_json));
             if interactive {
                 decider.confirm_and_decide(&selected, &decision).await
             } else {
@@ -108,7 +108,7 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
         }
         Some(Action::Deny { selection, note }) => {
             let selected = selection::select(&open(&store).await?, &selection)?;
-            let mut decider = Decider::new(&store, UntrustedServers::default(), Output::of(as_json));
+            let mut decider = Decider::new(&store, UntrustedServers::default(), OutputFormat::from_flag(as_json));
             decider.decide_all(&selected, &Decision::Deny { note }).await
         }
         Some(Action::Rules { action }) => rules::act(&store, &places, action, as_json).await,

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use store::{Approval, ApprovalState, Millis, RecordedDecision};
 
 use super::tool;
+use crate::render::OutputFormat;
 
 /// The longest question of a tool that `show` prints.
 const MAX_SHOWN_CHARS: usize = 200_000;
 
-pub(super) fn list(open: &[Approval], now: Millis, as_json: bool) {
-    if as_json {
+pub(super) fn list(open: &[Approval], now: Millis, format: OutputFormat) {
+    if format == OutputFormat::Json {
         crate::render::print_json(&json!(open));
         return;
     }
@@ -34,7 +35,7 @@ pub(super) fn heading(approval: &Approval, now: Millis) -> String {
 }
 
 /// Prints all of an approval, without cutting its arguments. `hint` says how such approvals can be avoided.
-pub(super) fn whole(approval: &Approval, hint: Option<&str>, now: Millis, as_json: bool) {
+pub(super) fn details(approval: &Approval, hint: Option<&str>, now: Millis, as_json: bool) {
     if as_json {
         crate::render::print_json(&json!(approval));
         return;
@@ -67,8 +68,8 @@ fn print_question(question: &Value, id: &str) {
 }
 
 /// Prints a decision, and the other approvals that it decided.
-pub(super) fn decided(recorded: &RecordedDecision, as_json: bool) {
-    if as_json {
+pub(super) fn decided(recorded: &RecordedDecision, format: OutputFormat) {
+    if format == OutputFormat::Json {
         recorded.approvals().for_each(|approval| crate::render::print_json(&json!(approval)));
         return;
     }

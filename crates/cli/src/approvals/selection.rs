@@ -102,7 +102,7 @@ mod tests {
 
     fn ids(selection: &Selection) -> Result<(Vec<String>, usize), String> {
         let selected = select(&open(), selection).map_err(|error| error.to_string())?;
-        let ids = selected.approvals.iter().map(|one| one.approval_id.to_string()).collect();
+        let ids = selected.approvals.iter().map(|approval| approval.approval_id.to_string()).collect();
         Ok((ids, selected.missing.len()))
     }
 

@@ -39,7 +39,7 @@ pub(super) fn sections() -> Vec<String> {
 pub(super) fn default_of(path: &KeyPath) -> Option<Value> {
     let schema = schema();
     let mut here = &schema;
-    for key in path.names() {
+    for key in path.keys_or_positions() {
         let options = here.get("anyOf").and_then(Value::as_array).into_iter().flatten();
         let below = std::iter::once(here).chain(options).find_map(|option| {
             let Some(key) = key else { return option.get("items") };

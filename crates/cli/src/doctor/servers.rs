@@ -1,6 +1,6 @@
 //! The server section of `cellmate doctor`: the last known state of each server, or a fresh probe with `--servers`.
 
-use client_config::{Loaded, Problem, display};
+use client_config::{LoadedConfig, Problem, display};
 use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
@@ -25,7 +25,7 @@ impl Servers {
             drop(probe_all(on, lists).await);
         }
         let reports = server_reports(&loaded, &places, store).await.map_err(|error| error.to_string())?;
-        let Loaded { problems, .. } = loaded;
+        let LoadedConfig { problems, .. } = loaded;
         Ok(Self { reports, problems })
     }
 

@@ -41,7 +41,7 @@ pub(super) fn start(cell: &ExecInput) -> io::Result<ExitCode> {
     let mut code = [0];
     match ours.read_exact(&mut code) {
         Ok(()) => Ok(ExitCode::from(u8::from_le_bytes(code))),
-        // It ended without a result, and has said why.
+        // The background process ended without a result, and has printed the reason.
         Err(_) => {
             let code = process.wait()?.code().and_then(|code| u8::try_from(code).ok());
             Ok(ExitCode::from(code.unwrap_or(crate::render::FAILED)))
@@ -73,7 +73,7 @@ impl Background {
 
     /// Lets the first process end with this exit code, and detaches from its terminal and output.
     pub(super) fn detach(mut self, code: u8) -> io::Result<()> {
-        // It may have been killed; the calls are finished in any case.
+        // The first process may have been killed; the calls are finished in any case.
         self.0.write_all(&[code]).log_expected("report the exit code of a cell's first turn");
         setsid()?;
         let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;

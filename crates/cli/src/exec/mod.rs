@@ -4,7 +4,6 @@
 mod background;
 mod source;
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use contract::ids::RunId;
 use contract::limits::{Limits, MAX_CATALOG_BYTES};
 use contract::scope::Scope;
 use executor::run::PrepareError;
-use executor::{Canned, Executor};
+use executor::{CannedTools, Executor};
 use store::{Keys, Location, Store, StoreError};
 use tokio::sync::watch;
 
@@ -29,6 +28,7 @@ use crate::arguments::ExecArguments;
 use crate::engine::{Engine, code_mode_config, command_line_scope};
 use crate::local_tools::local_tools;
 use crate::policy::{self, BadSettings};
+use crate::render::OutputFormat;
 use crate::state::StateError;
 use crate::turns::{Patience, Turns};
 use crate::{cell_result, render};
@@ -77,7 +77,7 @@ pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
         None => with_servers(&arguments).await,
     };
     done.unwrap_or_else(|error| {
-        if error.is_invalid_config() && !is_readable(&arguments) {
+        if error.is_invalid_config() && OutputFormat::of_cell_result(arguments.json) == OutputFormat::Json {
             // A program that reads the result finds the reason there, as a model would.
             render::json(&error.invalid_config());
         }
@@ -118,12 +118,13 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     if let Some(note) = policy.provider_note(&arguments.agent) {
         render::note(&format!("cellmate: {note}"));
     }
-    let kept = arguments.store.arguments().choose(&loaded.settings, &places)?;
+    let store_settings = arguments.store.arguments().choose(&loaded.settings, &places)?;
     let config = arguments.limits.apply_to(code_mode_config(&policy, &arguments.agent));
     let pool = arguments.jail.pool(config.limits.memory_bytes);
-    let (pool, store) = tokio::join!(Pool::start(pool), kept.open());
-    let local = local_tools(&policy, &loaded.settings, &places, Some(kept.state.folder())).map_err(ExecError::Local)?;
-    let engine = Engine::new(pool?, store?, &loaded, local, &kept.state, None)?;
+    let (pool, store) = tokio::join!(Pool::start(pool), store_settings.open());
+    let local = local_tools(&policy, &loaded.settings, &places, Some(store_settings.state.folder()))
+        .map_err(ExecError::Local)?;
+    let engine = Engine::new(pool?, store?, &loaded, local, &store_settings.state, None)?;
     let done = async {
         let executor = engine.executor(&policy, command_line_scope(&arguments.agent)).await?;
         run_cell(&engine.code_mode, &executor, &config, cell, arguments, background, &engine.untrusted).await
@@ -184,7 +185,7 @@ async fn run_cell(
     };
     let is_kept = *code_mode.store().location() != Location::Memory;
     let advice = if is_kept { cell_result::advice(code_mode, &result).await? } else { None };
-    let code = cell_result::print(&result, advice.as_deref(), is_readable(arguments));
+    let code = cell_result::print(&result, advice.as_deref(), OutputFormat::of_cell_result(arguments.json));
     if let Some(background) = background.filter(|_| code_mode.live_runs() > 0) {
         background.detach(render::WAITING).map_err(ExecError::Background)?;
         // The run is released as soon as none of its calls is under way. Then its next turn can begin elsewhere.
@@ -195,12 +196,8 @@ async fn run_cell(
     Ok(code)
 }
 
-fn is_readable(arguments: &ExecArguments) -> bool {
-    !arguments.json && std::io::stdout().is_terminal()
-}
-
 fn canned_tools(path: &Path) -> Result<Executor, ExecError> {
     let text = source::read(path, MAX_CATALOG_BYTES)?;
-    let canned = Canned::parse(&text).and_then(|canned| canned.executor(Scope::default()));
+    let canned = CannedTools::parse(&text).and_then(|canned| canned.executor(Scope::default()));
     canned.map_err(|error| ExecError::Catalog { path: path.display().to_string(), reason: error.to_string() })
 }

@@ -91,8 +91,8 @@ mod tests {
             if number % 2 == 0 { first.append(&line) } else { second.append(&line) }
         }
         let size = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().len();
-        let most = MAX_LOG_FILE_BYTES + MAX_LOG_LINE_BYTES as u64;
-        assert!((1..=most).contains(&size(CURRENT)) && (1..=most).contains(&size(PREVIOUS)));
+        let max = MAX_LOG_FILE_BYTES + MAX_LOG_LINE_BYTES as u64;
+        assert!((1..=max).contains(&size(CURRENT)) && (1..=max).contains(&size(PREVIOUS)));
         first.append("last\n");
         assert!(std::fs::read_to_string(folder.path().join(CURRENT)).unwrap().ends_with("last\n"));
     }

@@ -1,4 +1,4 @@
-//! `cellmate logs`: prints the log that `cellmate mcp` writes.
+//! `cellmate logs`: prints the log that `cellmate mcp` and `cellmate gateway` write.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -50,7 +50,7 @@ pub(crate) async fn run(arguments: LogsArguments) -> ExitCode {
     };
     match print(&arguments, &folder).await {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader, `head` for example, has seen enough.
+        // The program that reads the output, `head` for example, has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => render::fatal(&format!("cannot read the log in `{}`: {error}", folder.display())),
     }
@@ -64,7 +64,7 @@ async fn print(arguments: &LogsArguments, folder: &Path) -> io::Result<()> {
         let mut reader = BufReader::new(file);
         let mut line = String::new();
         while reader.read_line(&mut line)? > 0 {
-            if arguments.wants(&line) {
+            if arguments.selects(&line) {
                 last.push_back(std::mem::take(&mut line));
                 if arguments.lines > 0 && last.len() > arguments.lines {
                     last.pop_front();
@@ -96,7 +96,7 @@ async fn print(arguments: &LogsArguments, folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Prints the lines that are new in the current file, and opens the next file once that one is full.
+/// Prints the new lines of the current file, and opens the next file when the writer has started one.
 fn follow(
     arguments: &LogsArguments,
     folder: &Path,
@@ -114,7 +114,7 @@ fn follow(
             reader.seek(SeekFrom::Current(-back))?;
             break;
         }
-        if arguments.wants(&line) {
+        if arguments.selects(&line) {
             arguments.write(output, &line)?;
         }
         line.clear();
@@ -125,7 +125,8 @@ fn follow(
 }
 
 impl LogsArguments {
-    fn wants(&self, line: &str) -> bool {
+    /// Returns whether the line is an event that the arguments ask for.
+    fn selects(&self, line: &str) -> bool {
         if self.run.is_none() && self.incident.is_none() {
             return true;
         }

@@ -19,15 +19,26 @@ pub(super) struct SwitchArguments {
     place: PlaceArguments,
 }
 
-pub(super) fn run(arguments: &SwitchArguments, enabled: bool) -> ExitCode {
-    let switched = arguments
-        .place
-        .host()
-        .and_then(|host| host.folder.switch(&arguments.id, enabled).map_err(|error| error.to_string()));
+/// The state that a plugin is switched to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PluginState {
+    Enabled,
+    Disabled,
+}
+
+pub(super) fn run(arguments: &SwitchArguments, state: PluginState) -> ExitCode {
+    let switched = arguments.place.host().and_then(|host| {
+        let is_change = match state {
+            PluginState::Enabled => host.folder.enable(&arguments.id),
+            PluginState::Disabled => host.folder.disable(&arguments.id),
+        };
+        is_change.map_err(|error| error.to_string())
+    });
     let is_change = match switched {
         Ok(is_change) => is_change,
         Err(message) => return render::fatal(&message),
     };
+    let enabled = state == PluginState::Enabled;
     if arguments.json {
         render::print_json(&json!({"id": arguments.id, "enabled": enabled, "changed": is_change}));
         return ExitCode::SUCCESS;

@@ -67,7 +67,7 @@ async fn test(arguments: &TestArguments) -> Result<ExitCode, String> {
     let mut calls = Vec::new();
     if report.start.is_ok() {
         for (tool, input) in arguments.calls.iter().zip(inputs) {
-            let result = plugin.try_tool(tool, input).await.map(|returned| returned.into_guest());
+            let result = plugin.try_tool(tool, input).await.map(|returned| returned.into_cell_value());
             calls.push(CallTrial { tool: tool.clone(), result });
         }
     }

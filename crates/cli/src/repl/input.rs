@@ -59,7 +59,7 @@ impl Input {
         };
         thread::Builder::new().name("repl-input".to_owned()).spawn(move || {
             for answer in asked {
-                // Nobody waits for the answer if the command ends.
+                // Sending fails only if the command has ended.
                 drop(answer.send(source.next()));
             }
         })?;

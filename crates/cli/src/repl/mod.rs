@@ -33,6 +33,7 @@ use tokio::sync::watch;
 use crate::engine::{Engine, code_mode_config};
 use crate::local_tools::local_tools;
 use crate::policy::CallPolicy;
+use crate::render::OutputFormat;
 use crate::runs::{Naming, find_run, output_json, output_table, print_values};
 use crate::shared_arguments::{JailArguments, LanguageArgument, LimitArguments, PolicyArguments};
 use crate::state::ConfiguredStore;
@@ -105,16 +106,17 @@ async fn start(arguments: &ReplArguments) -> Result<ExitCode, String> {
     if let Some(note) = policy.provider_note(&arguments.agent) {
         render::note(&format!("cellmate: {note}"));
     }
-    let kept = arguments.store.arguments().choose(&loaded.settings, &places).map_err(as_text)?;
+    let store_settings = arguments.store.arguments().choose(&loaded.settings, &places).map_err(as_text)?;
     let config = arguments.limits.apply_to(code_mode_config(&policy, &arguments.agent));
     let name = match &arguments.session {
         Some(name) => name.clone(),
         None => new_name().map_err(as_text)?,
     };
     let pool = arguments.jail.pool(config.limits.memory_bytes);
-    let (pool, store) = tokio::join!(Pool::start(pool), kept.open());
-    let local = local_tools(&policy, &loaded.settings, &places, Some(kept.state.folder()))?;
-    let engine = Engine::new(pool.map_err(as_text)?, store.map_err(as_text)?, &loaded, local, &kept.state, None);
+    let (pool, store) = tokio::join!(Pool::start(pool), store_settings.open());
+    let local = local_tools(&policy, &loaded.settings, &places, Some(store_settings.state.folder()))?;
+    let engine =
+        Engine::new(pool.map_err(as_text)?, store.map_err(as_text)?, &loaded, local, &store_settings.state, None);
     let engine = engine.map_err(as_text)?;
     let mut repl = Repl {
         engine: &engine,
@@ -126,7 +128,7 @@ async fn start(arguments: &ReplArguments) -> Result<ExitCode, String> {
         waiting: None,
         outcome: Outcome::default(),
     };
-    let done = repl.run(&name, HistoryFile::of(&kept.state)).await;
+    let done = repl.run(&name, HistoryFile::of(&store_settings.state)).await;
     let outcome = repl.outcome;
     engine.shut_down().await;
     done.map(|end| match end {
@@ -300,7 +302,7 @@ impl Repl<'_> {
             CellResult::Completed { .. } => {}
         }
         if self.as_json {
-            cell_result::print(result, advice.as_deref(), false);
+            cell_result::print(result, advice.as_deref(), OutputFormat::Json);
             return Ok(());
         }
         render::print_output(result.output());

@@ -23,7 +23,7 @@ const MAX_TYPED_CHARS: usize = 100;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FindError {
     #[error("no run `{0}`; `cellmate runs list` lists the runs")]
-    None(String),
+    NotFound(String),
     #[error("`{typed}` is the start of several run ids; type more of it: {candidates}")]
     Several { typed: String, candidates: String },
     #[error("no run is live; `cellmate runs list` lists all runs, and `cellmate exec` starts one")]
@@ -47,7 +47,7 @@ pub(crate) async fn find_run(store: &Store, typed: &str) -> Result<RunId, FindEr
         prefixes => store.runs(&RunFilter { prefixes, ..RunFilter::default() }, MAX_CANDIDATES + 1).await?,
     };
     match found.as_slice() {
-        [] => Err(FindError::None(shown)),
+        [] => Err(FindError::NotFound(shown)),
         [only] => Ok(only.run_id.clone()),
         several => Err(FindError::Several { typed: shown, candidates: candidates(several, now_ms()) }),
     }
@@ -79,9 +79,9 @@ fn prefixes(typed: &str) -> Vec<String> {
 
 /// Describes a few runs on one line, so that the user can choose one.
 fn candidates(runs: &[RunListEntry], now: Millis) -> String {
-    let most = MAX_CANDIDATES as usize;
-    let mut named: Vec<String> = runs.iter().take(most).map(|run| candidate(run, now)).collect();
-    if runs.len() > most {
+    let max = MAX_CANDIDATES as usize;
+    let mut named: Vec<String> = runs.iter().take(max).map(|run| candidate(run, now)).collect();
+    if runs.len() > max {
         named.push("and more".to_owned());
     }
     named.join("; ")

@@ -14,6 +14,7 @@ use super::{RunsError, name, record};
 use crate::engine::{Engine, code_mode_config};
 use crate::local_tools::local_tools;
 use crate::policy::read;
+use crate::render::OutputFormat;
 use crate::state::StoreSettings;
 use crate::{cell_result, render};
 
@@ -24,21 +25,23 @@ const COMMAND: &str = "runs-fork";
 const TOOL_CALL: &str = "cellmate-runs-fork";
 
 pub(super) async fn run(
-    kept: &StoreSettings,
+    store_settings: &StoreSettings,
     places: &Places,
     arguments: &ForkArguments,
     as_json: bool,
 ) -> Result<ExitCode, RunsError> {
     let setup = |error: &dyn std::fmt::Display| RunsError::Setup(error.to_string());
-    let store = kept.open().await?;
+    let store = store_settings.open().await?;
     let original = record(&store, &arguments.run).await?.run;
     let (scope, run) = (original.scope, original.run_id);
     Principal::named(&scope.agent_id).map_err(|_| RunsError::UnknownAgent(name(&scope.agent_id)))?;
     let loaded = load(places).map_err(|error| setup(&error))?;
     let policy = read(&loaded.settings).map_err(|error| setup(&error))?.with(&arguments.policy);
     let pool = Pool::start(arguments.jail.pool(policy.config.largest_memory_limit())).await?;
-    let local = local_tools(&policy, &loaded.settings, places, Some(kept.state.folder())).map_err(RunsError::Setup)?;
-    let engine = Engine::new(pool, store, &loaded, local, &kept.state, None).map_err(|error| setup(&error))?;
+    let local = local_tools(&policy, &loaded.settings, places, Some(store_settings.state.folder()))
+        .map_err(RunsError::Setup)?;
+    let engine =
+        Engine::new(pool, store, &loaded, local, &store_settings.state, None).map_err(|error| setup(&error))?;
     let config = code_mode_config(&policy, &scope.agent_id);
     let forked = engine.code_mode.fork(&scope, &config, TOOL_CALL, &run, arguments.at).await;
     let run_id = forked.map_err(|why| RunsError::Fork { run: name(&run), why })?;
@@ -66,7 +69,7 @@ pub(super) async fn run(
 
 fn report(run_id: &RunId, result: &CellResult, advice: Option<String>, as_json: bool) -> ExitCode {
     if !as_json {
-        return cell_result::print(result, advice.as_deref(), true);
+        return cell_result::print(result, advice.as_deref(), OutputFormat::Text);
     }
     let mut value = json!({"runId": run_id, "result": result});
     if let (Some(advice), Some(fields)) = (advice, value.as_object_mut()) {

@@ -1,5 +1,5 @@
-//! `cellmate runs`: lists, shows, exports, cancels, deletes, replays and forks runs, and shows what they stored, in a
-//! store that a server may be using.
+//! `cellmate runs`: lists, shows, exports, cancels, deletes, replays and forks runs, and shows their output and session
+//! values. A server may be using the store at the same time.
 
 mod arguments;
 mod find;
@@ -33,11 +33,11 @@ pub(crate) use state::print_values;
 
 #[derive(Debug, thiserror::Error)]
 enum RunsError {
-    #[error("run `{run}`: {why}")]
+    #[error("cannot read run `{run}`: {why}")]
     Record { run: String, why: RecordError },
-    #[error("run `{run}`: {why}")]
+    #[error("cannot replay run `{run}`: {why}")]
     Replay { run: String, why: ReplayError },
-    #[error("run `{run}`: {why}")]
+    #[error("cannot fork run `{run}`: {why}")]
     Fork { run: String, why: ForkError },
     #[error(
         "the run belongs to agent `{0}`, which `cellmate mcp` does not serve; fork it in the program that embeds \
@@ -75,23 +75,23 @@ pub(crate) async fn run(arguments: RunsArguments) -> ExitCode {
 }
 
 async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
-    let kept = arguments.store.choose()?;
+    let store_settings = arguments.store.choose()?;
     let as_json = arguments.json;
     match arguments.action {
         Action::List(list) => {
-            let (now, store) = (now_ms(), open_without_keys(&kept).await?);
+            let (now, store) = (now_ms(), open_without_keys(&store_settings).await?);
             let filter = filter(&list, now);
             print::list(&store.runs(&filter, list.limit).await?, list.limit, now, as_json);
             Ok(ExitCode::SUCCESS)
         }
         Action::Show { run } => {
-            print::whole(&record(&open_without_keys(&kept).await?, &run).await?, now_ms(), as_json);
+            print::details(&record(&open_without_keys(&store_settings).await?, &run).await?, now_ms(), as_json);
             Ok(ExitCode::SUCCESS)
         }
         Action::Export { run } => {
-            let store = open_without_keys(&kept).await?;
+            let store = open_without_keys(&store_settings).await?;
             let run = find_run(&store, &run).await?;
-            let row = store.run(&run).await?.ok_or_else(|| FindError::None(name(&run)))?;
+            let row = store.run(&run).await?.ok_or_else(|| FindError::NotFound(name(&run)))?;
             let entries = store.run_transcript(&row.scope.session_id, &run).await?;
             if as_json {
                 render::print_json(&json!(entries));
@@ -100,26 +100,26 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Action::Output(output) => output::run(&open_without_keys(&kept).await?, &output, as_json).await,
-        Action::State(state) => state::run(&open_without_keys(&kept).await?, &state, as_json).await,
+        Action::Output(output) => output::run(&open_without_keys(&store_settings).await?, &output, as_json).await,
+        Action::State(state) => state::run(&open_without_keys(&store_settings).await?, &state, as_json).await,
         Action::Cancel { runs } => {
-            let store = open_without_keys(&kept).await?;
-            remove::cancel(&kept, &arguments.store.places(), store, &runs, as_json).await
+            let store = open_without_keys(&store_settings).await?;
+            remove::cancel(&store_settings, &arguments.store.places(), store, &runs, as_json).await
         }
         Action::Rm(remove) => {
-            let store = open_without_keys(&kept).await?;
-            remove::remove(&kept, &arguments.store.places(), store, &remove, as_json).await
+            let store = open_without_keys(&store_settings).await?;
+            remove::remove(&store_settings, &arguments.store.places(), store, &remove, as_json).await
         }
         Action::Replay { run, jail } => {
-            replay(&record(&open_without_keys(&kept).await?, &run).await?, &jail, as_json).await
+            replay(&record(&open_without_keys(&store_settings).await?, &run).await?, &jail, as_json).await
         }
-        Action::Fork(fork) => fork::run(&kept, &arguments.store.places(), &fork, as_json).await,
+        Action::Fork(fork) => fork::run(&store_settings, &arguments.store.places(), &fork, as_json).await,
     }
 }
 
-/// Opens the store for commands that only read records: snapshots stay sealed, so the key file is not read.
-async fn open_without_keys(kept: &StoreSettings) -> Result<Store, RunsError> {
-    Ok(kept.open_with(Keys::new(0, [0; 32])).await?)
+/// Opens the store for commands that read no snapshots. Only snapshots need the key file, which is not read.
+async fn open_without_keys(store_settings: &StoreSettings) -> Result<Store, RunsError> {
+    Ok(store_settings.open_with(Keys::new(0, [0; 32])).await?)
 }
 
 fn filter(list: &ListArguments, now: Millis) -> RunFilter {
@@ -130,7 +130,7 @@ fn filter(list: &ListArguments, now: Millis) -> RunFilter {
     }
 }
 
-/// Reads the record of the run that the user typed.
+/// Reads the record of a run, from its id or the beginning of it that the user typed.
 async fn record(store: &Store, typed: &str) -> Result<Record, RunsError> {
     let run = find_run(store, typed).await?;
     Record::read(store, &run).await.map_err(|why| RunsError::Record { run: name(&run), why })

@@ -1,6 +1,6 @@
 //! Prints runs and their steps, as text or as JSON.
 
-use codemode::replay::{Record, Step, Verdict};
+use codemode::replay::{LegVerdict, Record, Step};
 use contract::cell::OutputItem;
 use contract::frame::{LegEnd, ReplyValue};
 use contract::text;
@@ -63,7 +63,7 @@ fn unique_letters(runs: &[RunListEntry]) -> usize {
     ids.array_windows().map(|[one, other]| shared(one, other) + 1).fold(MIN_ID_LETTERS, usize::max)
 }
 
-pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
+pub(super) fn details(record: &Record, now: Millis, as_json: bool) {
     if as_json {
         print_json(&values::record(record));
         return;
@@ -146,8 +146,8 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
         LegEnd::Failed(failure) => text += &format!("  fails    {}\n", line(&failure.message)),
     }
     text += match &step.verdict {
-        Ok(Verdict::Same) => "  matches the record\n",
-        Ok(Verdict::Unrecorded) => "  matches the record, which has no end for this step\n",
+        Ok(LegVerdict::Same) => "  matches the record\n",
+        Ok(LegVerdict::Unrecorded) => "  matches the record, which has no end for this step\n",
         Err(_) => "  DIFFERS from the record\n",
     };
     if let Err(diverged) = &step.verdict {

@@ -23,7 +23,7 @@ use crate::{policy, render};
 
 /// Cancels runs, one after another. Fails with exit code 1 if one of them has already ended.
 pub(super) async fn cancel(
-    kept: &StoreSettings,
+    store_settings: &StoreSettings,
     places: &Places,
     store: Store,
     typed: &[String],
@@ -31,7 +31,7 @@ pub(super) async fn cancel(
 ) -> Result<ExitCode, RunsError> {
     let rows = find_all(&store, typed).await?;
     let (ended, live): (Vec<&RunRow>, Vec<&RunRow>) = rows.iter().partition(|row| row.state.is_over());
-    let cancelled = cancel_all(kept, places, store, &live).await?;
+    let cancelled = cancel_all(store_settings, places, store, &live).await?;
     if as_json {
         let ended: Vec<Value> =
             ended.iter().map(|row| json!({"runId": row.run_id, "state": row.state.as_str()})).collect();
@@ -48,7 +48,7 @@ pub(super) async fn cancel(
 
 /// Deletes runs that have ended. Asks first.
 pub(super) async fn remove(
-    kept: &StoreSettings,
+    store_settings: &StoreSettings,
     places: &Places,
     store: Store,
     arguments: &RemoveArguments,
@@ -78,7 +78,7 @@ pub(super) async fn remove(
         return Ok(kept_them());
     }
     if !live.is_empty() {
-        cancel_all(kept, places, store.clone(), &live).await?;
+        cancel_all(store_settings, places, store.clone(), &live).await?;
     }
     let ids: Vec<RunId> = rows.iter().map(|row| row.run_id.clone()).collect();
     let deleted = store.delete_runs(&ids).await?;
@@ -136,7 +136,7 @@ async fn find_all(store: &Store, typed: &[String]) -> Result<Vec<RunRow>, RunsEr
 
 /// Cancels runs and the tasks that they left at servers. Returns those that were cancelled.
 async fn cancel_all(
-    kept: &StoreSettings,
+    store_settings: &StoreSettings,
     places: &Places,
     store: Store,
     rows: &[&RunRow],
@@ -152,7 +152,7 @@ async fn cancel_all(
     for row in rows {
         if code_mode.abort(&row.run_id).await {
             cancelled.push(row.run_id.clone());
-            cancel_tasks(kept, places, code_mode.store(), row).await;
+            cancel_tasks(store_settings, places, code_mode.store(), row).await;
         }
     }
     code_mode.shut_down().await.log_ignored("release the cancelled runs");
@@ -160,7 +160,7 @@ async fn cancel_all(
 }
 
 /// Asks servers to cancel the tasks of a cancelled run. The run has ended in any case, so failures are only reported.
-async fn cancel_tasks(kept: &StoreSettings, places: &Places, store: &Store, row: &RunRow) {
+async fn cancel_tasks(store_settings: &StoreSettings, places: &Places, store: &Store, row: &RunRow) {
     let calls = match store.open_calls(&row.run_id).await {
         Ok(calls) => calls,
         Err(error) => return render::note(&format!("cellmate: cannot read the calls of the run: {error}")),
@@ -170,8 +170,8 @@ async fn cancel_tasks(kept: &StoreSettings, places: &Places, store: &Store, row:
     }
     let prepared = load(places).map_err(|error| error.to_string()).and_then(|loaded| {
         let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?;
-        let servers = Servers::new(&loaded, kept.state.path(client_config::TOOL_LISTS), None);
-        let local = local_tools(&policy, &loaded.settings, places, Some(kept.state.folder()))?;
+        let servers = Servers::new(&loaded, store_settings.state.path(client_config::TOOL_LISTS), None);
+        let local = local_tools(&policy, &loaded.settings, places, Some(store_settings.state.folder()))?;
         let run = prepare_run(&policy, local.tools, servers.sources(), row.scope.clone())
             .map_err(|error| error.to_string())?
             .0;

@@ -1,6 +1,6 @@
 //! Converts runs, records and steps to JSON.
 
-use codemode::replay::{Record, Step, Verdict};
+use codemode::replay::{LegVerdict, Record, Step};
 use contract::frame::{HostCall, LegEnd, Reply, ReplyValue};
 use serde_json::{Value, json};
 use store::{CallRow, LegRow, RunListEntry, StoredReply};
@@ -93,8 +93,8 @@ pub(super) fn step(step: &Step<'_>) -> Value {
         }
     };
     let verdict = match &step.verdict {
-        Ok(Verdict::Same) => "same",
-        Ok(Verdict::Unrecorded) => "unrecorded",
+        Ok(LegVerdict::Same) => "same",
+        Ok(LegVerdict::Unrecorded) => "unrecorded",
         Err(_) => "diverged",
     };
     let diverged = step.verdict.as_ref().err().map(|diverged| {

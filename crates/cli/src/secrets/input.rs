@@ -41,7 +41,7 @@ fn prompt(name: &str) -> io::Result<Vec<u8>> {
     eprint!("value of {name} (not shown): ");
     stderr().flush().log_expected("print a prompt");
     let mut line = Vec::new();
-    let silenced = Silenced::start()?;
+    let silenced = EchoDisabled::start()?;
     let read = stdin().lock().take(MAX_INPUT_BYTES).read_until(b'\n', &mut line);
     drop(silenced);
     eprintln!();
@@ -49,11 +49,11 @@ fn prompt(name: &str) -> io::Result<Vec<u8>> {
 }
 
 /// A terminal that does not show what is typed, until this is dropped.
-struct Silenced {
+struct EchoDisabled {
     before: Termios,
 }
 
-impl Silenced {
+impl EchoDisabled {
     fn start() -> io::Result<Self> {
         let before = tcgetattr(stdin())?;
         let mut silent = before.clone();
@@ -63,7 +63,7 @@ impl Silenced {
     }
 }
 
-impl Drop for Silenced {
+impl Drop for EchoDisabled {
     fn drop(&mut self) {
         tcsetattr(stdin(), OptionalActions::Now, &self.before).log_ignored("restore the terminal's echo");
     }

@@ -26,7 +26,7 @@ pub(crate) struct McpArguments {
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:8620")]
     pub(super) http: Option<SocketAddr>,
     #[command(flatten)]
-    pub(super) door: DoorArguments,
+    pub(super) http_port: HttpPortArguments,
     #[command(flatten)]
     pub(super) serving: ServingArguments,
     /// Prefix for the names of all tools.
@@ -40,14 +40,14 @@ pub(crate) struct GatewayArguments {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:18789")]
     pub(super) listen: SocketAddr,
     #[command(flatten)]
-    pub(super) door: DoorArguments,
+    pub(super) http_port: HttpPortArguments,
     #[command(flatten)]
     pub(super) serving: ServingArguments,
 }
 
 /// Who may connect over HTTP, and how.
 #[derive(Debug, Args)]
-pub(crate) struct DoorArguments {
+pub(crate) struct HttpPortArguments {
     /// Serve HTTPS with the certificate chain in this PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -68,7 +68,7 @@ pub(crate) struct DoorArguments {
     pub(super) no_token: bool,
 }
 
-impl DoorArguments {
+impl HttpPortArguments {
     /// Returns how HTTP connections are protected.
     pub(super) fn transport(&self) -> Result<Transport, TlsError> {
         match (&self.tls_cert, &self.tls_key) {

@@ -9,9 +9,9 @@ use mcp::server::{CallPolicy, McpService, ToolPrefix, http_endpoint, http_health
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::GatewayArguments;
-use super::door::{Door, DoorError};
+use super::http_port::{HttpPort, HttpPortError};
 use super::models::Models;
-use super::startup::{Service, StartError, Started, stop_on_signals};
+use super::startup::{RunningHost, Service, StartError, stop_on_signals};
 use crate::log::CONSOLE;
 use crate::policy::BadSettings;
 use crate::render;
@@ -23,7 +23,7 @@ enum GatewayError {
     #[error(transparent)]
     Settings(#[from] BadSettings),
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Door(#[from] HttpPortError),
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error("cannot read system randomness: {0}")]
@@ -47,7 +47,7 @@ async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
         entry: EntryPoint::Contract,
         fixed_sections: &["store", "models", "gateway"],
     };
-    let started = Started::new(&arguments.serving, service).await?;
+    let started = RunningHost::new(&arguments.serving, service).await?;
     let frontend = started.mcp_service(&arguments.serving, ToolPrefix::default(), None);
     let (models, gateway, stop) = match prepare(&arguments, &started, &frontend) {
         Ok(prepared) => prepared,
@@ -69,7 +69,7 @@ async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
 /// Reads the models and creates the gateway. The token is cancelled when the process receives a signal to stop.
 fn prepare(
     arguments: &GatewayArguments,
-    started: &Started,
+    started: &RunningHost,
     frontend: &McpService,
 ) -> Result<(Models, Gateway, CancellationToken), GatewayError> {
     let models = Models::read(&started.settings, &started.policy.config, &started.places)?;
@@ -87,7 +87,7 @@ fn prepare(
     Ok((models, gateway, stop))
 }
 
-fn settings(arguments: &GatewayArguments, started: &Started, models: &Models) -> gateway::Settings {
+fn settings(arguments: &GatewayArguments, started: &RunningHost, models: &Models) -> gateway::Settings {
     gateway::Settings {
         policy: CallPolicy {
             config: started.policy.config.clone(),
@@ -114,16 +114,17 @@ fn announce(models: &Models) {
 
 async fn serve_clients(
     arguments: &GatewayArguments,
-    started: &Started,
+    started: &RunningHost,
     gateway: &Gateway,
     frontend: &McpService,
     stop: CancellationToken,
 ) -> Result<(), GatewayError> {
     let budget = BudgetLimits::large();
-    let door = Door::open(arguments.listen, &arguments.door, &started.state, &started.tokens, budget).await?;
-    let Door { url, token_note, .. } = &door;
+    let http_port =
+        HttpPort::open(arguments.listen, &arguments.http_port, &started.state, &started.tokens, budget).await?;
+    let HttpPort { url, token_note, .. } = &http_port;
     eprintln!("cellmate: serving agents at {url}/v1 and MCP at {url}/mcp; {token_note}");
-    let front = FrontDoor::new(door.listener, door.gate)?;
+    let front = FrontDoor::new(http_port.listener, http_port.gate)?;
     let (mcp, mcp_rules) = http_endpoint(frontend.clone(), stop.clone());
     let turns = RouteRules {
         respond: gateway::http::refusal,

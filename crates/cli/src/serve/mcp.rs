@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::McpArguments;
-use super::door::{Door, DoorError};
-use super::startup::{Service, StartError, Started, stop_on_signals};
+use super::http_port::{HttpPort, HttpPortError};
+use super::startup::{RunningHost, Service, StartError, stop_on_signals};
 use crate::log::CONSOLE;
 use crate::render;
 
@@ -22,7 +22,7 @@ enum McpError {
     #[error(transparent)]
     Start(#[from] StartError),
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Door(#[from] HttpPortError),
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error(transparent)]
@@ -51,7 +51,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     }
     let transport = if arguments.http.is_some() { "http" } else { "stdio" };
     let service = Service { command: "cellmate mcp", transport, entry: EntryPoint::Mcp, fixed_sections: &["store"] };
-    let started = Started::new(&arguments.serving, service).await?;
+    let started = RunningHost::new(&arguments.serving, service).await?;
     // The client over standard streams started this process in its project. HTTP clients do not say where they are.
     let project = arguments.http.is_none().then(project).flatten();
     let frontend = started.mcp_service(&arguments.serving, arguments.tool_prefix.clone(), project);
@@ -105,11 +105,12 @@ fn stdin() -> std::io::Result<impl AsyncRead + Send + Unpin> {
 async fn over_http(
     frontend: &McpService,
     arguments: &McpArguments,
-    started: &Started,
+    started: &RunningHost,
     address: SocketAddr,
     stop: CancellationToken,
 ) -> Result<(), McpError> {
-    let door = Door::open(address, &arguments.door, &started.state, &started.tokens, BudgetLimits::default()).await?;
-    eprintln!("cellmate: serving MCP at {}/mcp; {}", door.url, door.token_note);
-    Ok(serve_http(frontend.clone(), door.listener, door.gate, stop).await?)
+    let http_port =
+        HttpPort::open(address, &arguments.http_port, &started.state, &started.tokens, BudgetLimits::default()).await?;
+    eprintln!("cellmate: serving MCP at {}/mcp; {}", http_port.url, http_port.token_note);
+    Ok(serve_http(frontend.clone(), http_port.listener, http_port.gate, stop).await?)
 }

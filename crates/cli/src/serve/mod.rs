@@ -1,8 +1,8 @@
 //! The commands that serve clients until they are stopped: `cellmate mcp` and `cellmate gateway`.
 
 mod arguments;
-mod door;
 mod gateway;
+mod http_port;
 mod mcp;
 mod models;
 mod reload;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ::tools::plugins::Plugins;
 use client_config::display::for_shell;
-use client_config::{ConfigError, Loaded, Places, Problem, ServerEntry, display};
+use client_config::{ConfigError, LoadedConfig, Places, Problem, ServerEntry, display};
 use mcp::Upstream;
 use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
 use parking_lot::Mutex;
@@ -68,7 +68,7 @@ impl Current {
 
     /// Offers the servers of a changed configuration instead, with a changed policy and local tools if they are given.
     /// Returns the servers that are no longer offered.
-    fn replace(&self, loaded: &Loaded, policy: Option<CallPolicy>, local: Option<Local>) -> Vec<Arc<Upstream>> {
+    fn replace(&self, loaded: &LoadedConfig, policy: Option<CallPolicy>, local: Option<Local>) -> Vec<Arc<Upstream>> {
         let mut current = self.inner.lock();
         let (servers, removed) = current.servers.reconfigured(loaded);
         current.offering.abort();
@@ -127,7 +127,7 @@ async fn announce_scopes(plugins: Plugins, offer: watch::Sender<OfferedSources>)
 /// What the reloader knows of the running process.
 pub(super) struct Reloader {
     pub(super) places: Places,
-    pub(super) loaded: Loaded,
+    pub(super) loaded: LoadedConfig,
     /// The state folder, which has the installed plugins.
     pub(super) state_folder: PathBuf,
     pub(super) current: Current,
@@ -182,7 +182,7 @@ impl Reloader {
 
     async fn reload(&mut self) {
         let places = self.places.clone();
-        // It fails only at shutdown.
+        // The blocking task fails only at shutdown.
         let Ok(loaded) = spawn_blocking(move || client_config::load(&places)).await else { return };
         match loaded.map_err(ReloadError::from).and_then(|loaded| self.apply(loaded)) {
             Ok(()) => self.current.set_invalid(None),
@@ -199,7 +199,7 @@ impl Reloader {
     }
 
     /// Replaces the servers and the policy. Nothing changes if the settings are invalid.
-    fn apply(&mut self, loaded: Loaded) -> Result<(), ReloadError> {
+    fn apply(&mut self, loaded: LoadedConfig) -> Result<(), ReloadError> {
         let policy = policy::read(&loaded.settings)?;
         report_new_problems(&self.loaded.problems, &loaded.problems);
         let unused = |settings: &Value| policy::unused_notice(settings, &check_command(&self.places));
@@ -336,7 +336,7 @@ fn stamp(path: &Path) -> Stamp {
 
 async fn stamps(paths: Vec<PathBuf>) -> Vec<(PathBuf, Stamp)> {
     let read = move || paths.into_iter().map(|path| (path.clone(), stamp(&path))).collect();
-    // It fails only at shutdown.
+    // The blocking task fails only at shutdown.
     spawn_blocking(read).await.unwrap_or_default()
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Service {
 }
 
 /// A process that offers the configured tools, and is ready for clients.
-pub(super) struct Started {
+pub(super) struct RunningHost {
     pub(super) places: Places,
     /// The settings that the process was started with.
     pub(super) settings: serde_json::Value,
@@ -78,7 +78,7 @@ pub(super) struct Started {
     reloading: JoinHandle<()>,
 }
 
-impl Started {
+impl RunningHost {
     /// Reads the configuration, opens the store, starts the workers and offers the tools. No server is started.
     pub(super) async fn new(arguments: &ServingArguments, service: Service) -> Result<Self, StartError> {
         raise_open_file_limit();
@@ -88,8 +88,8 @@ impl Started {
             render::note(&format!("cellmate: {problem}"));
         }
         let policy = policy::read(&loaded.settings)?.with(&arguments.policy);
-        let kept = arguments.store.choose(&loaded.settings, &places)?;
-        start_log(service, &kept.state, &loaded.problems);
+        let store_settings = arguments.store.choose(&loaded.settings, &places)?;
+        start_log(service, &store_settings.state, &loaded.problems);
         let unused = policy::unused_notice(&loaded.settings, &check_command(&places));
         let provider = match service.entry {
             EntryPoint::Mcp => policy.provider_note(Principal::local().name()),
@@ -100,11 +100,11 @@ impl Started {
             tracing::warn!(target: CONSOLE, "{note}");
             render::note(&format!("cellmate: {note}"));
         }
-        let (state, key) = (kept.state.clone(), kept.key()?);
+        let (state, key) = (store_settings.state.clone(), store_settings.key()?);
         let memory_limit_bytes = policy.config.largest_memory_limit();
         let options =
             PoolOptions { jail: arguments.jail.policy(), memory_limit_bytes, ..PoolOptions::new(Launch::ThisProgram) };
-        let (pool, store) = tokio::join!(Pool::start(options), kept.open());
+        let (pool, store) = tokio::join!(Pool::start(options), store_settings.open());
         let (pool, runtime_available) = pool_or_none(pool, arguments, service.entry, &policy)?;
         let store = store?;
         warn_of_clock(&store).await;
@@ -254,10 +254,10 @@ const OPEN_FILES: u64 = 8_192;
 
 fn raise_open_file_limit() {
     let now = getrlimit(Resource::Nofile);
-    let most = now.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
-    if now.current.is_some_and(|current| current < most) {
+    let max = now.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+    if now.current.is_some_and(|current| current < max) {
         // If this fails, fewer servers can run at once, and each that cannot be started reports it.
-        let raised = Rlimit { current: Some(most), maximum: now.maximum };
+        let raised = Rlimit { current: Some(max), maximum: now.maximum };
         setrlimit(Resource::Nofile, raised).log_ignored("raise the limit of open files");
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use http_server::{Access, Principal, Scopes, StoredTokens, Token};
 use telemetry::Redactor;
 
-use super::arguments::DoorArguments;
+use super::arguments::HttpPortArguments;
 use crate::state::{State, StateError, read_secret};
 
 /// The variable whose token replaces the generated one.
@@ -21,7 +21,7 @@ pub(super) enum TokenError {
 
 /// Returns who may connect, and a note on where the operator finds the token.
 pub(super) fn access(
-    arguments: &DoorArguments,
+    arguments: &HttpPortArguments,
     state: &State,
     stored: &StoredTokens,
 ) -> Result<(Access, String), TokenError> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use client_config::display::for_shell;
-use client_config::{Change, Places, Written, check_entry, display, trust_note, write_change};
+use client_config::{Change, Places, WrittenFile, check_entry, display, trust_note, write_change};
 use contract::text;
 use serde_json::{Value, json};
 use telemetry::LogIgnored;
@@ -53,7 +53,7 @@ pub(crate) fn carry_out(change: &Change, places: &Places, arguments: &ChangeArgu
     ExitCode::SUCCESS
 }
 
-pub(crate) fn as_json(change: &Change, written: Option<&Written>, notes: &[String]) -> Value {
+pub(crate) fn as_json(change: &Change, written: Option<&WrittenFile>, notes: &[String]) -> Value {
     json!({
         "file": change.file,
         "changed": written.is_some(),
@@ -65,7 +65,7 @@ pub(crate) fn as_json(change: &Change, written: Option<&Written>, notes: &[Strin
 }
 
 /// Returns the shell command that restores the file.
-pub(super) fn undo(change: &Change, written: &Written) -> String {
+pub(super) fn undo(change: &Change, written: &WrittenFile) -> String {
     let file = for_shell(&change.file.display().to_string());
     match &written.backup {
         Some(backup) => format!("cp {} {file}", for_shell(&backup.display().to_string())),

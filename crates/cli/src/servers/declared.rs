@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use client_config::{Change, Loaded, Places, ServerEntry, Source, display, write_change};
+use client_config::{Change, LoadedConfig, Places, ServerEntry, Source, display, write_change};
 use contract::text;
 use contract::tool::{Operation, Repeat, ToolSpec};
 use executor::ToolSource;
@@ -191,7 +191,7 @@ pub(crate) async fn review_added(places: &Places, names: &[String]) -> Result<()
 }
 
 /// Returns the servers of these names that can be trusted and started, and why others cannot.
-fn startable(loaded: &Loaded, names: &[String]) -> (Vec<ServerEntry>, Vec<String>) {
+fn startable(loaded: &LoadedConfig, names: &[String]) -> (Vec<ServerEntry>, Vec<String>) {
     let (mut servers, mut reasons) = (Vec::new(), Vec::new());
     for name in names {
         let found = loaded.servers.iter().find(|server| server.name == *name);

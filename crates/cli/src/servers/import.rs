@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use client_config::{Change, Client, ImportFile, ImportOutcome, Imported, Places, display, trust_note, write_change};
+use client_config::{
+    Change, Client, ImportFile, ImportOutcome, ImportedServers, Places, display, trust_note, write_change,
+};
 use serde_json::{Value, json};
 
 use super::change::{ChangeArguments, NOT_CONFIRMED, as_json, confirm, undo};
@@ -83,7 +85,7 @@ fn list(arguments: &ImportArguments, places: &Places) -> ExitCode {
 fn import(from: &str, arguments: &ImportArguments, places: &Places) -> Result<(ExitCode, Vec<String>), String> {
     let ours = places.file_to_edit(arguments.scope.into());
     let ours = ours.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
-    let mut imported: Vec<(ImportFile, Imported)> = Vec::new();
+    let mut imported: Vec<(ImportFile, ImportedServers)> = Vec::new();
     for file in sources(from, places)? {
         // Files of one client build on each other: the second adds to what the first has changed.
         let change = match imported.last() {
@@ -99,7 +101,7 @@ fn import(from: &str, arguments: &ImportArguments, places: &Places) -> Result<(E
     }
     let outcomes: Vec<(String, ImportOutcome)> =
         imported.iter().flat_map(|(_, one)| one.servers.iter().cloned()).collect();
-    let Some((_, Imported { ours: change, .. })) = imported.last_mut() else {
+    let Some((_, ImportedServers { ours: change, .. })) = imported.last_mut() else {
         return Err(format!("`{}` has no configuration here", display::plain(from)));
     };
     // A project's file cannot mark a server as trusted.
@@ -193,7 +195,7 @@ fn names(outcomes: &[(String, ImportOutcome)]) -> impl Iterator<Item = &str> {
 
 fn report(
     change: &Change,
-    written: Option<&client_config::Written>,
+    written: Option<&client_config::WrittenFile>,
     outcomes: &[(String, ImportOutcome)],
     notes: &[String],
 ) -> Value {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use client_config::{Loaded, Places, Problem, ServerEntry, display};
+use client_config::{LoadedConfig, Places, Problem, ServerEntry, display};
 use mcp::Transport;
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ fn from(server: &ServerEntry, places: &Places) -> String {
     format!("{}:{} ({})", places.shown(&origin.file), origin.line, origin.source.as_str())
 }
 
-fn as_json(loaded: &Loaded, reports: &[ServerReport]) -> Value {
+fn as_json(loaded: &LoadedConfig, reports: &[ServerReport]) -> Value {
     json!({
         "servers": reports.iter().map(server_json).collect::<Vec<_>>(),
         "problems": loaded.problems.iter().map(problem_json).collect::<Vec<_>>(),

@@ -40,8 +40,9 @@ fn prepare(name: &str, places: &Places) -> Result<Change, String> {
 
 /// Says where a server is that none of our files has, and what to do instead of `verb`.
 pub(super) fn not_found(name: &str, verb: &str, places: &Places) -> String {
-    let imported =
-        client_config::load(places).ok().and_then(|loaded| loaded.servers.into_iter().find(|one| one.name == name));
+    let imported = client_config::load(places)
+        .ok()
+        .and_then(|loaded| loaded.servers.into_iter().find(|server| server.name == name));
     let name = display::plain(name);
     match imported {
         Some(server) => format!(

@@ -1,6 +1,6 @@
 //! The last known state of each server: its tool list or failure, its login, and the command to run next.
 
-use client_config::{Loaded, Places, ServerEntry, display};
+use client_config::{LoadedConfig, Places, ServerEntry, display};
 use contract::text;
 use executor::StandingApprovals;
 use executor::clock::now_ms;
@@ -73,7 +73,7 @@ impl Readiness {
 
 /// Reports on all configured servers, in their order. Creates nothing in the state folder.
 pub(crate) async fn server_reports(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     places: &Places,
     store: &StoreArguments,
 ) -> Result<Vec<ServerReport>, StateError> {
@@ -94,19 +94,19 @@ pub(crate) async fn server_reports(
 
 /// Returns the standing approvals; none if there is no store yet.
 async fn standing_approvals(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     places: &Places,
     store: &StoreArguments,
 ) -> Result<StandingApprovals, StateError> {
     if store.folder(places).is_none_or(|folder| !folder.exists()) {
         return Ok(StandingApprovals::default());
     }
-    let kept = store.choose(&loaded.settings, places)?;
-    if matches!(&kept.location, Location::File(path) if !path.exists()) {
+    let store_settings = store.choose(&loaded.settings, places)?;
+    if matches!(&store_settings.location, Location::File(path) if !path.exists()) {
         return Ok(StandingApprovals::default());
     }
-    let approved = StandingApprovals::in_store(&kept.open().await?).await;
-    approved.map_err(|error| StateError::Store { location: kept.location.to_string(), error })
+    let approved = StandingApprovals::in_store(&store_settings.open().await?).await;
+    approved.map_err(|error| StateError::Store { location: store_settings.location.to_string(), error })
 }
 
 impl ServerReport {

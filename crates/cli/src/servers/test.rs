@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use client_config::{Loaded, Problem, display};
+use client_config::{LoadedConfig, Problem, display};
 use contract::text;
 use executor::ToolSource;
 use mcp::Server;
@@ -40,7 +40,7 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
         return render::fatal(&format!("no server named `{name}`; `cellmate servers list` lists them"));
     }
     let wanted = |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|one| one == name);
-    let Loaded { servers, problems, .. } = loaded;
+    let LoadedConfig { servers, problems, .. } = loaded;
     let servers = servers.into_iter().filter(|server| {
         let named = arguments.names.contains(&server.name);
         named || (server.enabled && arguments.names.is_empty())
@@ -59,11 +59,12 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
             render::print("no servers; add one with `cellmate servers add NAME -- COMMAND`\n");
         }
     }
-    let all_ok = results.iter().all(|result| result.server.is_ok()) && problems.iter().all(|one| one.server.is_none());
+    let all_ok =
+        results.iter().all(|result| result.server.is_ok()) && problems.iter().all(|problem| problem.server.is_none());
     if all_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-fn is_known(loaded: &Loaded, name: &str) -> bool {
+fn is_known(loaded: &LoadedConfig, name: &str) -> bool {
     loaded.servers.iter().any(|server| server.name == name)
         || loaded.problems.iter().any(|problem| problem.server.as_deref() == Some(name))
 }

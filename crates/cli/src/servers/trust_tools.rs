@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use client_config::{Loaded, Places, ServerEntry, display};
+use client_config::{LoadedConfig, Places, ServerEntry, display};
 use serde_json::{Value, json};
 
 use super::declared::{self, Declaration, TrustChoice, can_be_trusted, set_trusted};
@@ -79,50 +79,51 @@ async fn trust(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitC
     if !arguments.json {
         reviewed.iter().flat_map(readable).for_each(|line| render::note(&line));
     }
-    let open: Vec<String> = reviewed.iter().filter(|one| is_open(one)).map(|one| one.server.name.clone()).collect();
+    let open: Vec<String> =
+        reviewed.iter().filter(|review| is_open(review)).map(|review| review.server.name.clone()).collect();
     let is_asked = terminal::is_interactive() && !arguments.json;
     let chosen = match (arguments.yes, is_asked) {
         (true, _) => arguments.names.clone(),
         (false, true) => declared::ask(&open).await,
         (false, false) => Vec::new(),
     };
-    for one in reviewed.iter_mut().filter(|one| chosen.contains(&one.server.name)) {
-        set_trusted(&one.server, places, TrustChoice::Trust)?;
-        one.trusted = true;
+    for review in reviewed.iter_mut().filter(|review| chosen.contains(&review.server.name)) {
+        set_trusted(&review.server, places, TrustChoice::Trust)?;
+        review.trusted = true;
     }
     if arguments.json {
         print_json(&reviewed);
     } else {
-        reviewed.iter().for_each(|one| render::print(&outcome(one)));
+        reviewed.iter().for_each(|review| render::print(&outcome(review)));
     }
     if !arguments.yes && !is_asked && !open.is_empty() {
         return Err("nothing was changed: confirming needs a terminal; pass --yes to trust what is declared".to_owned());
     }
-    let has_failed = reviewed.iter().any(|one| matches!(one.declared, Some(Err(_))) && !one.trusted);
+    let has_failed = reviewed.iter().any(|review| matches!(review.declared, Some(Err(_))) && !review.trusted);
     Ok(if has_failed { ExitCode::from(render::FAILED) } else { ExitCode::SUCCESS })
 }
 
 /// Whether there is something to trust.
-fn is_open(one: &Reviewed) -> bool {
-    let declares = matches!(&one.declared, Some(Ok(declared)) if !declared.harmless.is_empty());
-    declares && !one.trusted
+fn is_open(review: &Reviewed) -> bool {
+    let declares = matches!(&review.declared, Some(Ok(declared)) if !declared.harmless.is_empty());
+    declares && !review.trusted
 }
 
-fn readable(one: &Reviewed) -> Vec<String> {
-    match &one.declared {
+fn readable(review: &Reviewed) -> Vec<String> {
+    match &review.declared {
         Some(Ok(declared)) => vec![declared.text()],
         Some(Err(failure)) => {
             let lines = failure.stderr.iter().map(|line| format!("      | {line}"));
-            let why = format!("`{}` cannot be started: {}", display::plain(&one.server.name), failure.why);
+            let why = format!("`{}` cannot be started: {}", display::plain(&review.server.name), failure.why);
             lines.chain([why]).collect()
         }
         None => Vec::new(),
     }
 }
 
-fn outcome(one: &Reviewed) -> String {
-    let name = display::plain(&one.server.name);
-    match one.trusted {
+fn outcome(review: &Reviewed) -> String {
+    let name = display::plain(&review.server.name);
+    match review.trusted {
         true => {
             let typed = display::for_shell(&name);
             format!("`{name}` is trusted; to undo: cellmate servers trust-tools --remove {typed}\n")
@@ -132,9 +133,9 @@ fn outcome(one: &Reviewed) -> String {
 }
 
 fn print_json(reviewed: &[Reviewed]) {
-    let one = |one: &Reviewed| {
-        let mut value = json!({"server": one.server.name, "trusted": one.trusted});
-        let more = match &one.declared {
+    let review = |review: &Reviewed| {
+        let mut value = json!({"server": review.server.name, "trusted": review.trusted});
+        let more = match &review.declared {
             Some(Ok(declared)) => json!({"declaredReadOnly": declared.harmless, "tools": declared.tools}),
             Some(Err(failure)) => json!({"error": failure.why, "stderr": failure.stderr}),
             None => json!({}),
@@ -144,11 +145,11 @@ fn print_json(reviewed: &[Reviewed]) {
         }
         value
     };
-    render::print_json(&json!({"servers": reviewed.iter().map(one).collect::<Vec<_>>()}));
+    render::print_json(&json!({"servers": reviewed.iter().map(review).collect::<Vec<_>>()}));
 }
 
 /// Returns the servers of these names. Fails if one of them cannot be trusted.
-fn named(loaded: &Loaded, names: &[String]) -> Result<Vec<ServerEntry>, String> {
+fn named(loaded: &LoadedConfig, names: &[String]) -> Result<Vec<ServerEntry>, String> {
     let find = |name: &String| {
         let shown = display::plain(name);
         let problem = loaded.problems.iter().find(|problem| problem.server.as_ref() == Some(name));

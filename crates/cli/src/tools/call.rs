@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use client_config::{Loaded, ServerEntry, display};
+use client_config::{LoadedConfig, ServerEntry, display};
 use executor::{CallEnd, Outcome, ProgressSink, UNKNOWN_OUTCOME, random_name};
 use serde_json::{Map, Value, json};
 use store::Store;
@@ -85,7 +85,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
 }
 
 /// Returns the server of the tool. If the name does not begin with one, the tool lists of all servers are searched.
-async fn owner(arguments: &CallArguments, loaded: &Loaded) -> Result<ServerEntry, String> {
+async fn owner(arguments: &CallArguments, loaded: &LoadedConfig) -> Result<ServerEntry, String> {
     if let Some(server) = names::server_in(loaded, &arguments.tool)? {
         return Ok(server.clone());
     }
@@ -97,7 +97,7 @@ async fn owner(arguments: &CallArguments, loaded: &Loaded) -> Result<ServerEntry
 }
 
 impl CallArguments {
-    async fn opened(&self, loaded: &Loaded) -> Result<Store, StateError> {
+    async fn opened(&self, loaded: &LoadedConfig) -> Result<Store, StateError> {
         self.store.choose(&loaded.settings, &self.run.places())?.open().await
     }
 }
@@ -151,7 +151,7 @@ fn report(end: CallEnd, as_json: bool) -> ExitCode {
         Outcome::Failed(message) => (None, Some(message)),
         Outcome::Unknown => (None, Some(UNKNOWN_OUTCOME.to_owned())),
     };
-    let result = returned.map(|returned| returned.for_guest());
+    let result = returned.map(|returned| returned.to_cell_value());
     // A tool reports its own errors as results with `isError`; the command fails for those, too.
     let failed = result.as_ref().is_none_or(|result| result.get("isError") == Some(&Value::Bool(true)));
     if as_json {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use catalog::{EntryPoint, SurfaceOptions, SurfaceReport};
 use clap::Args;
-use client_config::{Loaded, display};
+use client_config::{LoadedConfig, display};
 use contract::text;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
@@ -39,7 +39,8 @@ pub(super) struct ListArguments {
 pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
     let loaded = arguments.run.loaded()?;
     let wanted = |name: &String| arguments.server.as_ref().is_none_or(|server| server == name);
-    let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled && wanted(&one.name)).cloned().collect();
+    let servers: Vec<_> =
+        loaded.servers.iter().filter(|server| server.enabled && wanted(&server.name)).cloned().collect();
     if let (Some(name), true) = (&arguments.server, servers.is_empty()) {
         return Err(format!("no enabled server named `{}`; `cellmate servers list` lists all", display::plain(name)));
     }
@@ -90,7 +91,7 @@ fn described(report: &SurfaceReport) -> String {
 }
 
 /// Says why there are no tools, and what to do about it.
-pub(super) fn note_no_tools(loaded: &Loaded) {
+pub(super) fn note_no_tools(loaded: &LoadedConfig) {
     render::note(if loaded.servers.iter().any(|server| server.enabled) {
         "no tools: the servers offer none, or the policy allows none; `cellmate servers test` shows what they offer"
     } else {

@@ -2,7 +2,7 @@
 
 use catalog::search::near;
 use catalog::{Catalog, mcp_identifier};
-use client_config::{Loaded, ServerEntry, display};
+use client_config::{LoadedConfig, ServerEntry, display};
 use contract::tool::{Source, ToolId, ToolSpec};
 
 /// How many tools an error names.
@@ -31,7 +31,7 @@ pub(super) fn find_tool<'a>(catalog: &'a Catalog, typed: &str) -> Result<&'a Too
 }
 
 /// Returns the server that the name begins with, if it begins with one.
-pub(super) fn server_in<'a>(loaded: &'a Loaded, typed: &str) -> Result<Option<&'a ServerEntry>, String> {
+pub(super) fn server_in<'a>(loaded: &'a LoadedConfig, typed: &str) -> Result<Option<&'a ServerEntry>, String> {
     let wanted = written(typed);
     // Plugins and core tools are not servers.
     if ["plugin:", "openclaw:"].iter().any(|source| wanted.starts_with(source)) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catalog::{Catalog, SurfaceError, SurfaceOptions, SurfaceReport};
 use clap::Args;
-use client_config::{Loaded, Places, ServerEntry, display};
+use client_config::{LoadedConfig, Places, ServerEntry, display};
 use contract::scope::Scope;
 use contract::tool::{ToolId, ToolSpec};
 use executor::clock::now_ms;
@@ -62,14 +62,14 @@ impl RunArguments {
         self.config.places()
     }
 
-    pub(super) fn loaded(&self) -> Result<Loaded, String> {
+    pub(super) fn loaded(&self) -> Result<LoadedConfig, String> {
         client_config::load(&self.places()).map_err(|error| error.to_string())
     }
 
     /// Prepares a run with the tools of these servers. Fails only if the configuration is invalid.
     pub(super) async fn ready(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedConfig,
         servers: Vec<ServerEntry>,
         lists: ListSource,
         session: &str,
@@ -80,7 +80,7 @@ impl RunArguments {
     /// Prepares a run with the tools of these servers, shown with these options.
     pub(super) async fn ready_for(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedConfig,
         servers: Vec<ServerEntry>,
         lists: ListSource,
         session: &str,

@@ -34,7 +34,7 @@ pub(super) struct SearchArguments {
 
 pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String> {
     let loaded = arguments.run.loaded()?;
-    let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled).cloned().collect();
+    let servers: Vec<_> = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
     let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
     ready.note_provider();
     let query = arguments.query.join(" ");

@@ -98,7 +98,9 @@ impl<'a> ShownTool<'a> {
         let call = ready.catalog().called(tool);
         // The expression is `MCP.<server>.<path>`; the declaration is found by both parts.
         let parts = call.as_deref().and_then(|call| call.strip_prefix("MCP.")?.split_once('.'));
-        let api = parts.and_then(|(server, path)| ready.catalog().mcp_server_api(server, Some(path), false));
+        let api = parts.and_then(|(server, path)| {
+            ready.catalog().mcp_server_api(server, Some(path), catalog::ApiSchemas::Omitted)
+        });
         let declaration = api.and_then(|api| api.get("header")?.as_str().map(str::to_owned));
         Self {
             tool,

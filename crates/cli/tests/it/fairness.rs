@@ -13,7 +13,7 @@ use contract::frame::{Budget, LegEnd, Start};
 use contract::limits::{Limits, MAX_QUEUED_CELLS};
 use contract::scope::Scope;
 use contract::tables::CatalogTables;
-use executor::{Canned, Executor};
+use executor::{CannedTools, Executor};
 use store::{Keys, Location, Store};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -90,7 +90,7 @@ impl Lab {
 fn tools(principal: &str) -> Executor {
     let scope = Scope { agent_id: principal.to_owned(), session_id: principal.to_owned(), ..Scope::default() };
     let slow = r#"{"tools": [{"id": "openclaw:test:slow", "answers": [{"returns": 1, "afterMs": 300}]}]}"#;
-    Canned::parse(slow).unwrap().executor(scope).unwrap()
+    CannedTools::parse(slow).unwrap().executor(scope).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,7 +52,7 @@ fn every_file_is_valid_and_what_it_does_not_do_is_reported() {
         let found = checked.json();
         assert_eq!((checked.code, &found["ok"]), (0, &Value::Bool(true)), "{file}: {}", checked.out);
         let problems = found["problems"].as_array().unwrap();
-        let unexplained: Vec<&Value> = problems.iter().filter(|one| one["kind"] != "notEnforced").collect();
+        let unexplained: Vec<&Value> = problems.iter().filter(|problem| problem["kind"] != "notEnforced").collect();
         assert!(unexplained.is_empty(), "{file}: {unexplained:?}");
         for one in problems.iter().chain(found["unused"].as_array().unwrap()) {
             assert!(one["line"].as_u64() > Some(1) && one["reason"].as_str().is_some(), "{file}: {one}");

@@ -254,7 +254,7 @@ async fn a_pool_whose_workers_cannot_start_reports_why() {
     let launch = Launch::Program(PathBuf::from("/no/such/program"));
     let error = Pool::start(PoolOptions::new(launch)).await.unwrap_err();
     assert!(matches!(error, PoolError::Unavailable(_)), "{error}");
-    let refusing = Launch::Attached(|mut stream, _, _| {
+    let refusing = Launch::InProcess(|mut stream, _, _| {
         stream.write_all(&FromWorker::Unfit { reason: "the jail is required, and there is none".to_owned() }.encode())
     });
     let error = Pool::start(PoolOptions { workers: 1, ..PoolOptions::new(refusing) }).await.unwrap_err();
@@ -316,24 +316,24 @@ async fn check_lie(launch: Launch, reason: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_breaks_the_protocol_is_terminated() {
-    check_lie(Launch::Attached(|s, _, _| liar(|_| vec![255; 64])(s)), "frame of 4294967295 bytes").await;
-    check_lie(Launch::Attached(|s, _, _| liar(|_| vec![9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0])(s)), "unknown kind")
+    check_lie(Launch::InProcess(|s, _, _| liar(|_| vec![255; 64])(s)), "frame of 4294967295 bytes").await;
+    check_lie(Launch::InProcess(|s, _, _| liar(|_| vec![9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0])(s)), "unknown kind")
         .await;
-    check_lie(Launch::Attached(|s, _, _| liar(|_| vec![3, 0, 0, 0, 102, 0, 0])(s)), "ends inside a field").await;
+    check_lie(Launch::InProcess(|s, _, _| liar(|_| vec![3, 0, 0, 0, 102, 0, 0])(s)), "ends inside a field").await;
     check_lie(
-        Launch::Attached(|s, _, _| {
+        Launch::InProcess(|s, _, _| {
             liar(|cell| leg(CellId(cell.0 + 1), LegEnd::Suspended { calls: vec![], cleared: vec![] }, vec![]))(s)
         }),
         "the worker sent an answer to no request",
     )
     .await;
     check_lie(
-        Launch::Attached(|s, _, _| liar(|cell| FromWorker::Frozen { cell, snapshot: vec![1] }.encode())(s)),
+        Launch::InProcess(|s, _, _| liar(|cell| FromWorker::Frozen { cell, snapshot: vec![1] }.encode())(s)),
         "a leg answered with another frame",
     )
     .await;
     check_lie(
-        Launch::Attached(|s, _, _| {
+        Launch::InProcess(|s, _, _| {
             liar(|cell| {
                 let flood = OutputItem::Text { text: "x".repeat(100_000) };
                 leg(cell, LegEnd::Suspended { calls: vec![], cleared: vec![] }, vec![flood])
@@ -343,7 +343,7 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
     )
     .await;
     check_lie(
-        Launch::Attached(|s, _, _| {
+        Launch::InProcess(|s, _, _| {
             liar(|cell| {
                 leg(
                     cell,
@@ -359,7 +359,7 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
     )
     .await;
     check_lie(
-        Launch::Attached(|s, _, _| {
+        Launch::InProcess(|s, _, _| {
             liar(|cell| {
                 leg(cell, LegEnd::Suspended { calls: vec![call(1, b"[".repeat(2000))], cleared: vec![] }, vec![])
             })(s)
@@ -368,7 +368,7 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
     )
     .await;
     check_lie(
-        Launch::Attached(|s, _, _| {
+        Launch::InProcess(|s, _, _| {
             liar(|cell| {
                 leg(cell, LegEnd::Suspended { calls: vec![call(2, vec![]), call(1, vec![])], cleared: vec![] }, vec![])
             })(s)
@@ -377,7 +377,7 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
     )
     .await;
     check_lie(
-        Launch::Attached(|s, _, _| {
+        Launch::InProcess(|s, _, _| {
             liar(|cell| {
                 leg(cell, LegEnd::Suspended { calls: vec![call(1, vec![]), call(1, vec![])], cleared: vec![] }, vec![])
             })(s)
@@ -386,7 +386,7 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
     )
     .await;
     check_lie(
-        Launch::Attached(|s, _, _| {
+        Launch::InProcess(|s, _, _| {
             liar(|cell| {
                 let payload = vec![b' '; 15 << 20];
                 let calls = (1..4).map(|id| call(id, payload.clone())).collect();
@@ -396,5 +396,5 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
         "more bytes of calls than a cell may have",
     )
     .await;
-    check_lie(Launch::Attached(|s, _, _| liar(|_| Vec::new())(s)), "the worker did not answer within 1200 ms").await;
+    check_lie(Launch::InProcess(|s, _, _| liar(|_| Vec::new())(s)), "the worker did not answer within 1200 ms").await;
 }

@@ -6,58 +6,58 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::Refused;
+use super::EditRefusal;
 use crate::json5::{after_trivia, parse};
 use crate::key_path::{KeyPath, Step, value_at};
 use crate::tree::{Kind, Member, Tree};
 
-/// The longest list that is written on one line.
+/// The maximum length of a list that is written on one line.
 const MAX_LINE: usize = 100;
 
-pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, Refused> {
+pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, EditRefusal> {
     set_at(text, &keys(path), value)
 }
 
 /// Sets the value at a path that may go through lists. An item can be replaced, or added at the end of its list.
-pub(super) fn set_at(text: &str, path: &[Step], value: &Value) -> Result<String, Refused> {
+pub(super) fn set_at(text: &str, path: &[Step], value: &Value) -> Result<String, EditRefusal> {
     let tree = parse(text)?;
     let style = Style::of(text);
     if tree.span.is_empty() {
-        return Ok(fresh(text, &style, &nested(path, value)?));
+        return Ok(append_first_value(text, &style, &nested(path, value)?));
     }
-    let mut here = &tree;
+    let mut current = &tree;
     for (depth, step) in path.iter().enumerate() {
-        let above = || KeyPath::shown(path.get(..depth).unwrap_or_default());
+        let above = || KeyPath::format_steps(path.get(..depth).unwrap_or_default());
         let rest = path.get(depth + 1..).unwrap_or_default();
         let is_end = |value: &Tree| rest.is_empty() || matches!(value.kind, Kind::Null);
-        match (&here.kind, step) {
-            (Kind::Map(_), Step::Key(key)) => match here.member(key) {
-                None => return Ok(insert(text, &style, here, key, &nested(rest, value)?)),
+        match (&current.kind, step) {
+            (Kind::Map(_), Step::Key(key)) => match current.member(key) {
+                None => return Ok(insert(text, &style, current, key, &nested(rest, value)?)),
                 Some(member) if is_end(&member.value) => {
                     return Ok(replace(text, &style, member.key_span.start, &member.value, &nested(rest, value)?));
                 }
-                Some(member) => here = &member.value,
+                Some(member) => current = &member.value,
             },
             (Kind::List(items), step) => {
-                let position = step.position().ok_or_else(|| Refused::NotAnObject(above()))?;
+                let position = step.position().ok_or_else(|| EditRefusal::NotAnObject(above()))?;
                 match items.get(position) {
                     Some(item) if is_end(item) => {
                         return Ok(replace(text, &style, item.span.start, item, &nested(rest, value)?));
                     }
-                    Some(item) => here = item,
+                    Some(item) => current = item,
                     None if position == items.len() => {
-                        return Ok(add_item(text, &style, here, items, &nested(rest, value)?));
+                        return Ok(add_item(text, &style, current, items, &nested(rest, value)?));
                     }
-                    None => return Err(Refused::NoSuchItem { list: above(), items: items.len() }),
+                    None => return Err(EditRefusal::NoSuchItem { list: above(), items: items.len() }),
                 }
             }
-            _ => return Err(Refused::NotAnObject(above())),
+            _ => return Err(EditRefusal::NotAnObject(above())),
         }
     }
     Ok(text.to_owned())
 }
 
-pub(super) fn append(text: &str, path: &[&str], value: &Value) -> Result<String, Refused> {
+pub(super) fn append(text: &str, path: &[&str], value: &Value) -> Result<String, EditRefusal> {
     let tree = parse(text)?;
     match tree.at(path).and_then(|list| list.items().zip(Some(list))) {
         None => set(text, path, &Value::Array(vec![value.clone()])),
@@ -65,25 +65,25 @@ pub(super) fn append(text: &str, path: &[&str], value: &Value) -> Result<String,
     }
 }
 
-pub(super) fn remove(text: &str, path: &[&str]) -> Result<String, Refused> {
+pub(super) fn remove(text: &str, path: &[&str]) -> Result<String, EditRefusal> {
     remove_at(text, &keys(path))
 }
 
 /// Removes the value at a path that may go through lists, if there is one.
-pub(super) fn remove_at(text: &str, path: &[Step]) -> Result<String, Refused> {
+pub(super) fn remove_at(text: &str, path: &[Step]) -> Result<String, EditRefusal> {
     let mut text = text.to_owned();
     // A key may occur more than once: an earlier one would take effect if only the last were removed.
     loop {
         let tree = parse(&text)?;
-        let Some((last, above)) = path.split_last() else { return Ok(text) };
-        let Some(around) = value_at(&tree, above) else { return Ok(text) };
-        if let Some(items) = around.items() {
+        let Some((last, parent_path)) = path.split_last() else { return Ok(text) };
+        let Some(parent) = value_at(&tree, parent_path) else { return Ok(text) };
+        if let Some(items) = parent.items() {
             let spans: Vec<Range<usize>> = items.iter().map(|item| item.span.clone()).collect();
             return Ok(last.position().map_or_else(|| text.clone(), |position| cut(&text, &spans, position)));
         }
-        let is_it = |member: &Member| matches!(last, Step::Key(key) if *key == member.key);
-        let Some(position) = around.members().iter().rposition(is_it) else { return Ok(text) };
-        let members = around.members().iter();
+        let is_removed = |member: &Member| matches!(last, Step::Key(key) if *key == member.key);
+        let Some(position) = parent.members().iter().rposition(is_removed) else { return Ok(text) };
+        let members = parent.members().iter();
         let spans: Vec<Range<usize>> = members.map(|member| member.key_span.start..member.value.span.end).collect();
         text = cut(&text, &spans, position);
     }
@@ -102,18 +102,19 @@ fn add_item(text: &str, style: &Style, list: &Tree, items: &[Tree], value: &Valu
 }
 
 /// Wraps the value in one object for each key, and in one list for each first item.
-fn nested(path: &[Step], value: &Value) -> Result<Value, Refused> {
+fn nested(path: &[Step], value: &Value) -> Result<Value, EditRefusal> {
     path.iter().enumerate().rev().try_fold(value.clone(), |inner, (depth, step)| match step {
         Step::Key(key) => Ok(Value::Object([(key.clone(), inner)].into_iter().collect())),
         Step::Index(0) => Ok(Value::Array(vec![inner])),
-        Step::Index(_) => {
-            Err(Refused::NoSuchItem { list: KeyPath::shown(path.get(..depth).unwrap_or_default()), items: 0 })
-        }
+        Step::Index(_) => Err(EditRefusal::NoSuchItem {
+            list: KeyPath::format_steps(path.get(..depth).unwrap_or_default()),
+            items: 0,
+        }),
     })
 }
 
 /// Adds the value to a file that is empty or has only comments.
-fn fresh(text: &str, style: &Style, value: &Value) -> String {
+fn append_first_value(text: &str, style: &Style, value: &Value) -> String {
     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { style.newline };
     format!("{text}{gap}{}{}", style.render(value, ""), style.newline)
 }
@@ -180,10 +181,10 @@ fn cut(text: &str, spans: &[Range<usize>], position: usize) -> String {
     let Some(Range { start, end }) = spans.get(position).cloned() else { return text.to_owned() };
     let next = after_trivia(text, end);
     let mut cuts: Vec<Range<usize>> = Vec::new();
-    let mut own = start..end;
+    let mut removed = start..end;
     if text.get(next..).is_some_and(|rest| rest.starts_with(',')) {
         if text.get(end..next).is_some_and(|gap| gap.trim().is_empty()) {
-            own.end = next + 1;
+            removed.end = next + 1;
         } else {
             cuts.push(next..next + 1);
         }
@@ -192,7 +193,7 @@ fn cut(text: &str, spans: &[Range<usize>], position: usize) -> String {
         let comma = after_trivia(text, previous.end);
         cuts.push(comma..comma + 1);
     }
-    cuts.push(whole_lines(text, own));
+    cuts.push(whole_lines(text, removed));
     splice(text, cuts.into_iter().map(|range| (range, String::new())).collect())
 }
 
@@ -211,7 +212,7 @@ fn whole_lines(text: &str, range: Range<usize>) -> Range<usize> {
     }
 }
 
-/// Returns the white space before this place, or `None` if something else comes before it on its line.
+/// Returns the white space before this position, or `None` if something else is before it on its line.
 fn indentation(text: &str, at: usize) -> Option<&str> {
     let line = text.get(..at)?.rsplit_once('\n')?.1;
     line.chars().all(|c| c == ' ' || c == '\t').then_some(line)
@@ -240,13 +241,14 @@ fn line_tail(text: &str, at: usize) -> usize {
     if left.is_empty() || left.starts_with("//") { at + line.len() } else { at }
 }
 
+/// Replaces the ranges by these texts.
 fn splice(text: &str, mut splices: Vec<(Range<usize>, String)>) -> String {
     splices.sort_by_key(|(range, _)| range.start);
     let mut edited = String::new();
     let mut at = 0;
-    for (range, with) in splices {
+    for (range, replacement) in splices {
         edited.push_str(text.get(at..range.start).unwrap_or_default());
-        edited.push_str(&with);
+        edited.push_str(&replacement);
         at = range.end;
     }
     edited.push_str(text.get(at..).unwrap_or_default());
@@ -256,6 +258,7 @@ fn splice(text: &str, mut splices: Vec<(Range<usize>, String)>) -> String {
 /// The line breaks and indentation of a file, for rendering new values like the old ones.
 struct Style {
     newline: &'static str,
+    /// One level of indentation.
     unit: String,
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::Revealed;
+use super::RevealedValue;
 use crate::display;
 use crate::document::Format;
 use crate::tree::{Kind, Member, Tree};
@@ -32,7 +32,7 @@ pub(crate) fn masked(text: &str, format: Format) -> String {
 }
 
 /// Returns the masked text, in which the revealed values are shown; empty if the text cannot be parsed.
-pub(super) fn masked_except(text: &str, format: Format, revealed: &[Revealed]) -> String {
+pub(super) fn masked_except(text: &str, format: Format, revealed: &[RevealedValue]) -> String {
     let Ok(tree) = format.parse(text) else { return String::new() };
     let mut mask = Mask { leaves: Vec::new(), hidden: Vec::new() };
     mask.outside(&tree);

@@ -18,7 +18,7 @@ use crate::references::References;
 use crate::tree::{SyntaxError, Tree};
 
 pub(crate) use mask::masked;
-pub use write::{WriteError, Written};
+pub use write::{WriteError, WrittenFile};
 
 /// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 2;
@@ -49,7 +49,7 @@ pub enum EditError {
 
 /// Why a text cannot be edited. The caller adds the file.
 #[derive(Debug)]
-enum Refused {
+enum EditRefusal {
     Syntax(SyntaxError),
     NotAnObject(String),
     NoSuchItem { list: String, items: usize },
@@ -61,7 +61,7 @@ fn named(list: &str) -> String {
     if list.is_empty() { "the file".to_owned() } else { format!("`{list}`") }
 }
 
-impl From<SyntaxError> for Refused {
+impl From<SyntaxError> for EditRefusal {
     fn from(error: SyntaxError) -> Self {
         Self::Syntax(error)
     }
@@ -80,12 +80,12 @@ pub struct Change {
     format: Format,
     before: Option<String>,
     after: String,
-    revealed: Vec<Revealed>,
+    revealed: Vec<RevealedValue>,
 }
 
 /// A value that a diff shows, because it is known not to be secret.
 #[derive(Clone)]
-struct Revealed {
+struct RevealedValue {
     path: Vec<String>,
     value: Value,
 }
@@ -119,17 +119,17 @@ impl Change {
     /// Lets the diff show this value at this path. Other values that are there stay hidden.
     pub(crate) fn reveal(&mut self, path: &[&str], value: &Value) {
         let path = path.iter().map(|key| (*key).to_owned()).collect();
-        self.revealed.push(Revealed { path, value: value.clone() });
+        self.revealed.push(RevealedValue { path, value: value.clone() });
     }
 
     pub(crate) fn tree(&self) -> Result<Tree, EditError> {
-        self.format.parse(&self.after).map_err(|why| self.refused(Refused::Syntax(why)))
+        self.format.parse(&self.after).map_err(|why| self.refused(EditRefusal::Syntax(why)))
     }
 
     /// Returns the file's values before the edit.
     pub(crate) fn tree_before(&self) -> Result<Tree, EditError> {
         let before = self.before.as_deref().unwrap_or_default();
-        self.format.parse(before).map_err(|why| self.refused(Refused::Syntax(why)))
+        self.format.parse(before).map_err(|why| self.refused(EditRefusal::Syntax(why)))
     }
 
     /// Returns the variables and secrets that the servers in the file refer to, after the edit.
@@ -158,7 +158,7 @@ impl Change {
         let edited = match (self.format, path.keys()) {
             (Format::Json, _) => json::set_at(&self.after, path.steps(), value),
             (Format::Toml, Some(keys)) => toml::set(&self.after, &keys, value),
-            (Format::Toml, None) => Err(Refused::Unsupported),
+            (Format::Toml, None) => Err(EditRefusal::Unsupported),
         };
         self.after = edited.map_err(|refused| self.refused(refused))?;
         Ok(())
@@ -169,7 +169,7 @@ impl Change {
         let edited = match (self.format, path.keys()) {
             (Format::Json, _) => json::remove_at(&self.after, path.steps()),
             (Format::Toml, Some(keys)) => toml::remove(&self.after, &keys),
-            (Format::Toml, None) => Err(Refused::Unsupported),
+            (Format::Toml, None) => Err(EditRefusal::Unsupported),
         };
         self.after = edited.map_err(|refused| self.refused(refused))?;
         Ok(())
@@ -230,7 +230,7 @@ impl Change {
                 (true, true, _) => vec![("enabled", on), ("disabled", !on)],
                 (false, true, _) => vec![("disabled", !on)],
                 (true, false, _) | (false, false, false) => vec![("enabled", on)],
-                // It is on by default.
+                // A server is enabled by default.
                 (false, false, true) => Vec::new(),
             };
             for (key, value) in keys {
@@ -252,7 +252,7 @@ impl Change {
     pub(crate) fn append(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
         let edited = match self.format {
             Format::Json => json::append(&self.after, path, value),
-            Format::Toml => Err(Refused::Unsupported),
+            Format::Toml => Err(EditRefusal::Unsupported),
         };
         self.after = edited.map_err(|refused| self.refused(refused))?;
         Ok(())
@@ -301,17 +301,17 @@ impl Change {
     }
 
     /// Replaces the file atomically, and keeps the old one in `backups`.
-    pub(crate) fn write(&self, backups: Option<&Path>) -> Result<Written, WriteError> {
+    pub(crate) fn write(&self, backups: Option<&Path>) -> Result<WrittenFile, WriteError> {
         write::replace(&self.file, self.before.as_deref(), &self.after, backups)
     }
 
-    fn refused(&self, refused: Refused) -> EditError {
+    fn refused(&self, refused: EditRefusal) -> EditError {
         let file = self.file.clone();
         match refused {
-            Refused::Syntax(why) => EditError::Syntax { file, why },
-            Refused::NotAnObject(key) => EditError::NotAnObject { file, key },
-            Refused::NoSuchItem { list, items } => EditError::NoSuchItem { file, list, items },
-            Refused::Unsupported => EditError::Unsupported { file },
+            EditRefusal::Syntax(why) => EditError::Syntax { file, why },
+            EditRefusal::NotAnObject(key) => EditError::NotAnObject { file, key },
+            EditRefusal::NoSuchItem { list, items } => EditError::NoSuchItem { file, list, items },
+            EditRefusal::Unsupported => EditError::Unsupported { file },
         }
     }
 }

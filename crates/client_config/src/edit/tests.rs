@@ -164,7 +164,7 @@ proptest! {
     #[test]
     fn removing_an_entry_leaves_every_comment_outside_it(text in documents()) {
         let tree = parse(&text).unwrap();
-        let within: usize = tree.members().iter().filter(|one| one.key == "a")
+        let within: usize = tree.members().iter().filter(|member| member.key == "a")
             .map(|one| comments(&text[one.key_span.start..one.value.span.end])).sum();
         let after = json::remove(&text, &["a"]).unwrap();
         let mut wanted = tree.to_json();

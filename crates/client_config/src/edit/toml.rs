@@ -3,33 +3,33 @@
 use serde_json::{Map, Value};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table};
 
-use super::Refused;
+use super::EditRefusal;
 use crate::toml::parse;
 
-pub(super) fn set(text: &str, path: &[&str], wanted: &Value) -> Result<String, Refused> {
+pub(super) fn set(text: &str, path: &[&str], wanted: &Value) -> Result<String, EditRefusal> {
     let before = parse(text)?.to_json();
     let mut after = before.clone();
-    put(&mut after, path, wanted).ok_or_else(|| Refused::NotAnObject(path.join(".")))?;
+    put(&mut after, path, wanted).ok_or_else(|| EditRefusal::NotAnObject(path.join(".")))?;
     if before == after {
         return Ok(text.to_owned());
     }
-    let edited = set_in_document(text, path, wanted).ok_or(Refused::Unsupported)?;
+    let edited = set_in_document(text, path, wanted).ok_or(EditRefusal::Unsupported)?;
     checked(edited, &after)
 }
 
 /// Removes the value at a path with the comments inside it; comments before and after it stay.
-pub(super) fn remove(text: &str, path: &[&str]) -> Result<String, Refused> {
+pub(super) fn remove(text: &str, path: &[&str]) -> Result<String, EditRefusal> {
     let before = parse(text)?.to_json();
     let mut after = before.clone();
     if take(&mut after, path).is_none() {
         return Ok(text.to_owned());
     }
     checked(without_tables(text, path), &after)
-        .or_else(|_| checked(removed_from_document(text, path).ok_or(Refused::Unsupported)?, &after))
+        .or_else(|_| checked(removed_from_document(text, path).ok_or(EditRefusal::Unsupported)?, &after))
 }
 
-fn checked(edited: String, wanted: &Value) -> Result<String, Refused> {
-    if parse(&edited)?.to_json() == *wanted { Ok(edited) } else { Err(Refused::Unsupported) }
+fn checked(edited: String, wanted: &Value) -> Result<String, EditRefusal> {
+    if parse(&edited)?.to_json() == *wanted { Ok(edited) } else { Err(EditRefusal::Unsupported) }
 }
 
 fn put(value: &mut Value, path: &[&str], wanted: &Value) -> Option<()> {

@@ -29,7 +29,7 @@ pub enum WriteError {
 
 /// A file that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenFile {
     /// The copy of the old file; `None` if there was no file.
     pub backup: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ pub(super) fn replace(
     before: Option<&str>,
     after: &str,
     backups: Option<&Path>,
-) -> Result<Written, WriteError> {
+) -> Result<WrittenFile, WriteError> {
     let failed = |file: &Path| {
         let file = file.to_owned();
         move |why| WriteError::Write { file, why }
@@ -58,7 +58,7 @@ pub(super) fn replace(
         None => None,
     };
     put(&real, after).map_err(failed(file))?;
-    Ok(Written { backup })
+    Ok(WrittenFile { backup })
 }
 
 fn put(file: &Path, text: &str) -> io::Result<()> {

@@ -29,7 +29,7 @@ pub(super) struct Open {
 
 /// A call whose reply was not delivered to the cell yet.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct SettledCall {
     pub(super) method: Method,
     pub(super) reply: Reply,
 }
@@ -42,7 +42,7 @@ pub(super) enum Queued {
 
 /// A call that was open when its run was suspended.
 #[derive(Debug)]
-pub struct Reopened {
+pub struct ReopenedCall {
     pub call: HostCall,
     /// The state in the resumed cell. A queued call is dispatched.
     pub state: PendingState,
@@ -62,7 +62,7 @@ impl Cell {
             }
         };
         self.last_call = self.last_call.max(call.id);
-        self.open.insert(call.id, Open::new(&call, state, now, false));
+        self.open.insert(call.id, Open::new(&call, state, now));
         match call.method {
             Method::Yield if self.turns == Turns::One => {
                 // A cell of one turn cannot yield: no `wait` would follow.
@@ -83,7 +83,7 @@ impl Cell {
     pub(super) fn settle(&mut self, call: CallId, value: ReplyValue) {
         let Some(open) = self.open.remove(&call) else { return };
         self.running -= u64::from(open.holds_slot);
-        self.settled.push(Settled { method: open.method, reply: Reply { call, value } });
+        self.settled.push(SettledCall { method: open.method, reply: Reply { call, value } });
     }
 
     /// Parks a call. It frees its slot for other calls.
@@ -148,10 +148,11 @@ impl Cell {
 }
 
 impl Open {
-    pub(super) fn new(call: &HostCall, state: PendingState, since: u64, holds_slot: bool) -> Self {
+    /// Creates a call that holds no slot for calls in progress.
+    pub(super) fn new(call: &HostCall, state: PendingState, since: u64) -> Self {
         let bytes = call.target.len() + call.payload.len();
         let (method, target) = (call.method, call.target.clone());
-        Self { method, target, state, since, holds_slot, bytes, reason: yield_reason(call) }
+        Self { method, target, state, since, holds_slot: false, bytes, reason: yield_reason(call) }
     }
 
     pub(super) fn pending(&self, call: CallId, now: u64) -> PendingToolCall {
@@ -166,9 +167,9 @@ impl Open {
     }
 }
 
-impl Reopened {
+impl ReopenedCall {
     pub fn pending(&self, now: u64) -> PendingToolCall {
-        Open::new(&self.call, self.state, self.since, self.worked_on).pending(self.call.id, now)
+        Open::new(&self.call, self.state, self.since).pending(self.call.id, now)
     }
 }
 

@@ -16,10 +16,10 @@ use contract::frame::{Failure, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use contract::limits::Limits;
 
-use calls::{Open, Queued, Settled};
+use calls::{Open, Queued, SettledCall};
 use turn::{Turn, TurnKind, Turns};
 
-pub use calls::Reopened;
+pub use calls::ReopenedCall;
 pub use event::{Action, Answer, Event};
 pub(crate) use turn::out_of_time;
 
@@ -40,7 +40,7 @@ pub struct Cell {
     open: BTreeMap<CallId, Open>,
     queue: VecDeque<Queued>,
     running: u64,
-    settled: Vec<Settled>,
+    settled: Vec<SettledCall>,
     /// The highest id of a call so far: the guest counts upwards.
     last_call: CallId,
     output: Vec<OutputItem>,
@@ -54,9 +54,18 @@ pub struct Cell {
     last_client_at: u64,
 }
 
+/// What a suspended cell is resumed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResumedFrom {
+    /// A snapshot: the cell is frozen.
+    Snapshot,
+    /// A replay of its legs: the cell is in a worker, and the end of its last leg is still to come as an event.
+    Replay,
+}
+
 /// The resources that a run had used when it was suspended.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
+pub struct SpentResources {
     pub guest_us: u64,
     pub snapshots: contract::cell::Snapshots,
     /// The highest id among all calls of the run, open or not.
@@ -118,10 +127,12 @@ impl Cell {
         Self { turns: Turns::One, ..Self::started(limits, now) }
     }
 
-    /// Rebuilds a suspended cell. It is frozen, or, if its legs were run again, in a worker, and the end of its last
-    /// leg is still to come as an event.
-    pub fn resumed(limits: Limits, open: Vec<Reopened>, spent: Spent, frozen: bool) -> Self {
-        let phase = if frozen { Phase::Resting { live_since: None } } else { Phase::Running };
+    /// Rebuilds a suspended cell.
+    pub fn resumed(limits: Limits, open: Vec<ReopenedCall>, spent: SpentResources, from: ResumedFrom) -> Self {
+        let phase = match from {
+            ResumedFrom::Snapshot => Phase::Resting { live_since: None },
+            ResumedFrom::Replay => Phase::Running,
+        };
         let mut cell = Self {
             phase,
             turn: None,
@@ -131,11 +142,11 @@ impl Cell {
             stored_output_bytes: spent.stored_output_bytes,
             ..Self::started(limits, 0)
         };
-        for Reopened { call, state, worked_on: holds_slot, decided, since } in open {
+        for ReopenedCall { call, state, worked_on: holds_slot, decided, since } in open {
             cell.running += u64::from(holds_slot);
             let id = call.id;
             cell.last_call = cell.last_call.max(id);
-            cell.open.insert(id, Open::new(&call, state, since, holds_slot));
+            cell.open.insert(id, Open { holds_slot, ..Open::new(&call, state, since) });
             if decided {
                 cell.requeue(id);
             } else if state == PendingState::Queued {
@@ -224,7 +235,7 @@ impl Cell {
         for call in yields.into_iter().rev() {
             self.open.remove(&call);
             let reply = Reply { call, value: ReplyValue::Resolved(b"null".to_vec()) };
-            self.settled.insert(0, Settled { method: Method::Yield, reply });
+            self.settled.insert(0, SettledCall { method: Method::Yield, reply });
         }
     }
 
@@ -249,7 +260,7 @@ impl Cell {
                 let mut actions = Vec::new();
                 for call in cleared {
                     self.open.remove(&call);
-                    // It may have fired while the leg ran.
+                    // The timer may have fired while the leg ran.
                     self.settled.retain(|settled| settled.reply.call != call);
                     actions.push(Action::CancelTimer(call));
                 }

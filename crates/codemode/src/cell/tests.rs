@@ -7,7 +7,7 @@ use contract::ids::CallId;
 use contract::limits::{Limits, MAX_YIELD_REASON_CHARS};
 use serde_json::value::RawValue;
 
-use super::{Action, Answer, Cell, Event, KEEP_LIVE_MS, Reopened, Spent};
+use super::{Action, Answer, Cell, Event, KEEP_LIVE_MS, ReopenedCall, ResumedFrom, SpentResources};
 
 fn limits() -> Limits {
     Limits { timeout_ms: 1000, max_wait_ms: 5000, pending_calls: 2, ..Limits::DEFAULT }
@@ -245,15 +245,20 @@ fn a_cell_whose_time_is_over_answers_only_after_it_is_frozen() {
 
 #[test]
 fn a_cell_from_the_store_continues_where_it_was() {
-    let reopened =
-        |id, method, state, worked_on| Reopened { call: call(id, method), state, worked_on, decided: false, since: 0 };
+    let reopened = |id, method, state, worked_on| ReopenedCall {
+        call: call(id, method),
+        state,
+        worked_on,
+        decided: false,
+        since: 0,
+    };
     let open = vec![
         reopened(1, Method::Call, PendingState::Running, true),
         reopened(2, Method::Call, PendingState::Approval, false),
         reopened(3, Method::Call, PendingState::Queued, false),
         reopened(4, Method::Yield, PendingState::Running, false),
     ];
-    let mut cell = Cell::resumed(limits(), open, Spent::default(), true);
+    let mut cell = Cell::resumed(limits(), open, SpentResources::default(), ResumedFrom::Snapshot);
     assert!(!cell.is_dormant());
     for (now, event, expected) in [
         (9000, settled(1), vec!["dispatch 3"]),
@@ -270,14 +275,19 @@ fn a_cell_from_the_store_continues_where_it_was() {
 
 #[test]
 fn a_call_that_was_decided_while_its_run_was_suspended_is_resumed_at_once() {
-    let asked = |id, decided| Reopened {
+    let asked = |id, decided| ReopenedCall {
         call: call(id, Method::Call),
         state: PendingState::Approval,
         worked_on: false,
         decided,
         since: 0,
     };
-    let mut cell = Cell::resumed(limits(), vec![asked(1, true), asked(2, false)], Spent::default(), true);
+    let mut cell = Cell::resumed(
+        limits(),
+        vec![asked(1, true), asked(2, false)],
+        SpentResources::default(),
+        ResumedFrom::Snapshot,
+    );
     assert!(!cell.is_dormant(), "there is something to do");
     // The turn does not end: one of the two decisions has been made.
     assert_eq!(words(&cell.on(Event::Wait, 9000)), ["resume 1", "wake at 14000"]);
@@ -484,9 +494,9 @@ fn an_id_that_is_used_again_fails_the_run() {
         assert_eq!(words(&cell.on(again(ids), 2)), ["failed Some(InternalError)", "close"], "{ids:?}");
     }
     // A resumed run knows the ids of calls that settled earlier.
-    let spent = || Spent { last_call: CallId(7), ..Spent::default() };
+    let spent = || SpentResources { last_call: CallId(7), ..SpentResources::default() };
     for (id, expected) in [(7, "failed Some(InternalError)"), (8, "dispatch 8")] {
-        let mut cell = Cell::resumed(limits(), vec![], spent(), false);
+        let mut cell = Cell::resumed(limits(), vec![], spent(), ResumedFrom::Replay);
         cell.on(Event::Wait, 0);
         assert_eq!(words(&cell.on(again(&[id]), 1)).first().map(String::as_str), Some(expected));
     }
@@ -524,7 +534,9 @@ fn a_cell_that_waits_with_nothing_pending_fails() {
     cell.on(settled(2), 1);
     assert!(nothing(&cell.on(cleared(&[1]), 2)));
     // It is resumed from the store with nothing open.
-    assert!(nothing(&Cell::resumed(limits(), vec![], Spent::default(), true).on(Event::Wait, 1)));
+    assert!(nothing(
+        &Cell::resumed(limits(), vec![], SpentResources::default(), ResumedFrom::Snapshot).on(Event::Wait, 1)
+    ));
     // A cell of one turn fails, too.
     assert!(nothing(&Cell::started_for_one_turn(limits(), 0).on(suspended(vec![]), 1)));
 }
@@ -544,8 +556,12 @@ fn a_queued_call_that_was_settled_elsewhere_is_not_dispatched_and_takes_no_slot(
 fn a_leg_may_output_what_is_left_of_the_stored_budget_and_always_what_a_result_shows() {
     let limits = Limits { output_bytes: 1_000, stored_output_bytes: 100_000, ..limits() };
     let output_of = |stored: u64, shown: &[usize]| {
-        let mut cell =
-            Cell::resumed(limits, Vec::new(), Spent { stored_output_bytes: stored, ..Spent::default() }, false);
+        let mut cell = Cell::resumed(
+            limits,
+            Vec::new(),
+            SpentResources { stored_output_bytes: stored, ..SpentResources::default() },
+            ResumedFrom::Replay,
+        );
         cell.on(Event::Wait, 0);
         let mut budgets = Vec::new();
         for (id, bytes) in (1..).zip(shown) {

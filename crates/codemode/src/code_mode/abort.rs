@@ -15,18 +15,18 @@ const ATTEMPTS: usize = 8;
 
 /// Where a run was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum AbortedBy {
     /// By its driver in this process, which has cancelled its calls.
-    ByDriver,
+    Driver,
     /// In the store: it had no driver in this process.
-    InStore,
+    Store,
 }
 
 /// Aborts a run. `None` if there was no run to abort.
 ///
 /// The result lists the calls that may have had an effect. `catalog` tells which tools only read; without it they are
 /// listed, too.
-pub(super) async fn abort(registry: &RunRegistry, catalog: Option<&Catalog>, run_id: &RunId) -> Option<Ended> {
+pub(super) async fn abort(registry: &RunRegistry, catalog: Option<&Catalog>, run_id: &RunId) -> Option<AbortedBy> {
     for _ in 0..ATTEMPTS {
         let (done, ended) = oneshot::channel();
         let lock = registry.lock_run(run_id).await;
@@ -44,13 +44,13 @@ pub(super) async fn abort(registry: &RunRegistry, catalog: Option<&Catalog>, run
             }
         };
         if row.state.is_over() {
-            return (has_driver && row.state == RunState::Aborted).then_some(Ended::ByDriver);
+            return (has_driver && row.state == RunState::Aborted).then_some(AbortedBy::Driver);
         }
         if !has_driver {
             match registry.finalize_stored_run(&row, &aborted(), catalog).await {
                 Ok(_) => {
                     tracing::info!(run = run_id.as_str(), "run cancelled");
-                    return Some(Ended::InStore);
+                    return Some(AbortedBy::Store);
                 }
                 // The run has ended in the meantime, or the write failed: the next attempt tells which.
                 Err(error) => tracing::debug!(%error, run = run_id.as_str(), "an attempt to abort a run failed"),
@@ -61,9 +61,9 @@ pub(super) async fn abort(registry: &RunRegistry, catalog: Option<&Catalog>, run
 }
 
 /// Aborts a run, and cancels calls that were left running when another process ended.
-pub(super) async fn abort_with_calls(registry: &RunRegistry, executor: &Executor, run_id: &RunId) -> Option<Ended> {
+pub(super) async fn abort_with_calls(registry: &RunRegistry, executor: &Executor, run_id: &RunId) -> Option<AbortedBy> {
     let ended = abort(registry, Some(executor.catalog()), run_id).await;
-    if ended == Some(Ended::InStore) {
+    if ended == Some(AbortedBy::Store) {
         match registry.store.open_calls(run_id).await {
             Ok(calls) => executor.cancel(run_id, &calls),
             Err(error) => tracing::warn!(%error, run = run_id.as_str(), "cannot cancel the calls of an aborted run"),

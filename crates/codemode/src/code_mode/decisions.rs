@@ -5,7 +5,8 @@ use executor::clock::now_ms;
 use executor::{CallToken, Outcome, Question};
 use serde_json::{Value, json};
 use store::{
-    Approval, ApprovalScope, Decision, DecisionError, Entry, EntryKind, RecordedDecision, SettleError, Settled, Store,
+    Approval, ApprovalScope, Decision, DecisionError, Entry, EntryKind, RecordedDecision, RunChange, SettleError,
+    SettleResult, Store,
 };
 use telemetry::LogIgnored;
 
@@ -18,15 +19,16 @@ pub(super) async fn settle(
     registry: &RunRegistry,
     token: &CallToken,
     outcome: &Outcome,
-) -> Result<Settled, SettleError> {
+) -> Result<SettleResult, SettleError> {
     let settled = registry.store.settle(&token.run, token.call, &outcome.to_json()).await?;
     match settled {
-        Settled::Taken => {
+        SettleResult::WillDeliver => {
             prolong(&registry.store, &token.run).await;
             // A run without a driver here finds the outcome in the store.
             drop(registry.send(&token.run, Command::Arrived(token.call)).await);
+            registry.announce(RunChange::Run(token.run.clone()));
         }
-        Settled::Late => {
+        SettleResult::RunEnded => {
             note(&registry.store, &token.run, json!({"note": "late_result", "call": token.call})).await;
         }
     }
@@ -45,6 +47,7 @@ pub(super) async fn decide_and_notify(
     for approval in recorded.approvals() {
         // A run without a driver here finds the decision in the store.
         drop(registry.send(&approval.run_id, Command::Decided(approval.call)).await);
+        registry.announce(RunChange::Run(approval.run_id.clone()));
     }
     Ok(recorded)
 }
@@ -66,8 +69,8 @@ pub(super) async fn decide_all(
                 decided.push(approval);
                 decided.extend(covered);
             }
-            // It was decided in the meantime, for example by the standing approval that the first decision created, or
-            // it is a question that a plain decision does not answer.
+            // The request was decided in the meantime, for example by the standing approval that the first decision
+            // created, or it is a question that a plain decision does not answer.
             Err(DecisionError::NotPending | DecisionError::Unfit(_)) => {}
             Err(error @ (DecisionError::TooManyRules | DecisionError::Store(_))) => return Err(error),
         }

@@ -18,7 +18,7 @@ use executor::clock::now_ms;
 use executor::{CallToken, Executor, Outcome};
 use serde_json::Value;
 use store::{
-    Approval, Decision, DecisionError, Millis, RecordedDecision, RunState, SettleError, Settled, Store, StoreError,
+    Approval, Decision, DecisionError, Millis, RecordedDecision, RunState, SettleError, SettleResult, Store, StoreError,
 };
 use tokio::sync::oneshot;
 
@@ -27,7 +27,7 @@ use crate::failure::failed_with;
 use crate::input::{ExecInput, wait_input};
 use crate::mode::RunMode;
 use crate::pool::Pool;
-use crate::registry::{DEFAULT_LEASE, RunRegistry};
+use crate::registry::{DEFAULT_LEASE, RunChanges, RunRegistry};
 use crate::replay::ForkError;
 use crate::run_telemetry::without_run;
 
@@ -143,7 +143,7 @@ impl CodeMode {
     }
 
     /// Settles a parked call. Any process that uses the store can do so, at any time.
-    pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<Settled, SettleError> {
+    pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<SettleResult, SettleError> {
         decisions::settle(&self.registry, token, outcome).await
     }
 
@@ -214,6 +214,11 @@ impl CodeMode {
         let row = self.store().run(run_id).await?;
         let is_cell = run_id.starts_with(RunMode::CodeMode.run_prefix());
         Ok(row.is_some_and(|row| is_cell && row.scope.admits(scope)))
+    }
+
+    /// Subscribes to changes of runs, to wait for them without polling the store.
+    pub fn run_changes(&self) -> RunChanges {
+        self.registry.changes()
     }
 
     /// Returns the number of runs that have a driver in this process.

@@ -22,7 +22,7 @@ use crate::failure::{
     aborted, commit_message, failed, failed_with, no_such_run, snapshot_expired, store_unavailable, unreadable_result,
 };
 use crate::mode::RunMode;
-use crate::registry::{RunRegistry, WakeError, wait_for_change};
+use crate::registry::{RunRegistry, WakeError};
 use crate::run_telemetry::{of_stored_run, without_run};
 use crate::stored_result;
 
@@ -53,7 +53,7 @@ async fn wait_for_result(
 ) -> CellResult {
     let deadline = Instant::now() + Duration::from_millis(config.limits.max_wait_ms);
     let mut late = false;
-    let mut news = registry.news();
+    let mut changes = registry.changes();
     loop {
         let row = match registry.store.run(run_id).await {
             // Only cells of code mode can be resumed; those of Tool Search end within one turn.
@@ -85,7 +85,7 @@ async fn wait_for_result(
                 // The driver released the run just then: it is in the store.
                 tokio::time::sleep(RELEASE_PAUSE).await;
             }
-            Err(WakeError::HeldElsewhere) => wait_for_change(&mut news, run_id, POLL_INTERVAL).await,
+            Err(WakeError::HeldElsewhere) => changes.wait(run_id, POLL_INTERVAL).await,
             Err(WakeError::Kept(failure)) => return kept(&row, &failure),
             Err(WakeError::Failed(failure)) => return wake_failed(registry, executor.catalog(), &row, &failure).await,
         }

@@ -121,7 +121,7 @@ impl Driver {
     }
 
     pub(super) fn settle(&mut self, call: CallId, reply: ReplyValue, held: Option<Reservation>) -> Event {
-        let (reply, held) = match self.run.journal.has_room_for(text_of(&reply).len()) {
+        let (reply, held) = match self.run.journal.check_room_for(text_of(&reply).len()) {
             Err(full) if text_of(&reply).len() > MAX_SMALL_REPLY => (not_kept(full.code(), &full), None),
             _ => (reply, held),
         };
@@ -599,6 +599,7 @@ async fn settled_and_decided(journal: &Journal) -> Result<(Vec<CallId>, Vec<Call
     let arrived = arrived.map(|row| row.call).collect();
     let now = now_ms();
     let approvals = store.approvals_of_run(run_id).await?;
-    let decided = approvals.iter().filter(|one| !one.is_open(now) && waits(one.call, &[CallState::Approval]));
+    let decided =
+        approvals.iter().filter(|approval| !approval.is_open(now) && waits(approval.call, &[CallState::Approval]));
     Ok((arrived, decided.map(|one| one.call).collect()))
 }

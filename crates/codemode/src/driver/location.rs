@@ -1,5 +1,5 @@
-//! The location of a cell between its legs, in a worker or in a snapshot, and the operations that move it: start,
-//! deliver and freeze.
+//! The location of a cell between its legs, in a worker or in a snapshot, and the operations that change it: start the
+//! cell, deliver replies to it, which runs its next leg, and freeze it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,18 +18,19 @@ use crate::cell::Event;
 use crate::failure::failure;
 use crate::pool::{FreezeError, Lease, Pool, PoolError};
 
+/// Where a cell is between its legs.
 pub(super) enum CellLocation {
-    /// The cell has not started, is lost, or its location is owned by the [`Work`] in progress.
+    /// Nowhere: the cell has not started, is lost, or the [`CellOperation`] in progress owns its location.
     None,
     /// In a worker.
     Live(Lease),
     /// In a snapshot; no worker has the cell.
     Frozen {
         snapshot: Vec<u8>,
-        /// Whether the snapshot is stored.
-        saved: bool,
+        /// Whether the store has the snapshot, too.
+        is_stored: bool,
     },
-    /// In a snapshot that only the store has.
+    /// In a snapshot that is only in the store.
     Stored(Arc<Journal>),
 }
 
@@ -42,19 +43,20 @@ impl CellLocation {
     }
 
     fn is_large_and_stored(&self) -> bool {
-        matches!(self, Self::Frozen { snapshot, saved: true } if snapshot.len() > MAX_KEPT_SNAPSHOT_BYTES)
+        matches!(self, Self::Frozen { snapshot, is_stored: true } if snapshot.len() > MAX_KEPT_SNAPSHOT_BYTES)
     }
 }
 
-/// How often reading a snapshot from the store is tried, and the pause between two attempts.
+/// How many times reading a snapshot from the store is tried, and the pause between two attempts.
 const READ_ATTEMPTS: usize = 10;
 const READ_PAUSE: Duration = Duration::from_millis(500);
 
-/// A leg or a freeze in progress. It owns the cell's location, and returns the new location and an event for the cell.
-pub(super) type Work = Pin<Box<dyn Future<Output = (CellLocation, Event)> + Send>>;
+/// A leg or a freeze in progress. It owns the cell's location, and returns the new location and the event that the
+/// driver passes to the state machine.
+pub(super) type CellOperation = Pin<Box<dyn Future<Output = (CellLocation, Event)> + Send>>;
 
-/// Runs the cell's next leg, after thawing the cell if it is frozen.
-pub(super) fn deliver(location: CellLocation, pool: Pool, tables: CatalogTables, deliver: Deliver) -> Work {
+/// Delivers replies to the cell, which runs its next leg. A frozen cell is thawed first.
+pub(super) fn deliver(location: CellLocation, pool: Pool, tables: CatalogTables, deliver: Deliver) -> CellOperation {
     match location {
         CellLocation::Live(mut lease) => Box::pin(async move {
             let leg = lease.deliver(deliver.budget, deliver.replies).await;
@@ -72,7 +74,7 @@ pub(super) fn deliver(location: CellLocation, pool: Pool, tables: CatalogTables,
 }
 
 /// Freezes the cell into a snapshot of at most `max_bytes`.
-pub(super) fn freeze(location: CellLocation, max_bytes: u64) -> Work {
+pub(super) fn freeze(location: CellLocation, max_bytes: u64) -> CellOperation {
     match location {
         CellLocation::Live(lease) => Box::pin(async move {
             match lease.freeze(max_bytes).await {
@@ -81,7 +83,7 @@ pub(super) fn freeze(location: CellLocation, max_bytes: u64) -> Work {
                         return (CellLocation::None, Event::Lost(injected_failure(&error)));
                     }
                     let bytes = snapshot.len() as u64;
-                    (CellLocation::Frozen { snapshot, saved: false }, Event::Froze { bytes })
+                    (CellLocation::Frozen { snapshot, is_stored: false }, Event::Froze { bytes })
                 }
                 Err(FreezeError::Refused(failure)) => (CellLocation::None, Event::Lost(failure)),
                 Err(FreezeError::Pool(error)) => (CellLocation::None, Event::Lost(error.failure())),
@@ -115,8 +117,8 @@ async fn read_snapshot(journal: &Journal) -> Result<Vec<u8>, Failure> {
             Err(error) => {
                 let incident = Incident::log("read a snapshot", &error);
                 let message = format!(
-                    "the state of the cell could not be read (incident {incident}), so it cannot continue; check whether \
-                     its calls took effect before you run it again"
+                    "the state of the cell could not be read (incident {incident}), so the cell cannot continue; check \
+                     whether its calls took effect before you run it again"
                 );
                 return Err(failure(ErrorCode::InternalError, message));
             }
@@ -125,7 +127,7 @@ async fn read_snapshot(journal: &Journal) -> Result<Vec<u8>, Failure> {
 }
 
 /// Runs the first leg of a new cell.
-pub(super) fn start(pool: Pool, tables: CatalogTables, start: Start) -> Work {
+pub(super) fn start(pool: Pool, tables: CatalogTables, start: Start) -> CellOperation {
     Box::pin(async move {
         let (leg, point) = tokio::join!(pool.start_cell(&tables, start), async { fault::point("exec.guest_running") });
         match point {
@@ -136,9 +138,9 @@ pub(super) fn start(pool: Pool, tables: CatalogTables, start: Start) -> Work {
 }
 
 /// Waits for the leg or freeze in progress. Never returns if there is none.
-pub(super) async fn wait_for(work: &mut Option<Work>) -> (CellLocation, Event) {
-    match work {
-        Some(work) => work.await,
+pub(super) async fn wait_for(operation: &mut Option<CellOperation>) -> (CellLocation, Event) {
+    match operation {
+        Some(operation) => operation.await,
         None => std::future::pending().await,
     }
 }
@@ -170,9 +172,10 @@ mod tests {
 
     #[test]
     fn only_large_stored_snapshots_are_dropped() {
-        let is_dropped = |bytes, saved| CellLocation::Frozen { snapshot: vec![0; bytes], saved }.is_large_and_stored();
+        let is_dropped =
+            |bytes, is_stored| CellLocation::Frozen { snapshot: vec![0; bytes], is_stored }.is_large_and_stored();
         assert!(is_dropped(MAX_KEPT_SNAPSHOT_BYTES + 1, true));
         assert!(!is_dropped(MAX_KEPT_SNAPSHOT_BYTES, true));
-        assert!(!is_dropped(MAX_KEPT_SNAPSHOT_BYTES + 1, false), "nothing else has it");
+        assert!(!is_dropped(MAX_KEPT_SNAPSHOT_BYTES + 1, false), "the store does not have it");
     }
 }

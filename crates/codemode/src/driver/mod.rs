@@ -37,10 +37,10 @@ use crate::failure::failure;
 use crate::mode::RunMode;
 use crate::output_reader::ReadableRuns;
 use crate::pool::Pool;
-use crate::replay::ended_of;
+use crate::replay::leg_end;
 use crate::run_telemetry;
 use calls::SessionCalls;
-use location::{CellLocation, Work};
+use location::{CellLocation, CellOperation};
 use task::TaskDone;
 
 pub(crate) use resume::{reopened, resumed};
@@ -99,7 +99,7 @@ pub(crate) struct Driver {
     ownership: Ownership,
     cell: Cell,
     location: CellLocation,
-    work: Option<Work>,
+    work: Option<CellOperation>,
     calls: JoinSet<TaskDone>,
     timers: HashMap<CallId, AbortHandle>,
     wake_at: Option<u64>,
@@ -411,7 +411,7 @@ impl Driver {
         }
         // Recorded after its calls, so that a leg whose end is written has all of them.
         if let Some(begun) = self.begun.take() {
-            let ended = begun.ended.clone().unwrap_or_else(|| ended_of(leg));
+            let ended = begun.ended.clone().unwrap_or_else(|| leg_end(leg));
             self.run.journal.leg_ended(LegRow { ended: Some(ended), ..begun });
         }
         Ok(())
@@ -426,7 +426,7 @@ impl Driver {
                 _ => self.reserve(call),
             },
             Err(OpenError::Refused(full)) => Some((full.code(), full.to_string())),
-            Err(spent @ OpenError::Spent(_)) => {
+            Err(spent @ OpenError::RunFailed(_)) => {
                 return Err(failure(ErrorCode::TooManyPendingToolCalls, spent.to_string()));
             }
             Err(reused @ OpenError::Reused { .. }) => {
@@ -494,7 +494,7 @@ impl Driver {
         Flow::Continue(())
     }
 
-    fn start(&mut self) -> Work {
+    fn start(&mut self) -> CellOperation {
         let definition = &self.run.definition;
         let budget = self.budget(definition.limits.timeout_ms, definition.limits.output_budget(0));
         self.begin_leg(budget.clock_us, Vec::new());

@@ -63,7 +63,7 @@ impl Driver {
         let shown = self.run.mode.answer(self.run.executor.catalog(), &result);
         self.enter_result(&shown);
         let over = state.is_over();
-        let snapshot = self.unsaved_snapshot();
+        let snapshot = self.unstored_snapshot();
         let dormant = self.is_idle();
         let may_be_lost = over && stored.is_empty() && !self.run.journal.had_effects();
         let durability = if may_be_lost { Durability::Relaxed } else { Durability::Synced };
@@ -162,7 +162,7 @@ impl Driver {
             };
         }
         let expires_at = moved.then(|| self.extend_expiry());
-        let snapshot = if release { self.unsaved_snapshot() } else { None };
+        let snapshot = if release { self.unstored_snapshot() } else { None };
         let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
         let written = self.run.journal.commit(Durability::Relaxed, |change| {
             change.expires_at = expires_at;
@@ -236,10 +236,10 @@ impl Driver {
         }
     }
 
-    pub(super) fn unsaved_snapshot(&mut self) -> Option<(i64, Vec<u8>)> {
+    pub(super) fn unstored_snapshot(&mut self) -> Option<(i64, Vec<u8>)> {
         match &mut self.location {
-            CellLocation::Frozen { snapshot, saved } if !*saved => {
-                *saved = true;
+            CellLocation::Frozen { snapshot, is_stored } if !*is_stored => {
+                *is_stored = true;
                 Some((self.leg, snapshot.clone()))
             }
             CellLocation::Frozen { .. } | CellLocation::Stored(_) | CellLocation::Live(_) | CellLocation::None => None,
@@ -332,10 +332,10 @@ impl Driver {
         if whole_output.iter_mut().any(|item| media_of(item).is_some()) {
             whole_output = self.output_reader().with_references(whole_output, limits).await;
         }
-        let select = move || selected(whole_value, whole_output, &limits, names);
+        let select = move || divide_result(whole_value, whole_output, &limits, names);
         let (mut shown_value, mut shown_output, mut stored) = if taken > MAX_INLINE_BYTES {
             match tokio::task::spawn_blocking(select).await {
-                Ok(selected) => selected,
+                Ok(divide_result) => divide_result,
                 Err(error) => {
                     // Only a panic ends the task early.
                     tracing::error!(%error, "cannot select what of a result is stored");
@@ -453,14 +453,14 @@ fn exit_after(error: &CommitError) -> DriverExit {
 /// Results up to this size are divided on the driver's own task.
 const MAX_INLINE_BYTES: usize = 1 << 20;
 
-type Selected = (Option<Box<RawValue>>, Vec<OutputItem>, Vec<NewOutput>);
+type DividedResult = (Option<Box<RawValue>>, Vec<OutputItem>, Vec<NewOutput>);
 
-fn selected(
+fn divide_result(
     mut value: Option<Box<RawValue>>,
     mut output: Vec<OutputItem>,
     limits: &Limits,
     mut names: Names,
-) -> Selected {
+) -> DividedResult {
     let mut stored = take_media(&mut value, &mut output, limits, &mut names);
     let limit = usize::try_from(limits.output_bytes).unwrap_or(usize::MAX);
     let fitted = fit(value, output, limit, &mut names);

@@ -9,9 +9,9 @@ use store::{Approval, CallRow, CallState, Entry, EntryKind, LegRow, RunRow};
 
 use super::location::CellLocation;
 use super::{Driver, Run};
-use crate::cell::{Cell, Event, Reopened, Spent};
+use crate::cell::{Cell, Event, ReopenedCall, ResumedFrom, SpentResources};
 use crate::pool::Lease;
-use crate::replay::{Comparison, MAX_RESUMING_MS, ReplayFailure, Start, Walk, ended_of};
+use crate::replay::{Comparison, MAX_RESUMING_MS, ReplayFailure, Start, Walk, leg_end};
 
 /// Creates a driver for a stored run, and resumes the run's open calls.
 pub(crate) async fn resumed(
@@ -35,10 +35,12 @@ pub(crate) async fn resumed(
 
     let output_budget = run.definition.limits.output_budget(telemetry.stored_outputs.bytes);
     let (location, last) = match snapshot {
-        Some(snapshot) if row.snapshot_leg == Some(last_leg) => (CellLocation::Frozen { snapshot, saved: true }, None),
+        Some(snapshot) if row.snapshot_leg == Some(last_leg) => {
+            (CellLocation::Frozen { snapshot, is_stored: true }, None)
+        }
         snapshot => {
             let replayed = replay_legs(&run, row.snapshot_leg, snapshot, legs, &calls, output_budget).await;
-            let Replayed { place, leg, ended, cleared } = replayed.map_err(|failure| failure.failure())?;
+            let ReplayedCell { place, leg, ended, cleared } = replayed.map_err(|failure| failure.failure())?;
             for call in calls.iter_mut().filter(|call| cleared.contains(&call.call)) {
                 call.state = CallState::Cleared;
                 run.journal.cleared(call.call);
@@ -47,21 +49,23 @@ pub(crate) async fn resumed(
         }
     };
     let now = now_ms();
-    let decided =
-        |call: CallId| approvals.iter().rev().find(|one| one.call == call).is_some_and(|one| !one.is_open(now));
+    let decided = |call: CallId| {
+        approvals.iter().rev().find(|approval| approval.call == call).is_some_and(|approval| !approval.is_open(now))
+    };
     let reopened = |call: &CallRow| {
         let open = reopened(call, row.created_at)?;
         let decided = open.state == PendingState::Approval && decided(call.call);
-        Some(Reopened { decided, ..open })
+        Some(ReopenedCall { decided, ..open })
     };
     let open = calls.iter().filter_map(reopened).collect();
-    let spent = Spent {
+    let spent = SpentResources {
         guest_us: telemetry.duration_ms.guest * 1000,
         snapshots: telemetry.snapshots,
         last_call: calls.iter().map(|call| call.call).max().unwrap_or_default(),
         stored_output_bytes: telemetry.stored_outputs.bytes,
     };
-    let cell = Cell::resumed(run.definition.limits, open, spent, last.is_none());
+    let from = if last.is_none() { ResumedFrom::Snapshot } else { ResumedFrom::Replay };
+    let cell = Cell::resumed(run.definition.limits, open, spent, from);
     let mut driver = Driver::around(run, cell, location, telemetry);
     driver.age_ms = age_ms;
     driver.leg = last_leg;
@@ -104,7 +108,7 @@ fn resume_calls(driver: &mut Driver, mut calls: Vec<CallRow>) {
 }
 
 /// Returns the open call for a stored row. `None` if the cell has finished with it.
-pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
+pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<ReopenedCall> {
     let state = match row.state {
         CallState::Delivered | CallState::Cleared => return None,
         CallState::Requested => PendingState::Queued,
@@ -114,7 +118,7 @@ pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
     };
     let method = Method::parse(&row.method)?;
     let timed = matches!(method, Method::Yield | Method::Timer);
-    Some(Reopened {
+    Some(ReopenedCall {
         call: HostCall { id: row.call, method, target: row.target.clone(), payload: row.payload.clone().into_bytes() },
         state: if timed { PendingState::Running } else { state },
         worked_on: !timed && matches!(row.state, CallState::Dispatched | CallState::Settled),
@@ -133,7 +137,7 @@ fn without(mut leg: Leg, known: &[CallRow]) -> Leg {
 }
 
 /// A cell that was run again up to its last leg.
-struct Replayed {
+struct ReplayedCell {
     place: Lease,
     /// The last leg, with all output that was not returned to the model yet.
     leg: Leg,
@@ -155,7 +159,7 @@ async fn replay_legs(
     legs: &[LegRow],
     calls: &[CallRow],
     output_budget: u64,
-) -> Result<Replayed, ReplayFailure> {
+) -> Result<ReplayedCell, ReplayFailure> {
     let comparison = Comparison::new(legs, calls, reported);
     let (start, comparison, first) = match (snapshot, reported) {
         (Some(snapshot), Some(leg)) => (Start::Snapshot(snapshot), comparison.starting_after(leg), leg + 1),
@@ -169,9 +173,9 @@ async fn replay_legs(
         let limits = run.definition.limits;
         let allowed = if unreported { output_budget.saturating_sub(shown) } else { limits.output_budget(0) };
         let (_, mut leg) = walk.step(row, allowed).await?;
-        walk.judge(row, &leg)?;
+        walk.compare_leg(row, &leg)?;
         if row.ended.is_none() {
-            ended = Some(LegRow { ended: Some(ended_of(&leg)), ..row.clone() });
+            ended = Some(LegRow { ended: Some(leg_end(&leg)), ..row.clone() });
         } else {
             ended = None;
             // Its time was counted when it first ran. Only the time of a leg without a recorded end counts now.
@@ -186,7 +190,7 @@ async fn replay_legs(
     let timers = calls.iter().filter(|row| row.state == CallState::Requested && row.method == Method::Timer.as_str());
     let cleared = timers.map(|row| row.call).filter(|call| from_source && !walk.comparison.waits_for(*call)).collect();
     match (last, walk.into_place()) {
-        (Some(leg), Some(place)) => Ok(Replayed { place, leg: Leg { output, ..leg }, ended, cleared }),
+        (Some(leg), Some(place)) => Ok(ReplayedCell { place, leg: Leg { output, ..leg }, ended, cleared }),
         _ => Err(ReplayFailure::Hole(first)),
     }
 }

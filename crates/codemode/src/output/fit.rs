@@ -6,7 +6,7 @@ use contract::limits::{MAX_JSON_VALUES, MAX_STORED_RESULT_BYTES};
 use serde_json::value::RawValue;
 use store::NewOutput;
 
-use super::preview::{Stored, smallest_preview};
+use super::preview::{StoredValue, smallest_preview};
 use super::{Names, escaped_bytes};
 
 /// Items of one answer that are stored one by one. If that is not enough, the last items are stored together.
@@ -17,7 +17,7 @@ const WANTED_PIECE_BYTES: usize = 400;
 
 /// A result that fits, and what is stored of it.
 #[derive(Debug)]
-pub(crate) struct Fitted {
+pub(crate) struct FittedResult {
     pub(crate) value: Option<Box<RawValue>>,
     pub(crate) output: Vec<OutputItem>,
     pub(crate) stored: Vec<NewOutput>,
@@ -34,14 +34,19 @@ struct Plan {
 }
 
 /// Stores the largest parts of a result until the others and the previews take at most `limit` bytes as JSON.
-pub(crate) fn fit(value: Option<Box<RawValue>>, output: Vec<OutputItem>, limit: usize, names: &mut Names) -> Fitted {
+pub(crate) fn fit(
+    value: Option<Box<RawValue>>,
+    output: Vec<OutputItem>,
+    limit: usize,
+    names: &mut Names,
+) -> FittedResult {
     let costs: Vec<usize> = output.iter().map(cost).collect();
     let value_cost = value.as_ref().map_or(0, |value| value.get().len());
     // A result is parsed, and a value with this many values must not be.
     let is_countless = |value: &RawValue| json::measure(value.get().as_bytes()).values > MAX_JSON_VALUES;
     let must_store_value = value_cost > MAX_JSON_VALUES && value.as_deref().is_some_and(is_countless);
     if costs.iter().sum::<usize>() + value_cost <= limit && !must_store_value {
-        return Fitted { value, output, stored: Vec::new() };
+        return FittedResult { value, output, stored: Vec::new() };
     }
     // With the comma after it.
     let smallest = smallest_preview(names.longest()) + 1;
@@ -56,7 +61,7 @@ pub(crate) fn fit(value: Option<Box<RawValue>>, output: Vec<OutputItem>, limit: 
     let room = limit.saturating_sub(kept + previews * smallest) / previews.max(1);
 
     let mut stored = Vec::new();
-    let mut store = |what: Stored| {
+    let mut store = |what: StoredValue| {
         let (name, handle) = names.next();
         let preview = what.preview(handle, room);
         stored.push(NewOutput { name, kind: what.kind, mime_type: None, source: None, data: what.text.into_bytes() });
@@ -69,8 +74,8 @@ pub(crate) fn fit(value: Option<Box<RawValue>>, output: Vec<OutputItem>, limit: 
             together.push(item);
         } else if plan.items.contains(&at) {
             shown.push(match item {
-                OutputItem::Text { text } => OutputItem::Stored(store(Stored::text(text))),
-                OutputItem::Json { value } => OutputItem::Stored(store(Stored::json(value.get().to_owned()))),
+                OutputItem::Text { text } => OutputItem::Stored(store(StoredValue::text(text))),
+                OutputItem::Json { value } => OutputItem::Stored(store(StoredValue::json(value.get().to_owned()))),
                 other => other,
             });
         } else {
@@ -81,9 +86,13 @@ pub(crate) fn fit(value: Option<Box<RawValue>>, output: Vec<OutputItem>, limit: 
         shown.push(OutputItem::Stored(store(all_of(&together))));
     }
     let value = value.map(|value| {
-        if plan.stores_value { as_value(store(Stored::json(value.get().to_owned()))).unwrap_or(value) } else { value }
+        if plan.stores_value {
+            as_value(store(StoredValue::json(value.get().to_owned()))).unwrap_or(value)
+        } else {
+            value
+        }
     });
-    Fitted { value, output: shown, stored }
+    FittedResult { value, output: shown, stored }
 }
 
 fn plan(output: &[OutputItem], costs: &[usize], value_cost: usize, limit: usize, smallest: usize) -> Plan {
@@ -132,9 +141,9 @@ fn plan(output: &[OutputItem], costs: &[usize], value_cost: usize, limit: usize,
 
 /// Returns what is stored for items that are stored together: an array of them, or, if its escapes make that too large,
 /// their texts.
-fn all_of(items: &[OutputItem]) -> Stored {
+fn all_of(items: &[OutputItem]) -> StoredValue {
     if items.iter().map(cost).sum::<usize>() < MAX_STORED_RESULT_BYTES {
-        return Stored::json(serde_json::to_string(items).unwrap_or_default());
+        return StoredValue::json(serde_json::to_string(items).unwrap_or_default());
     }
     let mut texts = String::new();
     for item in items {
@@ -145,7 +154,7 @@ fn all_of(items: &[OutputItem]) -> Stored {
         }
         texts.push('\n');
     }
-    Stored::text(texts)
+    StoredValue::text(texts)
 }
 
 /// Returns the bytes that an item takes in a result, with the comma after it.
@@ -173,7 +182,7 @@ mod tests {
     use store::OutputKind;
 
     use super::super::Names;
-    use super::{Fitted, fit};
+    use super::{FittedResult, fit};
 
     fn names() -> Names {
         Names::new(RunId::new("cm_0123456789abcdef0123456789abcdef"), 3)
@@ -187,7 +196,7 @@ mod tests {
         OutputItem::Text { text: text.into() }
     }
 
-    fn fitted(value: &Value, output: Vec<OutputItem>, limit: usize) -> (Fitted, Value) {
+    fn fitted(value: &Value, output: Vec<OutputItem>, limit: usize) -> (FittedResult, Value) {
         let fitted = fit(Some(raw(value)), output, limit, &mut names());
         let shown = json!({"value": fitted.value, "output": fitted.output});
         let bytes = fitted.value.as_ref().unwrap().get().len() + shown["output"].to_string().len();

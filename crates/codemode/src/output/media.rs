@@ -52,7 +52,7 @@ pub(crate) fn take_media(
     if !value_has && !output.iter().any(has_media) {
         return Vec::new();
     }
-    let mut taken = Taken {
+    let mut taken = MediaExtraction {
         names,
         known: Vec::new(),
         stored: Vec::new(),
@@ -89,7 +89,7 @@ fn may_have_blocks(value: &RawValue) -> bool {
 }
 
 /// The images and sounds of a result that were found so far.
-struct Taken<'a> {
+struct MediaExtraction<'a> {
     names: &'a mut Names,
     known: Vec<(Media, OutputHandle)>,
     stored: Vec<NewOutput>,
@@ -99,7 +99,7 @@ struct Taken<'a> {
     bytes: u64,
 }
 
-impl Taken<'_> {
+impl MediaExtraction<'_> {
     /// Moves the blocks of a JSON value out of it.
     fn out_of(&mut self, value: Box<RawValue>) -> Box<RawValue> {
         let Ok(mut tree) = contract::json::read(value.get()) else { return value };

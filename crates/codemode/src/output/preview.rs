@@ -14,14 +14,14 @@ const MAX_PIECE_BYTES: usize = 4 << 10;
 
 /// A text or JSON value that is stored, and what it is.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredValue {
     pub(super) kind: OutputKind,
     /// `text`, or a JSON type.
     pub(super) of: &'static str,
     pub(super) text: String,
 }
 
-impl Stored {
+impl StoredValue {
     pub(super) fn text(text: String) -> Self {
         Self { kind: OutputKind::Text, of: "text", text }
     }

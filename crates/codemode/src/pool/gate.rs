@@ -20,11 +20,11 @@ pub(super) struct Gate<W> {
 struct State<W> {
     admission: Admission,
     workers: HashMap<WorkerId, Weak<W>>,
-    waiting: HashMap<CellId, oneshot::Sender<Granted<W>>>,
+    waiting: HashMap<CellId, oneshot::Sender<GrantedTurn<W>>>,
 }
 
 /// A turn and its worker.
-type Granted<W> = (Turn<W>, Arc<W>);
+type GrantedTurn<W> = (Turn<W>, Arc<W>);
 
 /// Why there was no turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +78,10 @@ impl<W> Gate<W> {
         request: Request,
         source_bytes: usize,
         room_wait: Duration,
-    ) -> Result<Granted<W>, NoTurn> {
+    ) -> Result<GrantedTurn<W>, NoTurn> {
         let mut granted = match self.request(principal, cell, request, source_bytes)? {
-            Requested::Granted(granted) => return Ok(granted),
-            Requested::Waits(granted) => granted,
+            TurnRequest::Granted(granted) => return Ok(granted),
+            TurnRequest::Waits(granted) => granted,
         };
         let _queued = QueuedRequest { gate: self, cell };
         loop {
@@ -104,7 +104,7 @@ impl<W> Gate<W> {
         cell: CellId,
         request: Request,
         source_bytes: usize,
-    ) -> Result<Requested<W>, NoTurn> {
+    ) -> Result<TurnRequest<W>, NoTurn> {
         let mut state = self.state();
         if let Request::Resume { worker } | Request::Freeze { worker } = request
             && !state.workers.contains_key(&worker)
@@ -116,11 +116,11 @@ impl<W> Gate<W> {
         let (own, others): (Vec<_>, Vec<_>) = grants.into_iter().partition(|grant| grant.cell == cell);
         let own = own.first().and_then(|grant| self.granted(&state, *grant));
         let requested = match own {
-            Some(granted) => Requested::Granted(granted),
+            Some(granted) => TurnRequest::Granted(granted),
             None => {
                 let (sender, granted) = oneshot::channel();
                 state.waiting.insert(cell, sender);
-                Requested::Waits(granted)
+                TurnRequest::Waits(granted)
             }
         };
         let unwanted = self.hand_out(&mut state, others);
@@ -146,7 +146,7 @@ impl<W> Gate<W> {
     }
 
     /// Sends grants to the tasks that wait for them, and returns those whose task is gone.
-    fn hand_out(self: &Arc<Self>, state: &mut State<W>, grants: Vec<Grant>) -> Vec<Granted<W>> {
+    fn hand_out(self: &Arc<Self>, state: &mut State<W>, grants: Vec<Grant>) -> Vec<GrantedTurn<W>> {
         let mut unwanted = Vec::new();
         for grant in grants {
             let Some(granted) = self.granted(state, grant) else { continue };
@@ -158,7 +158,7 @@ impl<W> Gate<W> {
         unwanted
     }
 
-    fn granted(self: &Arc<Self>, state: &State<W>, Grant { cell, worker: id }: Grant) -> Option<Granted<W>> {
+    fn granted(self: &Arc<Self>, state: &State<W>, Grant { cell, worker: id }: Grant) -> Option<GrantedTurn<W>> {
         // If the worker is gone, its requests fail as soon as it is removed.
         let worker = state.workers.get(&id)?.upgrade()?;
         Some((Turn { gate: Arc::clone(self), worker: id, cell, ended: false }, worker))
@@ -170,9 +170,9 @@ impl<W> Gate<W> {
     }
 }
 
-enum Requested<W> {
-    Granted(Granted<W>),
-    Waits(oneshot::Receiver<Granted<W>>),
+enum TurnRequest<W> {
+    Granted(GrantedTurn<W>),
+    Waits(oneshot::Receiver<GrantedTurn<W>>),
 }
 
 /// A request in the queue. Dropping it withdraws the request.

@@ -1,4 +1,4 @@
-//! Starts workers: as a process of this program, or as threads of a test.
+//! Starts workers: as processes that run this program again or, in tests, as threads of this process.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,8 @@ use super::PoolOptions;
 /// The niceness of a worker, from 0 to 19. At 5 it gets a third of the time of a process at 0.
 const WORKER_NICENESS: i32 = 5;
 
-/// How much of the jail a worker needs.
+/// How much of the jail a worker must have: the restrictions of the operating system (namespaces, seccomp, resource
+/// limits) under which it executes guest code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JailPolicy {
     /// The whole jail; without it the worker does not start.
@@ -26,13 +27,16 @@ pub enum JailPolicy {
     Off,
 }
 
+/// How a worker is started.
 #[derive(Clone, Debug)]
 pub enum Launch {
     /// This program, started again; its `main` calls `sandbox::worker_main` first.
     ThisProgram,
+    /// Another program, whose `main` does the same.
     Program(PathBuf),
-    /// A function that serves the worker's end of a socket in this process, such as `sandbox::serve_attached`.
-    Attached(fn(UnixStream, slots: u32, threads: usize) -> std::io::Result<()>),
+    /// A function that serves the worker's end of the socket in a thread of this process, such as
+    /// `sandbox::serve_attached`. There is no jail.
+    InProcess(fn(UnixStream, slots: u32, threads: usize) -> std::io::Result<()>),
 }
 
 impl Launch {
@@ -43,7 +47,7 @@ impl Launch {
         let child = match self {
             Self::ThisProgram => Some(spawn(&this_program()?, options, theirs)?),
             Self::Program(path) => Some(spawn(path, options, theirs)?),
-            Self::Attached(serve) => {
+            Self::InProcess(serve) => {
                 let (serve, slots, threads) = (*serve, options.slots, options.threads);
                 std::thread::Builder::new().name("attached".into()).spawn(move || serve(theirs, slots, threads))?;
                 None
@@ -53,13 +57,14 @@ impl Launch {
     }
 }
 
-/// Returns the path of the running executable, even if its file was replaced since: host and worker must be of one
+/// Returns the path of the running executable, even if its file was replaced since: host and worker must be the same
 /// build.
 fn this_program() -> std::io::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { Ok(running) } else { std::env::current_exe() }
 }
 
+/// Starts a worker process. Its end of the socket is its standard input.
 fn spawn(program: &PathBuf, options: &PoolOptions, socket: UnixStream) -> std::io::Result<Child> {
     let jail = match options.jail {
         JailPolicy::Required => "required",

@@ -109,7 +109,7 @@ async fn start(options: &PoolOptions) -> Result<(Arc<Worker>, Incoming, Option<C
 /// Kills a worker's process and waits for its exit.
 async fn reap(child: Option<Child>) {
     let Some(mut child) = child else { return };
-    // It may be dead already; then only its exit status is collected.
+    // The worker may have ended already; then only its exit status is collected.
     child.start_kill().log_expected("kill a worker");
     child.wait().await.log_ignored("collect a worker's exit status");
 }

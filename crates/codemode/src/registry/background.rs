@@ -65,8 +65,8 @@ async fn sweep(registry: Weak<RunRegistry>) {
 /// Passes notifications from the store to the registry.
 async fn listen(registry: Weak<RunRegistry>, mut watch: Watch) {
     loop {
-        let news = watch.next().await;
+        let change = watch.next().await;
         let Some(registry) = registry.upgrade() else { return };
-        registry.on_run_change(news);
+        registry.on_run_change(change);
     }
 }

@@ -48,7 +48,7 @@ pub(crate) use wake::WakeError;
 const COUNT_TTL: Duration = Duration::from_millis(500);
 
 /// How many notifications a slow `wait` may be behind. A `wait` that missed some reads the store.
-const NEWS_CAPACITY: usize = 1024;
+const CHANGES_CAPACITY: usize = 1024;
 
 /// The number of locks for waking runs; runs with the same hash share one. More would only cost memory.
 const WAKE_LOCKS: usize = 64;
@@ -62,21 +62,21 @@ pub(crate) struct RunRegistry {
     pub(crate) holder: String,
     /// The lease that all runs of this process share.
     pub(crate) lease: LeaseClock,
-    live: Mutex<BTreeMap<RunId, Live>>,
+    live: Mutex<BTreeMap<RunId, LiveRun>>,
     /// Runs that this process is taking over and that have no driver yet.
     claiming: Mutex<Vec<RunId>>,
     /// Notifies waiting callers that other processes have changed runs.
-    news: broadcast::Sender<RunChange>,
+    changes: broadcast::Sender<RunChange>,
     /// Held while a run is woken: only one caller wakes a run, and the others then find its driver.
     waking: [AsyncMutex<()>; WAKE_LOCKS],
-    counted: Mutex<Counted>,
+    counted: Mutex<RunCount>,
     /// The memory budget for unfinished calls of all runs in this process.
     data: DataBudget,
 }
 
 /// A run that has a driver in this process.
 #[derive(Clone, Debug)]
-struct Live {
+struct LiveRun {
     session_id: String,
     journal: Arc<Journal>,
     commands: mpsc::Sender<Command>,
@@ -84,7 +84,7 @@ struct Live {
 
 /// When all runs were last counted, and the most there can be since.
 #[derive(Debug, Default)]
-struct Counted {
+struct RunCount {
     at: Option<Instant>,
     at_most: u64,
 }
@@ -100,7 +100,7 @@ impl RunRegistry {
             lease: LeaseClock::new(lease),
             live: Mutex::default(),
             claiming: Mutex::default(),
-            news: broadcast::Sender::new(NEWS_CAPACITY),
+            changes: broadcast::Sender::new(CHANGES_CAPACITY),
             waking: std::array::from_fn(|_| AsyncMutex::default()),
             counted: Mutex::default(),
             data: DataBudget::default(),
@@ -140,7 +140,7 @@ impl RunRegistry {
             // The channel has space: nothing else has a sender yet.
             commands.try_send(first).log_ignored("send a driver its first command");
         }
-        let live = Live { session_id: driver.session_id().to_owned(), journal: driver.journal(), commands };
+        let live = LiveRun { session_id: driver.session_id().to_owned(), journal: driver.journal(), commands };
         self.live.lock().insert(run_id.clone(), live);
         let registry = Arc::clone(self);
         let span = driver.span();
@@ -176,7 +176,7 @@ impl RunRegistry {
             lease_until: self.lease_until(),
             expires_at,
             catalog: tables.hash().to_string(),
-            tables: tables.shared(),
+            tables: tables.shared_bytes(),
             definition,
         })
     }
@@ -228,20 +228,25 @@ impl RunRegistry {
     }
 
     /// Notifies drivers and waiting callers that another process has changed runs.
-    pub(crate) fn on_run_change(&self, news: RunChange) {
+    pub(crate) fn on_run_change(&self, change: RunChange) {
         for (run_id, live) in self.live.lock().iter() {
-            if news == RunChange::Unknown || news == RunChange::Run(run_id.clone()) {
+            if change == RunChange::Unknown || change == RunChange::Run(run_id.clone()) {
                 // A driver whose queue is full polls the store when it handles the queued commands.
                 live.commands.try_send(Command::PollStore).log_expected("notify a driver of a change");
             }
         }
-        // It is not an error if no caller waits.
-        drop(self.news.send(news));
+        self.announce(change);
     }
 
-    /// Subscribes to the changes of runs by other processes; see [`wait_for_change`].
-    pub(crate) fn news(&self) -> broadcast::Receiver<RunChange> {
-        self.news.subscribe()
+    /// Notifies waiting callers of a change. Drivers are not notified: they are sent what they need as a command.
+    pub(crate) fn announce(&self, change: RunChange) {
+        // An error means that no caller waits.
+        drop(self.changes.send(change));
+    }
+
+    /// Subscribes to changes of runs.
+    pub(crate) fn changes(&self) -> RunChanges {
+        RunChanges(self.changes.subscribe())
     }
 
     /// Sends a command to the run's driver in this process. Returns the command if there is none.
@@ -293,7 +298,7 @@ impl RunRegistry {
         let here = self.live.lock().len() as u64;
         let count = self.store.live_runs().await?.max(here);
         let has_room = count < max_live_runs;
-        *self.counted.lock() = Counted { at: Some(Instant::now()), at_most: count + u64::from(has_room) };
+        *self.counted.lock() = RunCount { at: Some(Instant::now()), at_most: count + u64::from(has_room) };
         Ok(has_room)
     }
 
@@ -358,18 +363,29 @@ impl Drop for ClaimGuard<'_> {
     }
 }
 
-/// Waits until the run may have changed, at most for `at_most`.
-pub(crate) async fn wait_for_change(news: &mut broadcast::Receiver<RunChange>, run_id: &RunId, at_most: Duration) {
-    let changed = async {
-        loop {
-            match news.recv().await {
-                Ok(RunChange::Run(other)) if other != *run_id => {}
-                Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => return,
+/// A subscription to the store's changes of runs: those that other processes made, and the decisions and outcomes that
+/// this process stored.
+///
+/// Subscribe before reading the store, so that no change between the two is missed.
+#[derive(Debug)]
+pub struct RunChanges(broadcast::Receiver<RunChange>);
+
+impl RunChanges {
+    /// Waits until the run may have changed, at most for `at_most`. After that time the caller checks the run, too:
+    /// notifications may be lost, and an approval that expires causes none.
+    pub async fn wait(&mut self, run_id: &RunId, at_most: Duration) {
+        let changed = async {
+            loop {
+                match self.0.recv().await {
+                    Ok(RunChange::Run(other)) if other != *run_id => {}
+                    Ok(_) | Err(RecvError::Lagged(_)) => return,
+                    // The registry is dropped; only the time is left.
+                    Err(RecvError::Closed) => std::future::pending().await,
+                }
             }
-        }
-    };
-    // After a timeout the caller checks the run, too.
-    drop(tokio::time::timeout(at_most, changed).await);
+        };
+        drop(tokio::time::timeout(at_most, changed).await);
+    }
 }
 
 pub(crate) fn random_seed() -> Result<u64, getrandom::Error> {

@@ -20,7 +20,7 @@ const MAX_SHOWN_TARGET: usize = 200;
 
 /// The result of comparing a replayed leg with its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LegVerdict {
     /// The leg made the recorded calls and ended as recorded.
     Same,
     /// The leg made the recorded calls, but the journal has no record of its end.
@@ -39,7 +39,7 @@ pub(crate) struct Comparison<'a> {
 }
 
 /// Returns the end of a leg in the journal's format.
-pub(crate) fn ended_of(leg: &Leg) -> LegEnded {
+pub(crate) fn leg_end(leg: &Leg) -> LegEnded {
     let mut digest = output_digest(&leg.output);
     if let LegEnd::Completed { value } = &leg.end {
         digest = format!("{digest}{VALUE_MARK}{}", InputHash::of(value.get().as_bytes()));
@@ -124,7 +124,7 @@ impl<'a> Comparison<'a> {
 
     /// Compares a replayed leg with its record. It must make the same calls in the same order, end in the same way and
     /// have the same output.
-    pub(crate) fn judge(&mut self, leg: &LegRow, ran: &Leg) -> Result<Verdict, Divergence> {
+    pub(crate) fn compare_leg(&mut self, leg: &LegRow, ran: &Leg) -> Result<LegVerdict, Divergence> {
         let (made, cleared): (&[HostCall], &[CallId]) = match &ran.end {
             LegEnd::Suspended { calls, cleared } => (calls.as_slice(), cleared.as_slice()),
             LegEnd::Completed { .. } | LegEnd::Failed(_) => (&[][..], &[][..]),
@@ -157,7 +157,7 @@ impl<'a> Comparison<'a> {
         for call in cleared {
             self.open.remove(call);
         }
-        Ok(if ended.is_some() { Verdict::Same } else { Verdict::Unrecorded })
+        Ok(if ended.is_some() { LegVerdict::Same } else { LegVerdict::Unrecorded })
     }
 
     /// Returns how the recorded leg ended, or `None` if that is not known: its end was not written, and neither a later

@@ -28,7 +28,7 @@ pub enum ForkError {
 
 /// The journal of a forked run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Forked {
+pub(crate) struct ForkedJournal {
     pub(crate) legs: Vec<LegRow>,
     pub(crate) calls: Vec<CallRow>,
     pub(crate) telemetry: Telemetry,
@@ -38,7 +38,7 @@ pub(crate) struct Forked {
 ///
 /// A settled call keeps its outcome. A call that was in progress is retried only if its tool may be called twice. A
 /// call that was not dispatched is requested again, and so is its approval.
-pub(crate) fn forked(record: &Record, at: usize, parent: &str, now: Millis) -> Result<Forked, ForkError> {
+pub(crate) fn forked(record: &Record, at: usize, parent: &str, now: Millis) -> Result<ForkedJournal, ForkError> {
     let legs = record.legs.get(..at).filter(|legs| !legs.is_empty());
     let legs = legs.ok_or(ForkError::NoSuchStep { legs: record.legs.len() })?.to_vec();
     let last = legs.last().map_or(0, |leg| leg.leg);
@@ -47,7 +47,7 @@ pub(crate) fn forked(record: &Record, at: usize, parent: &str, now: Millis) -> R
     let calls: Vec<CallRow> =
         made.map(|row| if answered.contains(&row.call) { delivered(row) } else { open(row, parent, now) }).collect();
     let telemetry = telemetry(record, &calls);
-    Ok(Forked { legs, calls, telemetry })
+    Ok(ForkedJournal { legs, calls, telemetry })
 }
 
 fn delivered(row: &CallRow) -> CallRow {

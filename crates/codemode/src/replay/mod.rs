@@ -10,12 +10,12 @@ mod fork;
 mod record;
 mod walk;
 
-pub use compare::Verdict;
+pub use compare::LegVerdict;
 pub use divergence::Divergence;
 pub use fork::ForkError;
 pub use record::{MAX_MANUAL_REPLAY_MS, Record, RecordError, ReplayError, Step};
 pub use walk::{MAX_RESUMING_MS, ReplayFailure};
 
-pub(crate) use compare::{Comparison, ended_of, recorded_target};
+pub(crate) use compare::{Comparison, leg_end, recorded_target};
 pub(crate) use fork::forked;
 pub(crate) use walk::{Start, Walk};

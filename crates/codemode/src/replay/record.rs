@@ -8,7 +8,7 @@ use contract::limits::{Limits, MAX_CATALOG_BYTES};
 use contract::tables::CatalogTables;
 use store::{CallRow, LegRow, RunRow, Store, StoreError};
 
-use super::compare::{Comparison, Verdict, has_same_value};
+use super::compare::{Comparison, LegVerdict, has_same_value};
 use super::divergence::{Divergence, cut, happened_end};
 use super::walk::{ReplayFailure, Start, Walk};
 use crate::definition::Definition;
@@ -51,7 +51,7 @@ pub struct Step<'a> {
     /// The replies that were delivered to the leg.
     pub given: Vec<Reply>,
     pub ran: Leg,
-    pub verdict: Result<Verdict, Divergence>,
+    pub verdict: Result<LegVerdict, Divergence>,
 }
 
 impl Record {
@@ -100,7 +100,8 @@ impl Record {
         let mut walk = Walk::new(pool, tables, definition, comparison, (Start::Source, 0), allowed_ms);
         for row in &self.legs {
             let (given, ran) = walk.step(row, definition.limits.output_budget(0)).await?;
-            let verdict = walk.judge(row, &ran).and_then(|verdict| self.check_result(row, &ran).map(|()| verdict));
+            let verdict =
+                walk.compare_leg(row, &ran).and_then(|verdict| self.check_result(row, &ran).map(|()| verdict));
             let step = Step { recorded: row, given, ran, verdict };
             each(&step);
             if step.verdict.is_err() {

@@ -5,7 +5,7 @@ use contract::frame::{self, Budget, Deliver, Failure, Leg, LegEnd, Reply};
 use contract::tables::CatalogTables;
 use store::{LegEndKind, LegRow};
 
-use super::compare::{Comparison, Verdict};
+use super::compare::{Comparison, LegVerdict};
 use super::divergence::Divergence;
 use crate::definition::Definition;
 use crate::failure::failure;
@@ -100,8 +100,8 @@ impl<'a> Walk<'a> {
         Ok((replies, leg))
     }
 
-    pub(crate) fn judge(&mut self, row: &LegRow, ran: &Leg) -> Result<Verdict, Divergence> {
-        self.comparison.judge(row, ran)
+    pub(crate) fn compare_leg(&mut self, row: &LegRow, ran: &Leg) -> Result<LegVerdict, Divergence> {
+        self.comparison.compare_leg(row, ran)
     }
 
     /// Returns the cell's place in a worker, if a leg was run.

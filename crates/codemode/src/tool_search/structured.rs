@@ -15,7 +15,7 @@ use store::{CommitError, Entry, EntryKind};
 use super::{ToolSearch, ToolSearchAnswer, input};
 use crate::cell::out_of_time;
 use crate::failure::{commit_message, failure};
-use crate::mode::{Selected, Telemetry, tool_search_failure};
+use crate::mode::{SelectedTool, Telemetry, tool_search_failure};
 
 /// One call of a structured tool.
 struct Control<'a> {
@@ -104,7 +104,7 @@ impl ToolSearch {
         }
         let called = match target(executor, input) {
             Ok((tool, id, arguments)) => {
-                control.telemetry.selected_tools.extend(Selected::parse(&id));
+                control.telemetry.selected_tools.extend(SelectedTool::parse(&id));
                 make(id, arguments).await.and_then(returned).map(|result| json!({"tool": tool, "result": result}))
             }
             Err(failure) => Err(failure),
@@ -163,7 +163,7 @@ fn target(executor: &Executor, input: &Value) -> Result<(Value, String, Value), 
 
 fn returned(outcome: Outcome) -> Result<Value, Failure> {
     match outcome {
-        Outcome::Returned(returned) => Ok(returned.into_guest()),
+        Outcome::Returned(returned) => Ok(returned.into_cell_value()),
         Outcome::Failed(message) => Err(failure(ErrorCode::NestedToolFailed, message)),
         Outcome::Unknown => Err(failure(ErrorCode::NestedToolFailed, UNKNOWN_OUTCOME)),
     }

@@ -33,6 +33,13 @@ impl ConfigError {
         }
     }
 
+    /// Reports a wrong value that the message must not repeat.
+    pub fn hidden_value(path: &Path, expected: &str) -> Self {
+        let found = "another value, which may be a secret and is not shown".to_owned();
+        let problem = Problem::Value { found, expected: expected.to_owned(), nearest: None };
+        Self { path: path.to_string(), problem }
+    }
+
     /// Reports a word that is not one of `candidates`, and suggests the nearest of them.
     pub fn word<'a>(path: &Path, found: &Value, expected: &str, candidates: impl IntoIterator<Item = &'a str>) -> Self {
         let nearest = found.as_str().and_then(|word| nearest(word, candidates)).map(str::to_owned);

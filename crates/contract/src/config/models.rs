@@ -204,7 +204,7 @@ fn read_address(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Op
     let text = value.as_str().map(str::trim).filter(is_address);
     if text.is_none() {
         // The value is not shown, because it may contain a password.
-        errors.push(ConfigError::value(path, &Value::Null, "an http or https address"));
+        errors.push(ConfigError::hidden_value(path, "an http or https address"));
     }
     text.map(str::to_owned)
 }
@@ -220,7 +220,7 @@ fn read_secret(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Opt
     if text.is_none() {
         // The value is not shown, because it may be a secret.
         let expected = "a string such as `${secret:NAME}` or `${VARIABLE}`";
-        errors.push(ConfigError::value(path, &Value::Null, expected));
+        errors.push(ConfigError::hidden_value(path, expected));
     }
     text
 }

@@ -79,7 +79,7 @@ impl CallContext {
     /// Returns the source identity that standing approvals of this tool are bound to, beside its definition. Tools of
     /// the embedding program share one identity. `None` for the tool of an MCP server whose source has no identity.
     pub(crate) fn source_identity(&self, tool: &ToolSpec) -> Option<String> {
-        let identity = self.routes.to(&tool.id)?.identity();
+        let identity = self.routes.source_of(&tool.id)?.identity();
         identity.or_else(|| (tool.id.source() != Source::Mcp).then(|| EMBEDDED.to_owned()))
     }
 }

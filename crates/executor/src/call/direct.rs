@@ -26,7 +26,8 @@ use crate::sink::{ProgressSink, StateSink};
 /// The number of the only call of such a run.
 const CALL: CallId = CallId(1);
 
-/// How often the store is polled for the outcome of a parked call.
+/// How often the store is polled for the outcome of a parked call. A `Watch` of the store would take a database
+/// connection for each call.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The holder of a new run: it is held only while this process makes its call, and no other process looks for it.

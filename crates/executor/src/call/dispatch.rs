@@ -17,7 +17,7 @@ use crate::question::QuestionSender;
 use crate::source::{Answers, AuthorizedCall, Dispatch};
 
 /// A call that passed policy and hooks. It is dispatched once it is approved, if `ask` is set, and journaled.
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedCall {
     pub(crate) tool: ToolSpec,
     pub(crate) input: Value,
     /// Why the call requires approval; `None` if it does not.
@@ -52,11 +52,11 @@ pub(crate) async fn start(call: Call<'_>) -> CallEnd {
 }
 
 /// Journals an admitted call and passes it to its source.
-pub(crate) async fn dispatch(call: Call<'_>, admitted: Admitted) -> CallEnd {
+pub(crate) async fn dispatch(call: Call<'_>, admitted: AdmittedCall) -> CallEnd {
     intend_and_dispatch(call, admitted).await.unwrap_or_else(CallEnd::from)
 }
 
-async fn admit(call: Call<'_>) -> Result<Admitted, String> {
+async fn admit(call: Call<'_>) -> Result<AdmittedCall, String> {
     let Call { context, request, .. } = call;
     let tool = call.tool().ok_or_else(|| context.unknown(&request.id))?;
     let given = match tool.id.source() {
@@ -79,14 +79,14 @@ async fn admit(call: Call<'_>) -> Result<Admitted, String> {
         (input, ask)
     };
     let ask = ask.or_else(|| context.needs_approval(tool).then(|| "this tool requires a person's approval".to_owned()));
-    Ok(Admitted { tool: tool.clone(), input, ask, consent: Consent::default() })
+    Ok(AdmittedCall { tool: tool.clone(), input, ask, consent: Consent::default() })
 }
 
-async fn intend_and_dispatch(call: Call<'_>, admitted: Admitted) -> Result<CallEnd, CommitError> {
+async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall) -> Result<CallEnd, CommitError> {
     let Call { context, journal, request } = call;
-    let Admitted { tool, input, ask, consent: Consent { approvals, approved, answers } } = admitted;
+    let AdmittedCall { tool, input, ask, consent: Consent { approvals, approved, answers } } = admitted;
     let approved_definition = (ask.is_some() || approved).then(|| tool.hash());
-    let Some(source) = context.routes.to(&tool.id) else {
+    let Some(source) = context.routes.source_of(&tool.id) else {
         return Ok(call.refuse(format!("`{}` is no longer available", tool.id.as_str())));
     };
     let input_text = input.to_string();

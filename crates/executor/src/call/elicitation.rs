@@ -27,7 +27,8 @@ use crate::source::{Answers, CallFuture, Dispatch, QuestionBatch, Ticket};
 /// The total number of questions that one call may ask while it is in progress.
 const MAX_QUESTIONS: usize = 16;
 
-/// How often the store is polled for the answer to a question.
+/// How often the store is polled for the answer to a question. A `Watch` of the store would take a database connection
+/// for each question that is open.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(crate) const UNREADABLE: &str = "the tool's stored question cannot be read; call the tool again to be asked again";
@@ -132,7 +133,7 @@ pub(crate) async fn park_for_answers(
     // Requests with the same timestamp are answered together.
     let now = now_ms();
     let asked = |(number, ask)| new_question_request(call, now, id(number), tool, ask);
-    let asked: Vec<ApprovalRequest> = question.asks.iter().enumerate().map(asked).collect();
+    let asked: Vec<ApprovalRequest> = question.questions.iter().enumerate().map(asked).collect();
     asked.iter().for_each(|one| journal.entry(recorded(request, tool).asked(one)));
     let questions = asked.len();
     let parked = journal.park(request.call, CallState::Approval, |row, change| {

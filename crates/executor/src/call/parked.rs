@@ -15,25 +15,25 @@ use super::elicitation::park_for_answers;
 use crate::outcome::Outcome;
 use crate::question::QuestionSender;
 use crate::sink::ProgressSink;
-use crate::source::{CallToken, Parked, ParkedCall, Ticket};
+use crate::source::{CallToken, ParkedCall, ParkedOn, Ticket};
 
 /// How long a source may take to cancel a call.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Stores what a parked call is waiting for, so that this or another process can resume it.
-pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, parked: Parked) -> Result<CallEnd, CommitError> {
+pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, parked: ParkedOn) -> Result<CallEnd, CommitError> {
     let Call { context, journal, request } = call;
     fault::point("dispatch.before_park")?;
     let end = match parked {
-        Parked::Client => {
+        ParkedOn::Client => {
             journal.park(request.call, CallState::Parked, |_, _| {}).await?;
             PendingState::Client
         }
-        Parked::Task => {
+        ParkedOn::Task => {
             journal.park(request.call, CallState::Away, |_, _| {}).await?;
             PendingState::Running
         }
-        Parked::Followed(ticket) => {
+        ParkedOn::Followed(ticket) => {
             let text = ticket.as_str().to_owned();
             if let Err(error) = journal.park(request.call, CallState::Away, |row, _| row.ticket = Some(text)).await {
                 // The ticket is not stored, so no process could follow the call.
@@ -42,7 +42,7 @@ pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, parked: Parked) -> Res
             }
             PendingState::Running
         }
-        Parked::QuestionBatch(question) => match park_for_answers(call, tool, question).await {
+        ParkedOn::QuestionBatch(question) => match park_for_answers(call, tool, question).await {
             Ok(()) => PendingState::Approval,
             Err(CommitError::Quota(exceeded)) => {
                 cancel(context, journal.run_id(), journal.call(request.call).as_slice());
@@ -99,7 +99,7 @@ fn cancellation(
     run_id: &RunId,
     call: CallId,
 ) -> Option<Cancellation> {
-    let source = context.routes.to_owner(id).cloned()?;
+    let source = context.routes.source_of_owner(id).cloned()?;
     let token = CallToken { run: run_id.clone(), call };
     let parked = ParkedCall {
         id: id.clone(),

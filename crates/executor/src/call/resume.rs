@@ -7,12 +7,12 @@ use store::{Approval, ApprovalState, CallRow, CallState, CommitError, SettleErro
 use super::CallEnd;
 use super::approval::decisions_for;
 use super::context::Call;
-use super::dispatch::{Admitted, Consent, check_arguments, dispatch};
+use super::dispatch::{AdmittedCall, Consent, check_arguments, dispatch};
 use super::elicitation::{UNREADABLE, answers, dispatch_with_questions, guarded};
 use super::parked::{cancel, park};
 use crate::outcome::Outcome;
 use crate::question::QuestionSender;
-use crate::source::{Dispatch, Parked, ParkedCall, Ticket};
+use crate::source::{Dispatch, ParkedCall, ParkedOn, Ticket};
 
 /// The maximum number of dispatches of one call whose tool returns questions instead of a result. Without a limit, a
 /// tool that always asks again would never settle.
@@ -46,7 +46,7 @@ pub(crate) async fn retry(call: Call<'_>) -> CallEnd {
             Ok(approved) => {
                 let consent = Consent { approved, ..Consent::default() };
                 let (tool, input) = (tool.clone(), call.request.input.clone());
-                dispatch(call, Admitted { tool, input, ask: None, consent }).await
+                dispatch(call, AdmittedCall { tool, input, ask: None, consent }).await
             }
             Err(RetryRefused::Changed) => call.refuse(
                 "the tool has changed since it was approved; call it again to request a new approval".to_owned(),
@@ -77,7 +77,8 @@ impl From<CommitError> for RetryRefused {
 /// an approval is valid only for the definition that was approved.
 async fn check_consent(call: Call<'_>, tool: &ToolSpec) -> Result<bool, RetryRefused> {
     let approvals = call.store().approvals_of_run(call.run_id()).await.map_err(CommitError::from)?;
-    let used = approvals.iter().rev().find(|one| one.call == call.number() && one.state == ApprovalState::Used);
+    let used =
+        approvals.iter().rev().find(|approval| approval.call == call.number() && approval.state == ApprovalState::Used);
     let approved_hash = match used {
         Some(approval) => Some(approval.tool_hash.clone()),
         // The tool needs approval but none was requested, so a standing approval covered the definition of that time.
@@ -140,7 +141,7 @@ async fn resume_approved(call: Call<'_>, approval: &Approval) -> CallEnd {
         return CallEnd::Stopped(error.into());
     }
     let consent = Consent { approvals: vec![approval.approval_id.clone()], approved: true, answers: None };
-    dispatch(call, Admitted { tool: tool.clone(), input, ask: None, consent }).await
+    dispatch(call, AdmittedCall { tool: tool.clone(), input, ask: None, consent }).await
 }
 
 fn denial_message(approval: &Approval) -> String {
@@ -179,7 +180,7 @@ async fn resume_answered(call: Call<'_>, decided: &[Approval]) -> CallEnd {
     let approvals = approved.map(|one| one.approval_id.clone()).collect();
     // The answers were given for this definition of the tool, so the call is bound to it like an approved one.
     let consent = Consent { approvals, approved: true, answers: Some(answers) };
-    let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None, consent };
+    let admitted = AdmittedCall { tool: tool.clone(), input: request.input.clone(), ask: None, consent };
     dispatch(call, admitted).await
 }
 
@@ -189,7 +190,7 @@ pub(crate) async fn follow(call: Call<'_>) -> Option<CallEnd> {
     let Call { context, journal, request } = call;
     let row = journal.call(request.call).filter(is_followed)?;
     let id = ToolId::parse(&request.id).ok()?;
-    let source = context.routes.to_owner(&id)?;
+    let source = context.routes.source_of_owner(&id)?;
     let ticket = row.ticket.and_then(Ticket::new)?;
     let (asker, asked) = QuestionSender::channel(&request.states);
     let parked = ParkedCall { id, ticket: ticket.clone(), token: call.token(), updates: call.updates(), asker };
@@ -202,7 +203,7 @@ pub(crate) async fn follow(call: Call<'_>) -> Option<CallEnd> {
         Err(error) => return Some(error.into()),
     };
     let end = match followed {
-        Dispatch::Parked(Parked::Followed(same)) if same == ticket => return None,
+        Dispatch::Parked(ParkedOn::Followed(same)) if same == ticket => return None,
         Dispatch::Parked(parked) => {
             let tool = call.tool()?;
             park(call, tool, parked).await

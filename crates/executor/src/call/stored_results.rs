@@ -10,7 +10,7 @@ use store::{CommitError, NewOutput, OutputKind, StoreError};
 
 use crate::journal::Journal;
 use crate::large::{LargeText, StoredText, refer_to_stored};
-use crate::outcome::{Outcome, Returned};
+use crate::outcome::{Outcome, ToolResult};
 
 /// The bytes that the first or last characters of a text have at most.
 const MAX_EDGE_BYTES: usize = STORED_RESULT_FIRST_CHARS * 4;
@@ -45,7 +45,7 @@ pub(crate) async fn store_large_texts(of: ResultOf<'_>, outcome: Outcome) -> Out
 }
 
 /// Puts the handles into a result.
-fn refer(returned: &mut Returned, large: &[LargeText], stored: &HashMap<String, StoredText>) {
+fn refer(returned: &mut ToolResult, large: &[LargeText], stored: &HashMap<String, StoredText>) {
     // A result that is only a text is for the cell that text, or what stands for it.
     if let (None, [block], [text]) = (&returned.details, returned.content.as_slice(), large)
         && block.get("text").and_then(serde_json::Value::as_str) == Some(&text.marker)
@@ -206,7 +206,7 @@ mod tests {
 
     use super::{Edges, output_name, read_piece, refer};
     use crate::large::{LargeSource, LargeText, StoredText};
-    use crate::outcome::Returned;
+    use crate::outcome::ToolResult;
 
     /// Returns at most seven bytes at a time.
     #[derive(Debug)]
@@ -253,14 +253,14 @@ mod tests {
             last: "abc".to_owned(),
         };
         let stored = HashMap::from([("m:0".to_owned(), stored)]);
-        let mut plain = Returned::text("m:0");
+        let mut plain = ToolResult::text("m:0");
         refer(&mut plain, std::slice::from_ref(&text), &stored);
         let preview = json!({"handle": "out_r_c1n0", "of": "text", "bytes": 3, "first": "abc", "last": "abc"});
-        assert_eq!(plain.for_guest(), preview);
+        assert_eq!(plain.to_cell_value(), preview);
         let block = json!({"type": "text", "handle": "out_r_c1n0", "bytes": 3, "first": "abc"});
         assert_eq!(plain.content, std::slice::from_ref(&block));
-        let mut whole = Returned { details: Some(json!({"content": [{"type": "text", "text": "m:0"}]})), ..plain };
+        let mut whole = ToolResult { details: Some(json!({"content": [{"type": "text", "text": "m:0"}]})), ..plain };
         refer(&mut whole, &[text], &stored);
-        assert_eq!(whole.for_guest(), json!({"content": [block]}));
+        assert_eq!(whole.to_cell_value(), json!({"content": [block]}));
     }
 }

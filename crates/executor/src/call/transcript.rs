@@ -10,17 +10,17 @@ use super::CallRequest;
 use crate::clock::now_ms;
 use crate::outcome::{Outcome, UNKNOWN_OUTCOME};
 
-pub(crate) struct Recorded<'a> {
+pub(crate) struct RecordedCall<'a> {
     pub(crate) call: &'a CallRequest,
     pub(crate) tool_id: &'a str,
     pub(crate) name: &'a str,
 }
 
-pub(crate) fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> Recorded<'a> {
-    Recorded { call: request, tool_id: tool.id.as_str(), name: tool.id.name() }
+pub(crate) fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> RecordedCall<'a> {
+    RecordedCall { call: request, tool_id: tool.id.as_str(), name: tool.id.name() }
 }
 
-impl Recorded<'_> {
+impl RecordedCall<'_> {
     pub(crate) fn made(&self, input: &Value) -> Entry {
         self.entry(EntryKind::ToolCall, json!({"arguments": for_transcript(input)}))
     }

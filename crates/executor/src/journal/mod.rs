@@ -38,7 +38,7 @@ pub struct Journal {
     session: SessionKey,
     /// Locked while writing: changes of a run are committed one at a time.
     held: AsyncMutex<FencedRun>,
-    unwritten: Mutex<Unwritten>,
+    unwritten: Mutex<UnwrittenChanges>,
     /// `None` if no other process can take over the run unnoticed.
     lease: Option<LeaseClock>,
     /// The bytes of tools' results that the run has stored; `None` until they are needed.
@@ -46,7 +46,7 @@ pub struct Journal {
 }
 
 #[derive(Debug, Default)]
-struct Unwritten {
+struct UnwrittenChanges {
     change: Change,
     /// Calls whose rows have changed.
     changed: BTreeSet<CallId>,
@@ -80,7 +80,7 @@ struct OpenCall {
 
 /// Proof that a call's intent is written, or need not be written yet. Only a journal creates one.
 #[derive(Debug)]
-pub struct Receipt(());
+pub struct IntentReceipt(());
 
 impl Journal {
     pub fn new(store: Store, held: FencedRun) -> Self {
@@ -166,7 +166,7 @@ impl Journal {
                 row.payload = String::new();
                 unwritten.charge(row.journal_bytes());
             }
-            Err(OpenError::Spent(_) | OpenError::Reused { .. }) => return opened,
+            Err(OpenError::RunFailed(_) | OpenError::Reused { .. }) => return opened,
         }
         unwritten.anything = true;
         unwritten.changed.insert(row.call);
@@ -175,8 +175,8 @@ impl Journal {
     }
 
     /// Checks that the journal has space for a reply of this length.
-    pub fn has_room_for(&self, reply: usize) -> Result<(), JournalFull> {
-        self.lock().totals.has_room_for(CallRow::reply_bytes(reply))
+    pub fn check_room_for(&self, reply: usize) -> Result<(), JournalFull> {
+        self.lock().totals.check_room_for(CallRow::reply_bytes(reply))
     }
 
     /// Returns whether there are so many unwritten records that they should be written now, to free their memory.
@@ -228,7 +228,7 @@ impl Journal {
     pub fn write_value(&self, call: CallId, write: ValueWrite, reply: StoredReply) {
         let mut unwritten = self.lock();
         unwritten.forget_payload(call);
-        let Unwritten { values, change, .. } = &mut *unwritten;
+        let UnwrittenChanges { values, change, .. } = &mut *unwritten;
         values.add(change, write);
         unwritten.must_sync = true;
         unwritten.settle(call, None, reply);
@@ -294,7 +294,7 @@ impl Journal {
         repeat: Repeat,
         used_approvals: impl IntoIterator<Item = ApprovalId>,
         change: impl FnOnce(&mut CallRow),
-    ) -> Result<Receipt, CommitError> {
+    ) -> Result<IntentReceipt, CommitError> {
         let waits = {
             let mut unwritten = self.lock();
             unwritten.update(call, |row| {
@@ -315,7 +315,7 @@ impl Journal {
             self.flush().await?;
         }
         self.confirm_lease().await?;
-        Ok(Receipt(()))
+        Ok(IntentReceipt(()))
     }
 
     /// Asks the store whether this process still holds the run, if the lease may have expired.
@@ -346,7 +346,7 @@ impl Journal {
             let mut unwritten = self.lock();
             unwritten.must_sync = true;
             unwritten.anything = true;
-            let Unwritten { known, changed, change, .. } = &mut *unwritten;
+            let UnwrittenChanges { known, changed, change, .. } = &mut *unwritten;
             let mut grown = 0;
             if let Some(OpenCall { row, .. }) = known.get_mut(&call).filter(|known| !known.has_reply) {
                 let before = row.journal_bytes();
@@ -476,12 +476,12 @@ impl Journal {
     }
 
     /// Locks the unwritten records. The guard is never held across an await.
-    fn lock(&self) -> MutexGuard<'_, Unwritten> {
+    fn lock(&self) -> MutexGuard<'_, UnwrittenChanges> {
         self.unwritten.lock()
     }
 }
 
-impl Unwritten {
+impl UnwrittenChanges {
     fn update(&mut self, call: CallId, change: impl FnOnce(&mut CallRow)) {
         let Some(OpenCall { row, .. }) = self.known.get_mut(&call) else { return };
         let before = row.input.as_ref().map_or(0, String::len);
@@ -526,7 +526,7 @@ impl Unwritten {
     }
 
     fn give_back(&mut self, bytes: usize) {
-        self.totals.give_back(bytes);
+        self.totals.subtract(bytes);
         self.change.journal_bytes -= i64::try_from(bytes).unwrap_or(0);
     }
 

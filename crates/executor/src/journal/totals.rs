@@ -1,10 +1,10 @@
-//! Limits of a run's journal: counts, their limits, and the errors when one is reached. Pure.
+//! The limits of a run's journal: what is counted, and the errors when a limit is reached. Pure.
 
 use contract::ids::CallId;
 use contract::limits::{MAX_JOURNAL_BYTES, MAX_OUTSTANDING_CALLS, MAX_RUN_CALLS};
 use store::JournalTotals;
 
-/// The budget of a run that is used up. The message is for the cell that made the call.
+/// The limit of a run's journal that was reached. The message is for the cell that made the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFull {
     #[error(
@@ -37,7 +37,7 @@ pub enum OpenError {
     Refused(JournalFull),
     /// The run fails: it kept making calls after many were refused, or it set a timer, which cannot reject.
     #[error("the cell did not stop when its calls were refused: {0}")]
-    Spent(JournalFull),
+    RunFailed(JournalFull),
     /// The call's id is not larger than the last one. A worker that reuses an id violates the protocol.
     #[error("the worker reused the call id {call}: the last call of this run was {last}")]
     Reused { call: CallId, last: CallId },
@@ -74,14 +74,14 @@ impl Totals {
         if call <= self.last_call {
             return Err(OpenError::Reused { call, last: self.last_call });
         }
-        let full = if self.calls >= MAX_RUN_CALLS { Err(JournalFull::Calls) } else { self.has_room_for(bytes) };
-        let full = match full {
+        let checked = if self.calls >= MAX_RUN_CALLS { Err(JournalFull::Calls) } else { self.check_room_for(bytes) };
+        let checked = match checked {
             Err(JournalFull::Bytes { .. }) if kind == CallKind::Timer => Ok(()),
-            full => full,
+            checked => checked,
         };
-        if let Err(full) = full {
+        if let Err(full) = checked {
             if kind == CallKind::Timer || self.refused >= MAX_OUTSTANDING_CALLS {
-                return Err(OpenError::Spent(full));
+                return Err(OpenError::RunFailed(full));
             }
             self.refused += 1;
             self.calls += 1;
@@ -94,14 +94,14 @@ impl Totals {
         Ok(())
     }
 
-    pub(crate) fn has_room_for(&self, bytes: usize) -> Result<(), JournalFull> {
+    pub(crate) fn check_room_for(&self, bytes: usize) -> Result<(), JournalFull> {
         if self.bytes.saturating_add(bytes) > MAX_JOURNAL_BYTES {
             return Err(JournalFull::Bytes { used: self.bytes, needed: bytes });
         }
         Ok(())
     }
 
-    pub(crate) fn give_back(&mut self, bytes: usize) {
+    pub(crate) fn subtract(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
@@ -129,14 +129,14 @@ mod tests {
             id.0 += 1;
             assert_eq!(totals.open(id, 1, CallKind::Request), Err(OpenError::Refused(JournalFull::Calls)));
         }
-        assert_eq!(totals.open(CallId(id.0 + 1), 1, CallKind::Request), Err(OpenError::Spent(JournalFull::Calls)));
+        assert_eq!(totals.open(CallId(id.0 + 1), 1, CallKind::Request), Err(OpenError::RunFailed(JournalFull::Calls)));
     }
 
     #[test]
     fn a_timer_beyond_the_limit_ends_the_run_at_once() {
         let mut totals = full_of_calls();
         let id = CallId(totals.last_call.0 + 1);
-        assert_eq!(totals.open(id, 1, CallKind::Timer), Err(OpenError::Spent(JournalFull::Calls)));
+        assert_eq!(totals.open(id, 1, CallKind::Timer), Err(OpenError::RunFailed(JournalFull::Calls)));
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let full = JournalFull::Bytes { used: MAX_JOURNAL_BYTES - 10, needed: 11 };
         assert_eq!(totals.open(CallId(2), 11, CallKind::Request), Err(OpenError::Refused(full)));
         totals.open(CallId(3), 10, CallKind::Request).unwrap();
-        assert!(totals.has_room_for(1).is_err());
+        assert!(totals.check_room_for(1).is_err());
         // A timer is a row and hardly any bytes: only their number is limited.
         totals.open(CallId(4), 1, CallKind::Timer).unwrap();
     }

@@ -19,7 +19,7 @@ fn said(text: &str) -> Item {
 }
 
 fn call(id: &str) -> ModelCall {
-    ModelCall { id: id.to_owned(), name: "exec".to_owned(), arguments: Arguments::of("{}".to_owned()) }
+    ModelCall { id: id.to_owned(), name: "exec".to_owned(), arguments: Arguments::classify("{}".to_owned()) }
 }
 
 fn asks(text: &str, ids: &[&str]) -> Item {

@@ -1,7 +1,7 @@
-//! Decides whether a failed request is repeated, and when.
+//! Decides whether a failed request to a provider is repeated, and when.
 //!
-//! Every failure may be repeated as far as its effects go: the calls in a response are made only after the response is
-//! complete, so none of a failed request's calls has run.
+//! A failed request has had no effects: the tool calls in a response are made only after the response is complete. So
+//! it may always be repeated.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use wire::upstream::Broken;
 use super::error::CallError;
 use super::limits::{FIRST_DELAY, MAX_ATTEMPTS, MAX_DELAY};
 
-/// Decides about repeated requests and fallback models.
+/// The rules for repeated requests and fallback models.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff;
 
-/// What the client has received of the response that failed.
+/// Whether the client has received a part of the response that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientProgress {
     Nothing,
@@ -29,17 +29,17 @@ impl Backoff {
         if attempt >= MAX_ATTEMPTS || !is_temporary(error) {
             return None;
         }
-        if let CallError::Status { retry_after: Some(asked), .. } = error {
-            return (*asked <= MAX_DELAY).then_some(*asked);
+        if let CallError::Status { retry_after: Some(requested), .. } = error {
+            return (*requested <= MAX_DELAY).then_some(*requested);
         }
-        let full = FIRST_DELAY.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MAX_DELAY);
+        let doubled = FIRST_DELAY.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MAX_DELAY);
         // From half of the delay to all of it, so that requests that failed together are not repeated together.
         let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 1.0 };
-        Some(full.mul_f64(0.5 + jitter / 2.0))
+        Some(doubled.mul_f64(0.5 + jitter / 2.0))
     }
 
-    /// Whether the next fallback model may be tried once the request is not repeated. A client must not receive the
-    /// beginnings of two responses.
+    /// Whether the next fallback model may be tried, if the request is not repeated. It may not if the client has
+    /// received a part of the response: it would receive the beginnings of two.
     pub fn may_fall_back(error: &CallError, progress: ClientProgress) -> bool {
         progress == ClientProgress::Nothing && !is_fault_of_request(error)
     }
@@ -56,7 +56,7 @@ fn is_temporary(error: &CallError) -> bool {
     }
 }
 
-/// Types and codes of errors that a repetition does not change.
+/// Types and codes of errors that occur again if the request is repeated.
 const PERMANENT_KINDS: [&str; 14] = [
     "authentication_error",
     "billing_error",

@@ -13,7 +13,7 @@ use contract::frame::Failure;
 use contract::ids::RunId;
 use contract::tool::Source;
 use executor::clock::now_ms;
-use executor::{CallEnd, DirectRequest, Executor, Outcome, ProgressSink, Returned, UNKNOWN_OUTCOME};
+use executor::{CallEnd, DirectRequest, Executor, Outcome, ProgressSink, ToolResult, UNKNOWN_OUTCOME};
 use mcp::server::ModelAnswer;
 use serde_json::{Value, json};
 use store::{Approval, StoreError};
@@ -387,7 +387,7 @@ fn outcome_result(call: &ModelCall, outcome: Outcome) -> CallResult {
     CallResult { call_id: call.id.clone(), parts, is_error }
 }
 
-fn returned_parts(returned: &Returned) -> Vec<Part> {
+fn returned_parts(returned: &ToolResult) -> Vec<Part> {
     let part = |block: &Value| {
         let text = |name: &str| block.get(name).and_then(Value::as_str).map(str::to_owned);
         match block.get("type").and_then(Value::as_str) {
@@ -400,7 +400,7 @@ fn returned_parts(returned: &Returned) -> Vec<Part> {
         }
     };
     let parts: Vec<Part> = returned.content.iter().filter_map(part).collect();
-    if parts.is_empty() { vec![Part::Text(returned.for_guest().to_string())] } else { parts }
+    if parts.is_empty() { vec![Part::Text(returned.to_cell_value().to_string())] } else { parts }
 }
 
 fn shown(name: &str) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use contract::ids::RunId;
 use contract::tool::ToolId;
 use executor::clock::now_ms;
-use executor::{CallToken, Outcome, Returned};
+use executor::{CallToken, Outcome, ToolResult};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use store::{
@@ -28,7 +28,7 @@ use crate::live::{Interventions, LiveTurns, SteeredMessage};
 use crate::provider::{Backoff, CallError, ClientProgress, ModelTarget, verify};
 use crate::services::Services;
 
-/// How often the store is read while people are awaited.
+/// How often approvals are read while a turn waits for people to decide.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a cell that has all its results is given to continue.
@@ -539,7 +539,11 @@ pub(crate) fn outcome(result: &CallResult) -> Outcome {
     };
     let only_text = result.parts.iter().all(|part| matches!(part, Part::Text(_)));
     let details: Option<Value> = if only_text { contract::json::read(&text).ok() } else { None };
-    Outcome::Returned(Returned { content: result.parts.iter().map(block).collect(), details, ..Returned::default() })
+    Outcome::Returned(ToolResult {
+        content: result.parts.iter().map(block).collect(),
+        details,
+        ..ToolResult::default()
+    })
 }
 
 /// Returns how a turn ends after a request to a model failed. The provider's own words are passed on only if the client can

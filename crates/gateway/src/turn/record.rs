@@ -523,7 +523,7 @@ mod tests {
     }
 
     fn call(id: &str) -> ModelCall {
-        ModelCall { id: id.into(), name: "exec".into(), arguments: Arguments::of("{}".into()) }
+        ModelCall { id: id.into(), name: "exec".into(), arguments: Arguments::classify("{}".into()) }
     }
 
     fn model(text: &str, calls: &[&str]) -> Step {

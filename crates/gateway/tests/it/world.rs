@@ -7,7 +7,7 @@ use catalog::SurfaceChoice;
 use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use contract::config::{AgentsConfig, GatewayConfig, ModelsConfig};
-use executor::{Canned, ToolSource};
+use executor::{CannedTools, ToolSource};
 use gateway::debug::DebugSettings;
 use gateway::provider::Providers;
 use gateway::{Gateway, Settings};
@@ -53,7 +53,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Options {
     /// The API of the provider `scripted`, which serves the default agent.
     pub(crate) api: Api,
-    /// The tools of the server, as [`Canned`] reads them.
+    /// The tools of the server, as [`CannedTools`] reads them.
     pub(crate) tools: Value,
     /// The values of `tools`, `agents` and `gateway` in the configuration.
     pub(crate) tools_config: Value,
@@ -126,7 +126,7 @@ impl World {
         script: Vec<Reply>,
     ) -> Self {
         let model = ScriptedModel::start(script.into()).unwrap();
-        let canned = Canned::parse(&json!({"tools": options.tools}).to_string()).unwrap();
+        let canned = CannedTools::parse(&json!({"tools": options.tools}).to_string()).unwrap();
         let gateway = start_gateway(&store, Arc::new(canned), &options, &model.url()).await;
         let stop = CancellationToken::new();
         let base = serve(gateway.clone(), stop.clone()).await;
@@ -171,7 +171,7 @@ pub(crate) async fn start_gateway(
         workers: 1,
         slots: 16,
         threads: 4,
-        ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
+        ..PoolOptions::new(Launch::InProcess(sandbox::serve_attached))
     };
     let code_mode = CodeMode::new(Pool::start(pool).await.unwrap(), store.clone()).unwrap();
     let offered = OfferedSources { sources: vec![source], settled: true, ..OfferedSources::default() };

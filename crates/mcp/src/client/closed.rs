@@ -4,7 +4,7 @@ use std::fmt;
 
 use process::LineError;
 
-use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_UNSENT};
+use crate::client::spec::{MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_UNANSWERED_REQUESTS, MAX_UNSENT};
 
 /// Why a connection ended. It cannot recover from any of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl fmt::Display for Closed {
             Self::FrameTooLong => write!(f, "the server sent a message of more than {MAX_FRAME_BYTES} bytes"),
             Self::Garbage => write!(f, "the server sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
             Self::DoesNotRead => write!(f, "the server left {MAX_UNSENT} messages unread"),
-            Self::AsksTooMuch => write!(f, "the server sent more than {MAX_ASKED} requests at once"),
+            Self::AsksTooMuch => write!(f, "the server sent more than {MAX_UNANSWERED_REQUESTS} requests at once"),
             Self::TooMuchAtOnce => {
                 write!(f, "the server's unfinished responses take more than {MAX_HELD_BYTES} bytes together")
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, ParkedCall, ToolSource};
 use parking_lot::RwLock;
-use process::{Draining, Gone, Tail};
+use process::{ProcessExit, StderrReader, Tail};
 use tokio::sync::watch;
 
 use crate::client::catalog::LeftOutTool;
@@ -33,8 +33,8 @@ pub struct Server {
     pub(super) session: Session,
     stderr: Tail,
     /// `None` for a remote server, which has no local process.
-    gone: Option<Gone>,
-    _draining: Option<Draining>,
+    gone: Option<ProcessExit>,
+    _draining: Option<StderrReader>,
 }
 
 /// The result of trying a call once.
@@ -187,7 +187,7 @@ mod tests {
 
     use contract::tool::ToolId;
     use executor::{Dispatch, Outcome, ProgressSink, QuestionSender};
-    use process::Slot;
+    use process::ResponseSlot;
     use serde_json::{Map, json};
 
     use super::call::CallParts;
@@ -226,7 +226,7 @@ mod tests {
         });
         let id = ToolId::parse("mcp:peer:trigger-long-running-operation").unwrap();
         let (input, asker) = (json!({"duration": 1, "steps": 4}), QuestionSender::default());
-        let slot = Slot::default();
+        let slot = ResponseSlot::default();
         let made = CallParts { id: &id, input: &input, key: "key", updates: &updates, asker: &asker, slot: &slot };
         let outcome = server.rounds(&made, Map::new()).await.unwrap();
         println!("{outcome:?}\n{received:?}");

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-pub(crate) use process::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES};
+pub(crate) use process::{
+    MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNANSWERED_REQUESTS, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES,
+};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use telemetry::{Redactor, is_credential_name};

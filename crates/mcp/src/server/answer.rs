@@ -24,7 +24,7 @@ use contract::limits::MAX_CONTROL_ANSWER_BYTES;
 use serde_json::{Value, json};
 use store::Approval;
 
-use super::media::{Beside, MediaBlock, MediaBudget, OutputLink, take_media};
+use super::media::{Attachments, MediaBlock, MediaBudget, OutputLink, take_media};
 use super::{elicitation, plain};
 
 /// The maximum number of approvals that one answer lists. The message gives the total number.
@@ -60,7 +60,7 @@ impl Answer {
 
     /// Returns the answer for a result that may show this much media.
     pub(crate) fn with_media(result: &CellResult, asked: &[Approval], budget: MediaBudget) -> Self {
-        let Beside { media, links, left_out } = Beside::of(result, budget);
+        let Attachments { media, links, left_out } = Attachments::of(result, budget);
         let text = serde_json::to_string(result).unwrap_or_default();
         let mut value = json::read(&text).unwrap_or_else(|error| {
             json!({"status": "failed", "error": format!("the result cannot be shown: {error}"), "code": "internal_error"})
@@ -98,13 +98,10 @@ impl Answer {
         Self { value, telemetry, is_error, media, links }
     }
 
-    /// An answer that lists runs, because the call did not say which one it means.
+    /// Returns an answer that lists runs, because the call did not say which run it means.
     pub(crate) fn listed(value: Value) -> Self {
-        Self::of_json(value, json!(Telemetry::default()), false)
-    }
-
-    fn of_json(value: Value, telemetry: Value, is_error: bool) -> Self {
-        Self { value, telemetry, is_error, media: Vec::new(), links: Vec::new() }
+        let telemetry = json!(Telemetry::default());
+        Self { value, telemetry, is_error: false, media: Vec::new(), links: Vec::new() }
     }
 
     #[must_use]
@@ -129,7 +126,7 @@ impl Answer {
         // The result of a tool that was called.
         let content = value.pointer_mut("/result/content").and_then(Value::as_array_mut);
         let media = content.map_or_else(Vec::new, |content| take_media(content, MediaBudget::default()));
-        Self { media, ..Self::of_json(bounded(value), telemetry, is_error) }
+        Self { value: bounded(value), telemetry, is_error, media, links: Vec::new() }
     }
 
     /// Adds the caller's live runs to the answer to a call for an unknown run.

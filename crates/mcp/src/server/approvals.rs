@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::principal::{Principal, PrincipalScope};
 
-/// How often the store is polled for decisions made in another process.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// How often approvals are read without a notification: they may expire, and a notification may be lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a tool that may change something needs approval. Trust in what its server declares about it can make it exempt.
 pub const MAY_CHANGE: &str = "this tool may change something";
@@ -118,12 +118,14 @@ pub(crate) async fn open_approvals_of(code_mode: &CodeMode, principal: &Principa
         }
     };
     let now = now_ms();
-    approvals.retain(|one| one.is_open(now) && one.agent_id == scope.agent_id && one.session_id == scope.session_id);
+    approvals.retain(|approval| {
+        approval.is_open(now) && approval.agent_id == scope.agent_id && approval.session_id == scope.session_id
+    });
     approvals
 }
 
-/// Waits until one of these approvals is decided or expires. It polls the store, because a person may decide in another
-/// process. Returns false if that does not happen before `until` or before the shutdown.
+/// Waits until one of these approvals is decided, in this process or in another, or expires. Returns false if that does
+/// not happen before `until` or before the shutdown.
 pub(crate) async fn wait_for_decision(
     code_mode: &CodeMode,
     approvals: &[Approval],
@@ -131,17 +133,23 @@ pub(crate) async fn wait_for_decision(
     shutdown: &CancellationToken,
 ) -> bool {
     let Some(run_id) = approvals.first().map(|approval| approval.run_id.clone()) else { return false };
+    let mut changes = code_mode.run_changes();
     loop {
+        // If the store cannot be read now, it is read again after the interval.
+        if let Ok(current) = code_mode.store().approvals_of_run(&run_id).await {
+            let now = now_ms();
+            let is_open = |id: &ApprovalId| current.iter().any(|found| found.approval_id == *id && found.is_open(now));
+            if approvals.iter().any(|approval| !is_open(&approval.approval_id)) {
+                return true;
+            }
+        }
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || shutdown.is_cancelled() {
+        if left.is_zero() {
             return false;
         }
-        tokio::time::sleep(POLL_INTERVAL.min(left)).await;
-        let Ok(current) = code_mode.store().approvals_of_run(&run_id).await else { continue };
-        let now = now_ms();
-        let open = |id: &ApprovalId| current.iter().any(|one| one.approval_id == *id && one.is_open(now));
-        if approvals.iter().any(|approval| !open(&approval.approval_id)) {
-            return true;
+        tokio::select! {
+            () = changes.wait(&run_id, POLL_INTERVAL.min(left)) => {}
+            () = shutdown.cancelled() => return false,
         }
     }
 }

@@ -126,12 +126,12 @@ struct State {
 
 /// An `exec` call that has no run yet. It is dropped when the call has a run or has failed.
 #[derive(Debug)]
-pub(crate) struct Starting {
+pub(crate) struct StartingCall {
     in_flight: InFlight,
     caller: (Principal, ClientKey),
 }
 
-impl Drop for Starting {
+impl Drop for StartingCall {
     fn drop(&mut self) {
         let mut known = self.in_flight.lock();
         match known.starting.get_mut(&self.caller) {
@@ -142,10 +142,10 @@ impl Drop for Starting {
 }
 
 impl InFlight {
-    pub(crate) fn starting(&self, principal: &Principal, client: &ClientKey) -> Starting {
+    pub(crate) fn starting(&self, principal: &Principal, client: &ClientKey) -> StartingCall {
         let caller = (principal.clone(), client.clone());
         *self.lock().starting.entry(caller.clone()).or_default() += 1;
-        Starting { in_flight: self.clone(), caller }
+        StartingCall { in_flight: self.clone(), caller }
     }
 
     pub(crate) fn is_starting(&self, principal: &Principal, client: &ClientKey) -> bool {

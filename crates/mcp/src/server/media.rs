@@ -61,14 +61,14 @@ impl MediaBudget {
 
 /// What a result sends beside its JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Beside {
+pub(crate) struct Attachments {
     pub(crate) media: Vec<MediaBlock>,
     pub(crate) links: Vec<OutputLink>,
     /// The positions in the output of images and sounds for which there is no room.
     pub(crate) left_out: Vec<usize>,
 }
 
-impl Beside {
+impl Attachments {
     /// Decides which images and sounds of a result are shown, in their order.
     pub(crate) fn of(result: &CellResult, mut budget: MediaBudget) -> Self {
         let mut beside = Self::default();
@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
     use serde_json::value::RawValue;
 
-    use super::{Beside, MediaBudget, take_media};
+    use super::{Attachments, MediaBudget, take_media};
 
     fn image(bytes: usize, name: &str) -> OutputItem {
         let handle = Some(OutputHandle::of(&"cm_1".into(), name));
@@ -184,7 +184,7 @@ mod tests {
     fn media_is_shown_in_order_while_there_is_room() {
         let budget = MediaBudget { blocks: 2, bytes: 10 };
         let output = vec![image(4, "a"), image(7, "b"), image(6, "c"), image(1, "d")];
-        let beside = Beside::of(&completed("1", output), budget);
+        let beside = Attachments::of(&completed("1", output), budget);
         let sizes: Vec<usize> = beside.media.iter().map(|block| block.data.len()).collect();
         assert_eq!((sizes, &beside.left_out), (vec![4, 6], &vec![1, 3]));
         let links: Vec<_> = beside.links.iter().map(|link| (link.handle.as_str(), link.bytes)).collect();
@@ -194,11 +194,11 @@ mod tests {
     #[test]
     fn the_default_budget_is_that_of_the_limits() {
         let many = (0..=MAX_MEDIA_BLOCKS.default).map(|number| image(1, &format!("n{number}"))).collect();
-        let beside = Beside::of(&completed("1", many), MediaBudget::default());
+        let beside = Attachments::of(&completed("1", many), MediaBudget::default());
         assert_eq!((beside.media.len() as u64, beside.left_out.len()), (MAX_MEDIA_BLOCKS.default, 1));
         let largest = usize::try_from(MAX_MEDIA_BYTES.default).unwrap();
         let large = vec![image(largest + 1, "a"), image(largest, "b")];
-        let beside = Beside::of(&completed("1", large), MediaBudget::default());
+        let beside = Attachments::of(&completed("1", large), MediaBudget::default());
         assert_eq!((beside.media[0].data.len(), &beside.left_out), (largest, &vec![0]));
     }
 
@@ -206,23 +206,25 @@ mod tests {
     fn stored_outputs_are_linked_once_and_up_to_a_number() {
         let text = serde_json::to_string(&preview("a", "array")).unwrap();
         let stored = |name: String| OutputItem::Stored(preview(&name, "text"));
-        let beside =
-            Beside::of(&completed(&text, vec![stored("a".to_owned()), stored("b".to_owned())]), MediaBudget::default());
+        let beside = Attachments::of(
+            &completed(&text, vec![stored("a".to_owned()), stored("b".to_owned())]),
+            MediaBudget::default(),
+        );
         let links: Vec<_> = beside.links.iter().map(|link| (link.handle.as_str(), link.mime_type.as_deref())).collect();
         assert_eq!(links, [("out_cm_1_a", Some("text/plain")), ("out_cm_1_b", Some("text/plain"))]);
-        let value = Beside::of(&completed(&text, Vec::new()), MediaBudget::default());
+        let value = Attachments::of(&completed(&text, Vec::new()), MediaBudget::default());
         assert_eq!(value.links[0].mime_type.as_deref(), Some("application/json"));
         let image =
-            Beside::of(&completed("1", vec![OutputItem::Stored(preview("c", "image"))]), MediaBudget::default());
+            Attachments::of(&completed("1", vec![OutputItem::Stored(preview("c", "image"))]), MediaBudget::default());
         assert_eq!((image.links[0].mime_type.as_deref(), image.links[0].bytes), (None, 9));
         let many = (0..=MAX_RESULT_LINKS).map(|number| stored(format!("n{number}"))).collect();
-        assert_eq!(Beside::of(&completed("1", many), MediaBudget::default()).links.len(), MAX_RESULT_LINKS);
+        assert_eq!(Attachments::of(&completed("1", many), MediaBudget::default()).links.len(), MAX_RESULT_LINKS);
         for other in [
             "{\"handle\":1}",
             "{\"handle\":\"x\",\"of\":\"text\",\"bytes\":1,\"first\":\"\",\"last\":\"\"}",
             "\"handle\"",
         ] {
-            assert!(Beside::of(&completed(other, Vec::new()), MediaBudget::default()).links.is_empty(), "{other}");
+            assert!(Attachments::of(&completed(other, Vec::new()), MediaBudget::default()).links.is_empty(), "{other}");
         }
     }
 

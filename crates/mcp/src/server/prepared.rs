@@ -94,7 +94,7 @@ pub struct OfferedSources {
 
 /// What is prepared for one principal.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedTools {
     executor: Executor,
     /// The plugins' hooks.
     hooks: Vec<Arc<dyn Hook>>,
@@ -111,12 +111,12 @@ pub(crate) struct Prepared {
     prefix: ToolPrefix,
 }
 
-impl Prepared {
+impl PreparedTools {
     fn new(
         settings: &Settings,
         (sources, local, settled): (Vec<Arc<dyn ToolSource>>, LocalTools, bool),
         principal: &Principal,
-        former: Option<Arc<Catalog>>,
+        previous_catalog: Option<Arc<Catalog>>,
     ) -> Result<Self, PrepareError> {
         let hooks = local.hooks.clone();
         let host = Host {
@@ -126,7 +126,7 @@ impl Prepared {
             ..Host::new(settings.config.clone(), sources)
         };
         let (scope, provider) = (settings.scope(principal), settings.provider.clone());
-        let mut run = prepare(&host, &RunRequest { scope, provider, former, ..RunRequest::default() })?;
+        let mut run = prepare(&host, &RunRequest { scope, provider, previous_catalog, ..RunRequest::default() })?;
         let config = &mut run.config.code_mode;
         config.enabled = true;
         config.limits.max_wait_ms = config.limits.max_wait_ms.min(TURN_AT_MOST_MS);
@@ -156,7 +156,7 @@ impl Prepared {
 
     /// Returns the tool that a client calls by this name.
     pub(crate) fn tool(&self, name: &str) -> Option<Tool> {
-        Tool::of(&self.surface, self.prefix.strip(name)?)
+        Tool::find(&self.surface, self.prefix.strip(name)?)
     }
 
     pub(crate) fn prefix(&self) -> &ToolPrefix {
@@ -208,7 +208,7 @@ pub fn surface_report(run: &PreparedRun) -> Result<SurfaceReport, SurfaceError> 
     Ok(SurfaceReport::new((&run.surface, run.chosen_by), &listing.visible, &code, catalog))
 }
 
-/// One [`Prepared`] for each principal, until the offered tools change.
+/// One [`PreparedTools`] for each principal, until the offered tools change.
 #[derive(Debug)]
 pub(crate) struct Cache {
     state: Mutex<State>,
@@ -217,15 +217,15 @@ pub(crate) struct Cache {
 #[derive(Debug)]
 struct State {
     offered: watch::Receiver<OfferedSources>,
-    prepared: HashMap<Principal, Arc<Prepared>>,
+    prepared: HashMap<Principal, Arc<PreparedTools>>,
     /// The most recent catalog of any principal. What it has parsed of unchanged tools is reused.
-    former: Option<Arc<Catalog>>,
+    previous_catalog: Option<Arc<Catalog>>,
     /// The surface of each principal that was logged last.
     reported: HashMap<Principal, SurfaceReport>,
 }
 
 /// Logs which surface a principal has, and what the other ways to show its tools would cost.
-fn log_surface(principal: &Principal, prepared: &Prepared) {
+fn log_surface(principal: &Principal, prepared: &PreparedTools) {
     let SurfaceReport { surface, chosen_by, tools, visible_tools, visible_bytes, direct_bytes, code_bytes } =
         prepared.report;
     let (principal, chosen_by) = (principal.name(), chosen_by.as_str());
@@ -247,17 +247,24 @@ fn log_surface(principal: &Principal, prepared: &Prepared) {
 
 impl Cache {
     pub(crate) fn new(offered: watch::Receiver<OfferedSources>) -> Self {
-        Self { state: Mutex::new(State { offered, prepared: HashMap::new(), former: None, reported: HashMap::new() }) }
+        Self {
+            state: Mutex::new(State {
+                offered,
+                prepared: HashMap::new(),
+                previous_catalog: None,
+                reported: HashMap::new(),
+            }),
+        }
     }
 
     /// Returns what each principal was last shown, even if it is outdated.
-    pub(crate) fn shown(&self) -> HashMap<Principal, Arc<Prepared>> {
+    pub(crate) fn shown(&self) -> HashMap<Principal, Arc<PreparedTools>> {
         self.state.lock().prepared.clone()
     }
 
     /// Returns what is prepared for a principal, and prepares it if necessary. The lock is held while preparing,
     /// because concurrent callers need the same result.
-    pub(crate) fn get(&self, settings: &Settings, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
+    pub(crate) fn get(&self, settings: &Settings, principal: &Principal) -> Result<Arc<PreparedTools>, PrepareError> {
         let mut state = self.state.lock();
         let state = &mut *state;
         // If the sender is dropped, the offered tools can no longer change.
@@ -273,7 +280,7 @@ impl Cache {
             ((offered.sources.clone(), offered.local.clone(), offered.settled), offered.policy.clone())
         };
         let settings = policy.map_or(Cow::Borrowed(settings), |policy| Cow::Owned(settings.with(&policy)));
-        let prepared = Prepared::new(&settings, offered, principal, state.former.take());
+        let prepared = PreparedTools::new(&settings, offered, principal, state.previous_catalog.take());
         let prepared = Arc::new(prepared.inspect_err(|error| {
             tracing::error!(principal = principal.name(), %error, "no tools can be shown");
         })?);
@@ -281,7 +288,7 @@ impl Cache {
             log_surface(principal, &prepared);
             state.reported.insert(principal.clone(), prepared.report.clone());
         }
-        state.former = Some(Arc::clone(prepared.executor.catalog()));
+        state.previous_catalog = Some(Arc::clone(prepared.executor.catalog()));
         state.prepared.insert(principal.clone(), Arc::clone(&prepared));
         Ok(prepared)
     }

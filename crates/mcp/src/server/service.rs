@@ -24,7 +24,7 @@ use super::answer::{failed, invalid_config, unwritten};
 use super::approvals;
 use super::calls::{Call, InFlight, InFlightRun, OwnWork, POLL_INTERVAL};
 use super::direct::{Claim, DirectCalls, MidCallQuestions, RunningCall};
-use super::prepared::{Cache, OfferedSources, Prepared, Settings, exec_at_most};
+use super::prepared::{Cache, OfferedSources, PreparedTools, Settings, exec_at_most};
 use super::principal::{Principal, PrincipalScope};
 use super::recovery::{self, UndeliveredOutput, WaitTarget};
 use super::tools::Tool;
@@ -135,7 +135,7 @@ impl McpService {
     }
 
     /// Returns the tools for a list of tools, which must not take long.
-    pub(crate) async fn prepared_for_list(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
+    pub(crate) async fn prepared_for_list(&self, principal: &Principal) -> Result<Arc<PreparedTools>, PrepareError> {
         let may_be_direct = match self.known(principal) {
             Ok(known) => {
                 matches!(known.surface, Surface::Direct(_))
@@ -149,7 +149,7 @@ impl McpService {
     }
 
     /// Returns the tools as far as they are known now.
-    pub(crate) fn known(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
+    pub(crate) fn known(&self, principal: &Principal) -> Result<Arc<PreparedTools>, PrepareError> {
         self.inner.prepared.get(&self.inner.settings, principal)
     }
 
@@ -160,7 +160,7 @@ impl McpService {
         principal: &Principal,
         name: &str,
         arguments: Option<&Map<String, Value>>,
-    ) -> Result<Option<(Arc<Prepared>, Tool)>, PrepareError> {
+    ) -> Result<Option<(Arc<PreparedTools>, Tool)>, PrepareError> {
         let known = self.known(principal)?;
         match known.tool(name) {
             // `exec` and `wait` wait for the servers themselves, if they need them.
@@ -184,7 +184,7 @@ impl McpService {
     async fn continues_run(
         &self,
         principal: &Principal,
-        known: &Prepared,
+        known: &PreparedTools,
         name: &str,
         arguments: Option<&Map<String, Value>>,
     ) -> bool {
@@ -199,7 +199,7 @@ impl McpService {
     }
 
     /// Returns the tools for a run. Waits for upstream servers that are starting.
-    pub(crate) async fn prepared(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
+    pub(crate) async fn prepared(&self, principal: &Principal) -> Result<Arc<PreparedTools>, PrepareError> {
         self.prepared_by(principal, self.inner.settle_by, MAX_NAMESPACE_WAIT).await
     }
 
@@ -208,7 +208,7 @@ impl McpService {
         principal: &Principal,
         deadline: Instant,
         namespaces_limit: Duration,
-    ) -> Result<Arc<Prepared>, PrepareError> {
+    ) -> Result<Arc<PreparedTools>, PrepareError> {
         let mut offered = self.inner.offered.clone();
         let settled = offered.wait_for(|offered| offered.settled);
         // An upstream server that becomes ready after this time is listed when it does.
@@ -226,7 +226,7 @@ impl McpService {
     }
 
     /// Returns the tools that each principal was last shown.
-    pub(crate) fn shown(&self) -> HashMap<Principal, Arc<Prepared>> {
+    pub(crate) fn shown(&self) -> HashMap<Principal, Arc<PreparedTools>> {
         self.inner.prepared.shown()
     }
 

@@ -1,5 +1,5 @@
-//! The tools that clients list: the controls of code mode or Tool Search, or the tools themselves. Equal catalogs and
-//! limits give equal bytes.
+//! The tools that clients list: the control tools of code mode (`exec`, `wait`) or Tool Search, or the catalog's tools
+//! themselves. Equal catalogs and limits give equal bytes, so that providers can cache the prompt.
 
 use std::ops::Range;
 
@@ -10,10 +10,11 @@ use contract::limits::{MAX_CONTROL_ANSWER_BYTES, MAX_DIRECT_BYTES, MAX_DIRECT_TO
 use contract::tool::{Repeat, ToolSpec};
 use serde_json::{Value, json};
 
-/// The size of a result beyond the cell's own value and output: pending calls, approvals.
-const AROUND_A_RESULT: u64 = 32 << 10;
+/// The size of a result's other parts than the cell's own value and output: pending calls and approvals.
+const RESULT_OVERHEAD_BYTES: u64 = 32 << 10;
 
-/// Tool names are `[A-Za-z0-9_.-]`; providers allow 64 characters, and clients add their own prefix before this one.
+/// The maximum length of a prefix. Providers allow 64 characters for a tool's name, and clients add a prefix of their
+/// own.
 const MAX_PREFIX_BYTES: usize = 24;
 
 /// The prefix of all tool names, for clients in which `exec` already names another tool.
@@ -39,8 +40,8 @@ pub(crate) enum Tool {
 
 impl ToolPrefix {
     pub fn parse(text: &str) -> Result<Self, BadPrefix> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if text.len() > MAX_PREFIX_BYTES || !text.chars().all(plain) {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if text.len() > MAX_PREFIX_BYTES || !text.chars().all(is_allowed) {
             return Err(BadPrefix);
         }
         Ok(Self(text.to_owned()))
@@ -50,19 +51,20 @@ impl ToolPrefix {
         &self.0
     }
 
+    /// Returns the name with the prefix.
     pub(crate) fn name(&self, tool: &str) -> String {
         format!("{}{tool}", self.0)
     }
 
-    /// Returns the name without the prefix.
+    /// Returns the name without the prefix; `None` if it does not have it.
     pub(crate) fn strip<'a>(&self, name: &'a str) -> Option<&'a str> {
         name.strip_prefix(self.0.as_str())
     }
 }
 
 impl Tool {
-    /// Returns the tool that this surface shows under a name without its prefix.
-    pub(crate) fn of(surface: &Surface, name: &str) -> Option<Self> {
+    /// Finds the tool that this surface shows under a name, which is given without its prefix.
+    pub(crate) fn find(surface: &Surface, name: &str) -> Option<Self> {
         match (surface, name) {
             (Surface::CodeMode, "exec") => Some(Self::Exec),
             (Surface::CodeMode, "wait") => Some(Self::Wait),
@@ -99,7 +101,7 @@ pub(crate) struct Listing {
     pub(crate) visible: Vec<VisibleTool>,
 }
 
-/// Returns what clients list. An `exec` waits `hold_ms` for pending calls.
+/// Returns the tools that clients list. `hold_ms` is how long an `exec` waits for its pending calls before it returns.
 pub(crate) fn listing(
     surface: &Surface,
     catalog: &Catalog,
@@ -143,7 +145,7 @@ pub(crate) fn code_mode_tools(
     catalog::mcp_tools(config, catalog, McpChannel { exec: &exec, wait: &wait, hold_ms })
 }
 
-/// Divides definitions of these sizes into pages. There is at least one page, and each but that one has a definition.
+/// Divides definitions of these sizes into pages. No page is empty, but without definitions there is one empty page.
 fn pages(sizes: &[usize]) -> Vec<Range<usize>> {
     let mut pages = Vec::new();
     let (mut start, mut bytes) = (0, 0_usize);
@@ -159,7 +161,7 @@ fn pages(sizes: &[usize]) -> Vec<Range<usize>> {
     pages
 }
 
-/// Returns a control as protocol JSON.
+/// Returns a control tool as protocol JSON.
 fn control(shown: &VisibleTool, config: &CodeMode, prefix: &ToolPrefix) -> Value {
     let name = shown.name.as_str();
     let title = match name {
@@ -173,7 +175,7 @@ fn control(shown: &VisibleTool, config: &CodeMode, prefix: &ToolPrefix) -> Value
     // The effects depend on the tools that are called; these hints describe the worst case.
     let only_reads = matches!(name, "tool_search" | "tool_describe");
     let result_bytes = match name {
-        "exec" | "wait" => config.limits.output_bytes.saturating_add(AROUND_A_RESULT),
+        "exec" | "wait" => config.limits.output_bytes.saturating_add(RESULT_OVERHEAD_BYTES),
         _ => MAX_CONTROL_ANSWER_BYTES as u64,
     };
     let mut tool = json!({
@@ -196,8 +198,9 @@ fn control(shown: &VisibleTool, config: &CodeMode, prefix: &ToolPrefix) -> Value
     });
     let output = match name {
         "tool_search_code" => Some(search_output()),
-        // A result of `exec` or `wait` with images has no structured content, which clients demand of a tool with an
-        // output schema. A search returns a list, which structured content cannot be in every revision of the protocol.
+        // Clients require structured content from a tool with an output schema. Results of `exec` and `wait` with
+        // images have none; a search returns a list, which older revisions of the protocol do not allow as structured
+        // content.
         _ => None,
     };
     if let (Some(output), Some(fields)) = (output, tool.as_object_mut()) {
@@ -212,7 +215,8 @@ fn direct_tools(direct: &DirectTools, visible: &[VisibleTool], prefix: &ToolPref
 }
 
 fn direct_tool(name: &str, tool: &ToolSpec, shown: &VisibleTool, prefix: &ToolPrefix) -> Value {
-    // Only what a trusted server declares counts: clients may ask less about tools that only read.
+    // `repeat` has what a trusted server declares; the declarations of others are ignored, because clients may not ask
+    // the user about tools that only read.
     let only_reads = tool.repeat == Repeat::Always;
     let mut listed = json!({
         "name": prefix.name(name),
@@ -279,7 +283,7 @@ mod tests {
     #[test]
     fn a_tool_is_found_under_its_prefix_and_on_its_surface_only() {
         let prefix = ToolPrefix::parse("cell_").unwrap();
-        let found = |surface: &Surface, name: &str| Tool::of(surface, prefix.strip(name)?);
+        let found = |surface: &Surface, name: &str| Tool::find(surface, prefix.strip(name)?);
         assert_eq!(found(&Surface::CodeMode, "cell_exec"), Some(Tool::Exec));
         assert_eq!(found(&Surface::CodeMode, &prefix.name("wait")), Some(Tool::Wait));
         for name in ["exec", "cell_", "cell_cell_exec", "cell_execs", "", "cell_tool_call"] {

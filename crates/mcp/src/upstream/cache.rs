@@ -152,11 +152,11 @@ impl CacheFile {
         };
         // The limit applies to the tools as the server lists them. In the file they are about as long, because both are
         // compact JSON; the factor of two leaves room for differences.
-        let most = (self.limits.total_bytes as u64).saturating_mul(2).saturating_add(OVERHEAD_BYTES);
+        let max = (self.limits.total_bytes as u64).saturating_mul(2).saturating_add(OVERHEAD_BYTES);
         let mut text = String::new();
-        file.take(most.saturating_add(1)).read_to_string(&mut text)?;
-        if text.len() as u64 > most {
-            return Err(CacheError::TooLong(most));
+        file.take(max.saturating_add(1)).read_to_string(&mut text)?;
+        if text.len() as u64 > max {
+            return Err(CacheError::TooLong(max));
         }
         if measure(text.as_bytes()).values > MAX_FILE_VALUES {
             return Err(CacheError::TooManyValues(MAX_FILE_VALUES));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contract::tool::{Repeat, ToolId};
-use executor::{AuthorizedCall, Dispatch, Outcome, Parked, ParkedCall};
+use executor::{AuthorizedCall, Dispatch, Outcome, ParkedCall, ParkedOn};
 
 use super::start::{Unavailable, acquire};
 use super::supervisor::Supervisor;
@@ -62,7 +62,7 @@ pub(super) async fn follow(supervisor: &Arc<Supervisor>, parked: &ParkedCall) ->
             }
             // This process shuts down, or no longer has this server; the next holder of the run follows the task.
             Err(Unavailable::Retired | Unavailable::Removed) => {
-                return Dispatch::Parked(Parked::Followed(parked.ticket().clone()));
+                return Dispatch::Parked(ParkedOn::Followed(parked.ticket().clone()));
             }
             Err(_) => {
                 let since = *unreached.get_or_insert_with(Instant::now);

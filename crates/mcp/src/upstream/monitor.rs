@@ -1,4 +1,4 @@
-//! Monitors a connection: the server ends, its tools change, or it becomes idle.
+//! Monitors the connection to a server: handles its end, changes of its tools, and idle time.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,19 +10,20 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::supervisor::Supervisor;
 use crate::client::{Closed, Server};
 
-/// How long to wait after a change notification: a server that changes several tools sends several, and is listed once.
-const SETTLING: Duration = Duration::from_millis(200);
+/// How long to wait after a notification of changed tools: a server that changes several tools sends several
+/// notifications, and its tools are listed only once.
+const LISTING_DELAY: Duration = Duration::from_millis(200);
 
 /// The minimum time between two listings that a server's notifications cause.
-const BETWEEN_LISTINGS: Duration = Duration::from_secs(2);
+const MIN_LISTING_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long the last standard error output of a server that ended may take to arrive.
 const STDERR_DELAY: Duration = Duration::from_millis(100);
 
-/// Returns when to list again after a change notification.
+/// Returns when to list the tools again after a change notification.
 fn listing_due(now: Instant, last: Option<Instant>) -> Instant {
-    let settled = now + SETTLING;
-    last.map_or(settled, |last| settled.max(last + BETWEEN_LISTINGS))
+    let earliest = now + LISTING_DELAY;
+    last.map_or(earliest, |last| earliest.max(last + MIN_LISTING_INTERVAL))
 }
 
 /// Monitors a connection until it ends. The task keeps neither the server nor its supervisor alive.
@@ -33,7 +34,7 @@ pub(super) fn spawn(supervisor: &Arc<Supervisor>, number: u64, server: &Arc<Serv
         number,
         list_changes: server.list_changes(),
         last_listing: None,
-        due: None,
+        listing_due: None,
     };
     tokio::spawn(monitor.watch(server.closed()));
 }
@@ -50,10 +51,12 @@ fn idle_at(supervisor: &Supervisor) -> Option<Instant> {
 struct Monitor {
     supervisor: Weak<Supervisor>,
     server: Weak<Server>,
+    /// The number of the connection, which the supervisor gave it.
     number: u64,
     list_changes: watch::Receiver<u64>,
     last_listing: Option<Instant>,
-    due: Option<Instant>,
+    /// When the tools are listed again; `None` if they have not changed.
+    listing_due: Option<Instant>,
 }
 
 impl Monitor {
@@ -64,10 +67,10 @@ impl Monitor {
             tokio::select! {
                 why = &mut closed => break why,
                 Ok(()) = self.list_changes.changed() => {
-                    self.due.get_or_insert_with(|| listing_due(Instant::now(), self.last_listing));
+                    self.listing_due.get_or_insert_with(|| listing_due(Instant::now(), self.last_listing));
                 }
-                () = at(self.due) => self.list().await,
-                () = at(idle_at) => {
+                () = sleep_until_some(self.listing_due) => self.list().await,
+                () = sleep_until_some(idle_at) => {
                     if let Some(supervisor) = self.supervisor.upgrade() {
                         supervisor.stop_if_idle(self.number);
                     }
@@ -78,7 +81,7 @@ impl Monitor {
     }
 
     async fn list(&mut self) {
-        self.due = None;
+        self.listing_due = None;
         if let (Some(supervisor), Some(server)) = (self.supervisor.upgrade(), self.server.upgrade()) {
             // The next change notification tries again.
             if let Err(reason) = supervisor.relist(&server).await {
@@ -101,7 +104,8 @@ impl Monitor {
     }
 }
 
-async fn at(when: Option<Instant>) {
+/// Waits until this time; forever if there is none.
+async fn sleep_until_some(when: Option<Instant>) {
     match when {
         Some(when) => sleep_until(when).await,
         None => std::future::pending().await,
@@ -112,13 +116,16 @@ async fn at(when: Option<Instant>) {
 mod tests {
     use tokio::time::Instant;
 
-    use super::{BETWEEN_LISTINGS, SETTLING, listing_due};
+    use super::{LISTING_DELAY, MIN_LISTING_INTERVAL, listing_due};
 
     #[test]
     fn listings_wait_for_changes_to_settle_and_for_a_minimum_interval() {
         let now = Instant::now();
-        assert_eq!(listing_due(now, None), now + SETTLING);
-        assert_eq!(listing_due(now, Some(now)), now + BETWEEN_LISTINGS);
-        assert_eq!(listing_due(now + 2 * BETWEEN_LISTINGS, Some(now)), now + 2 * BETWEEN_LISTINGS + SETTLING);
+        assert_eq!(listing_due(now, None), now + LISTING_DELAY);
+        assert_eq!(listing_due(now, Some(now)), now + MIN_LISTING_INTERVAL);
+        assert_eq!(
+            listing_due(now + 2 * MIN_LISTING_INTERVAL, Some(now)),
+            now + 2 * MIN_LISTING_INTERVAL + LISTING_DELAY
+        );
     }
 }

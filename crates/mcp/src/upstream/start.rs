@@ -85,7 +85,7 @@ pub(super) async fn refresh(supervisor: &Arc<Supervisor>) -> Result<(), Unavaila
     let was_running = {
         let mut state = supervisor.state();
         let was_running = matches!(state.lifecycle.phase(), Phase::Running { .. });
-        if supervisor.on(&mut state, Event::TriedNow) == Action::Start {
+        if supervisor.on(&mut state, Event::ForceStart) == Action::Start {
             begin(supervisor, &mut state);
         }
         was_running
@@ -107,7 +107,7 @@ fn step(supervisor: &Arc<Supervisor>) -> Result<Step, Unavailable> {
         let number = state.number;
         supervisor.on_disconnect(&mut state, number, &why.to_string());
     }
-    match supervisor.on(&mut state, Event::Wanted) {
+    match supervisor.on(&mut state, Event::Needed) {
         Action::Start => begin(supervisor, &mut state),
         Action::WaitUntil(until) => return wait(&state, until),
         Action::Refuse => return Err(refused(&state)),

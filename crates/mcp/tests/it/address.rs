@@ -46,10 +46,10 @@ async fn results_are_complete_in_both_revisions_as_a_message_or_a_stream() {
         }
         let server = Connected::at_address(script, limits()).await;
         let returned = server.returned("whole", json!({"region": "eu"})).await;
-        assert_eq!(returned.for_guest(), whole());
+        assert_eq!(returned.to_cell_value(), whole());
         assert_eq!(returned.content, *whole()["content"].as_array().unwrap());
         let read = server.returned("resources_read", json!({"uri": "note://1"})).await;
-        assert_eq!(read.for_guest()["contents"][0]["text"], "hi");
+        assert_eq!(read.to_cell_value()["contents"][0]["text"], "hi");
         let lines = heard(&path);
         let call = lines.iter().position(|line| line["method"] == "tools/call").unwrap();
         let headers = &lines[call - 1]["headers"];
@@ -129,7 +129,7 @@ async fn a_broken_stream_is_resumed_if_there_is_a_session() {
     let rest = json!([{"result": {"content": [], "structuredContent": "the rest"}}]);
     let script = json!({"tools": [tool("breaks", breaks)], "http": {"resume": rest}, "record": record});
     let server = Connected::at_address(older(script.clone(), true), limits()).await;
-    assert_eq!(server.returned("breaks", json!({})).await.for_guest()["structuredContent"], "the rest");
+    assert_eq!(server.returned("breaks", json!({})).await.to_cell_value()["structuredContent"], "the rest");
     wait_until_recorded(&record, |line| line["http"] == "GET" && line["headers"]["last-event-id"] == "7").await;
     let without = Connected::at_address(script, limits()).await;
     let expected = "`breaks` of MCP server `s` failed: the response broke off; the call may have taken effect (code 0)";
@@ -202,7 +202,7 @@ async fn http_errors_are_reported_and_a_redirect_to_another_origin_is_not_follow
     for (name, why) in expected {
         assert_eq!(server.failed(name).await, format!("`{name}` of MCP server `s` failed: {why}"));
     }
-    assert_eq!(server.returned("fine", json!({})).await.for_guest(), json!({}));
+    assert_eq!(server.returned("fine", json!({})).await.to_cell_value(), json!({}));
     assert!(heard(&folder.0.join("record")).is_empty());
 }
 
@@ -246,7 +246,7 @@ async fn an_endless_body_or_event_closes_only_its_own_connection() {
         assert_eq!(lost, Outcome::Unknown);
         let failed = endless.failed("endless").await;
         let expected = "`endless` of MCP server `s` failed: the connection to the server was lost: the server sent a message of more than 8388608 bytes; calls fail until it is connected again";
-        assert_eq!((failed.as_str(), fine.for_guest()), (expected, json!({})));
+        assert_eq!((failed.as_str(), fine.to_cell_value()), (expected, json!({})));
     }
 }
 
@@ -259,7 +259,7 @@ async fn a_body_that_never_ends_times_out_with_its_call() {
         let began = Instant::now();
         let (drips, fine) = tokio::join!(server.failed("drips"), server.returned("fine", json!({})));
         assert!(drips.contains("no response within 300 ms"), "{drips}");
-        assert_eq!(fine.for_guest(), json!({}));
+        assert_eq!(fine.to_cell_value(), json!({}));
         assert!(began.elapsed() < Duration::from_secs(5));
     }
 }
@@ -282,7 +282,7 @@ async fn garbage_wrong_ids_and_floods_are_skipped_until_there_are_too_many() {
     ];
     let server = Connected::at_address(json!({"tools": tools}), limits()).await;
     for name in ["some", "wrong", "flood"] {
-        assert_eq!(server.returned(name, json!({})).await.for_guest(), json!({}), "{name}");
+        assert_eq!(server.returned(name, json!({})).await.to_cell_value(), json!({}), "{name}");
     }
     assert_eq!(*server.server.list_changes().borrow(), 20_000);
     assert!(matches!(server.call("many", json!({})).await, Outcome::Unknown));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use catalog::Catalog;
 use contract::scope::Scope;
-use executor::{CallEnd, Executor, Outcome, ProgressSink, Returned, Routes, ToolSource};
+use executor::{CallEnd, Executor, Outcome, ProgressSink, Routes, ToolResult, ToolSource};
 use mcp::{ConnectError, Limits, Server, ServerSpec, Transport};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
@@ -44,7 +44,7 @@ pub(crate) fn limits() -> Limits {
 
 /// Returns the specification of a server. Servers of tests have keepers, as in the real program.
 pub(crate) fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
-    process::keep_with(PathBuf::from(env!("CARGO_BIN_EXE_mcp-host")));
+    process::set_keeper_program(PathBuf::from(env!("CARGO_BIN_EXE_mcp-host")));
     ServerSpec {
         name: "s".to_owned(),
         transport: Transport::Stdio {
@@ -162,7 +162,7 @@ impl Connected {
 
     pub(crate) fn over(server: Arc<Server>, folder: Folder) -> Self {
         let source: Arc<dyn ToolSource> = server.clone();
-        let (routes, tools) = Routes::of(&[source]);
+        let (routes, tools) = Routes::collect(&[source]);
         let catalog = Arc::new(Catalog::new(tools).unwrap());
         let executor = Executor::new(catalog, routes, Scope::default());
         Self { executor, server, store: OnceCell::new(), at: None, folder, location: Location::Memory }
@@ -196,7 +196,7 @@ impl Connected {
         }
     }
 
-    pub(crate) async fn returned(&self, name: &str, input: Value) -> Returned {
+    pub(crate) async fn returned(&self, name: &str, input: Value) -> ToolResult {
         match self.call(name, input).await {
             Outcome::Returned(returned) => returned,
             other => panic!("{name}: {other:?}"),

@@ -37,7 +37,7 @@ async fn a_hanging_call_times_out_and_does_not_affect_other_calls() {
     let server = Connected::with(script, Limits { call: Duration::from_millis(200), ..limits() }).await;
     let expected = "`silent` of MCP server `s` failed: no response within 200 ms, so the call was cancelled; it may have taken effect";
     let (silent, fine) = tokio::join!(server.failed("silent"), server.returned("fine", json!({})));
-    assert_eq!((silent.as_str(), fine.for_guest()), (expected, json!({})));
+    assert_eq!((silent.as_str(), fine.to_cell_value()), (expected, json!({})));
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn stray_lines_are_skipped_until_there_are_too_many() {
     };
     let tools = [tool("some", then_answer(stray(9))), tool("many", then_answer(stray(10)))];
     let server = Connected::with(json!({"start": stray(9), "tools": tools}), limits()).await;
-    assert_eq!(server.returned("some", json!({})).await.for_guest(), json!({}));
+    assert_eq!(server.returned("some", json!({})).await.to_cell_value(), json!({}));
     assert_eq!(server.call("many", json!({})).await, Outcome::Unknown);
     let expected = "`many` of MCP server `s` failed: the connection to the server was lost: the server sent 10 lines in a row that are not JSON-RPC; calls fail until it is connected again";
     assert_eq!(server.failed("many").await, expected);
@@ -83,7 +83,7 @@ async fn an_endless_line_closes_the_connection() {
 async fn a_flood_of_stderr_is_drained_and_its_end_is_kept() {
     let flood = json!([{"stderrBytes": 4 << 20}, {"stderr": "the end"}, {"result": {}}]);
     let server = Connected::with(json!({"tools": [tool("flood", flood)]}), limits()).await;
-    assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
+    assert_eq!(server.returned("flood", json!({})).await.to_cell_value(), json!({}));
     while !server.server.stderr_tail().ends_with("the end") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -121,7 +121,7 @@ async fn too_many_tools_or_pages_are_rejected_and_a_huge_tool_is_left_out() {
     assert_eq!(connect_error(endless, limits()).await, pages);
     let huge = json!({"name": "huge", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}});
     let server = Connected::with(json!({"tools": [huge, tool("fine", json!([{"result": {}}]))]}), limits()).await;
-    assert_eq!(server.returned("fine", json!({})).await.for_guest(), json!({}));
+    assert_eq!(server.returned("fine", json!({})).await.to_cell_value(), json!({}));
     let left_out = server.server.left_out().remove(0);
     assert_eq!((left_out.tool.as_str(), left_out.why.as_str()), ("huge", "its description is longer than 16384 bytes"));
 }
@@ -156,9 +156,9 @@ async fn unexpected_responses_and_floods_of_notifications_are_ignored() {
     let wrong = json!({"jsonrpc": "2.0", "id": 999, "result": {"content": ["wrong"]}});
     let steps = json!([{"say": wrong}, {"sayTimes": [20_000, changed]}, {"result": {}}, {"say": wrong}]);
     let server = Connected::with(json!({"tools": [tool("flood", steps)]}), limits()).await;
-    assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
+    assert_eq!(server.returned("flood", json!({})).await.to_cell_value(), json!({}));
     assert_eq!(*server.server.list_changes().borrow(), 20_000);
-    assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
+    assert_eq!(server.returned("flood", json!({})).await.to_cell_value(), json!({}));
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn the_connection_closes_if_the_server_does_not_read() {
 async fn processes_that_the_server_started_end_with_it() {
     for does in [json!([{"child": true}]), json!([{"child": true}, {"sleepMs": 600_000}])] {
         let server = Connected::with(json!({"tools": [tool("child", does)]}), limits()).await;
-        let child = server.returned("child", json!({})).await.for_guest()["structuredContent"].as_u64().unwrap();
+        let child = server.returned("child", json!({})).await.to_cell_value()["structuredContent"].as_u64().unwrap();
         let alive = || {
             let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
             !stat.is_empty() && !stat.contains(") Z ")

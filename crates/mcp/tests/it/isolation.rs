@@ -56,7 +56,7 @@ async fn fleet(bad: Vec<Value>) -> Fleet {
         .collect();
     let upstreams = Upstreams::new(specs, &options());
     upstreams.listed().await;
-    let (routes, tools) = Routes::of(&upstreams.sources());
+    let (routes, tools) = Routes::collect(&upstreams.sources());
     let executor = Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, Scope::default());
     let store = Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap();
     Fleet { upstreams, executor, store, _folder: folder }

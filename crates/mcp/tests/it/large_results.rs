@@ -64,7 +64,7 @@ async fn a_text_of_64_mib_reaches_the_cell_as_a_handle() {
         let block = returned.content[0].clone();
         assert_eq!(block["first"], "x".repeat(500));
         assert_eq!((&block["type"], &block["bytes"], block.get("text")), (&json!("text"), &json!(bytes), None));
-        assert_eq!(returned.for_guest(), json!({"content": [block]}));
+        assert_eq!(returned.to_cell_value(), json!({"content": [block]}));
         assert!(returned.large.is_empty());
         check_stored(&server, &block["handle"], "x", bytes).await;
         // The connection is still open.
@@ -89,7 +89,7 @@ async fn a_text_that_fits_the_bridge_reaches_the_cell_whole() {
     for server in transports(&[tool("large", large_text(bytes))]).await {
         let returned = server.returned("large", json!({})).await;
         let expected = json!({"content": [{"type": "text", "text": "x".repeat(bytes)}]});
-        assert!(returned.for_guest() == expected);
+        assert!(returned.to_cell_value() == expected);
         assert!(
             server
                 .store()
@@ -111,7 +111,7 @@ async fn texts_outside_of_blocks_are_stored_too() {
     )
     .await;
     let returned = server.returned("large", json!({})).await;
-    let result = returned.for_guest();
+    let result = returned.to_cell_value();
     assert_eq!(result["content"], json!([{"type": "text", "text": "short"}]));
     let preview = &result["structuredContent"]["a"][1];
     assert_eq!((&preview["of"], &preview["bytes"]), (&json!("text"), &json!(32 << 20)));

@@ -68,7 +68,7 @@ async fn a_server_that_requires_a_login_works_after_it() {
     assert_eq!(logged_in.issuer.as_deref(), Some(guarded.authority.url.as_str()));
     assert_eq!(logged_in.scopes, ["read"]);
     let server = guarded.connected().await;
-    assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}));
+    assert_eq!(server.returned("t", json!({})).await.to_cell_value(), json!({}));
     let asked = guarded.authority.mind.lock().unwrap().asked[0].clone();
     let Transport::Http { url, .. } = &guarded.spec.transport else { panic!() };
     assert_eq!(asked["resource"], *url, "the token is for this server alone");
@@ -84,7 +84,7 @@ async fn a_login_uses_the_challenge_of_the_rejected_request() {
     assert_eq!(guarded.log_in().await.unwrap().scopes, ["narrow"]);
     guarded.authority.mind.lock().unwrap().lasts = 3600;
     let server = guarded.connected().await;
-    assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}));
+    assert_eq!(server.returned("t", json!({})).await.to_cell_value(), json!({}));
     assert_eq!(guarded.renewals(), 1, "a renewal finds the same issuer");
 }
 
@@ -103,7 +103,7 @@ async fn a_login_uses_the_configured_client_scopes_and_callback() {
     };
     assert_eq!(scopes, "a b");
     assert!(redirect.starts_with("http://localhost:") && redirect.ends_with("/back"), "{redirect}");
-    assert_eq!(guarded.connected().await.returned("t", json!({})).await.for_guest(), json!({}));
+    assert_eq!(guarded.connected().await.returned("t", json!({})).await.to_cell_value(), json!({}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,7 +116,7 @@ async fn a_login_with_too_few_scopes_names_the_missing_ones_and_the_next_login_a
                     `cellmate servers login s` (code 403)";
     assert_eq!(failed, expected);
     assert_eq!(guarded.log_in().await.unwrap().scopes, ["write", "read"], "nothing is lost");
-    assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}), "the connection uses the new token");
+    assert_eq!(server.returned("t", json!({})).await.to_cell_value(), json!({}), "the connection uses the new token");
     assert_eq!(guarded.renewals(), 0);
     guarded.log_in().await.unwrap();
     assert_eq!(guarded.authority.mind.lock().unwrap().scopes, "read", "a satisfied challenge is not used again");

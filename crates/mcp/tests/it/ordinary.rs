@@ -43,14 +43,14 @@ async fn a_tools_own_error_is_returned_as_a_complete_result() {
     let server = Connected::with(json!({"tools": [tool("fails", json!([{"result": result}]))]}), limits()).await;
     let returned = server.returned("fails", json!({})).await;
     assert_eq!(returned.content, *result["content"].as_array().unwrap());
-    assert_eq!(returned.for_guest(), result);
+    assert_eq!(returned.to_cell_value(), result);
 }
 
 #[tokio::test]
 async fn arguments_arrive_as_given() {
     let server = Connected::with(json!({"tools": [tool("echo", json!([{"echo": true}]))]}), limits()).await;
     let input = json!({"a": [1, null, "ü"], "_meta": "mine"});
-    let seen = server.returned("echo", input.clone()).await.for_guest()["structuredContent"].clone();
+    let seen = server.returned("echo", input.clone()).await.to_cell_value()["structuredContent"].clone();
     assert_eq!((&seen["name"], &seen["arguments"]), (&json!("echo"), &input));
     let failed = server.call("echo", json!("text")).await;
     let message = "`mcp:s:echo` takes one object; tools.describe(\"mcp:s:echo\") has its schema";
@@ -62,12 +62,12 @@ async fn resources_and_prompts_are_listed_and_read() {
     let note = json!({"uri": "note://1", "name": "one", "text": "hello"});
     let script = json!({"resources": [note, {"uri": "note://2", "name": "two"}], "prompts": [{"name": "greet", "text": "Hi!"}], "pageSize": 1});
     let server = Connected::with(script, limits()).await;
-    let first = server.returned("resources_list", json!({})).await.for_guest();
+    let first = server.returned("resources_list", json!({})).await.to_cell_value();
     assert_eq!(first, json!({"resources": [note], "nextCursor": "1"}));
-    let second = server.returned("resources_list", json!({"cursor": "1"})).await.for_guest();
+    let second = server.returned("resources_list", json!({"cursor": "1"})).await.to_cell_value();
     assert_eq!(second["resources"][0]["name"], "two");
     let read = server.returned("resources_read", json!({"uri": "note://1"})).await;
-    assert_eq!(read.for_guest(), json!({"contents": [note]}));
+    assert_eq!(read.to_cell_value(), json!({"contents": [note]}));
     assert_eq!(read.content, [json!({"type": "resource", "resource": note})]);
     let prompt = server.returned("prompts_get", json!({"name": "greet"})).await;
     assert_eq!(prompt.content, [json!({"type": "text", "text": "Hi!"})]);
@@ -81,7 +81,7 @@ async fn a_server_without_initialize_is_discovered() {
     let refuse = json!([{"error": {"code": -32601, "message": "no such method"}}]);
     let script = json!({"tools": [tool("echo", json!([{"echo": true}]))], "on": {"initialize": refuse}});
     let server = Connected::with(script, limits()).await;
-    let seen = server.returned("echo", json!({})).await.for_guest();
+    let seen = server.returned("echo", json!({})).await.to_cell_value();
     assert_eq!(seen["structuredContent"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
 }
 
@@ -124,7 +124,7 @@ async fn a_server_inherits_the_listed_variables_and_its_own_win() {
     env.insert("HOME".to_owned(), "/its/own".to_owned());
     assert!(!format!("{spec:?}").contains("hunter2"));
     let server = Connected::over(Server::connect(spec).await.unwrap(), folder);
-    let seen = server.returned("env", json!({})).await.for_guest()["structuredContent"].clone();
+    let seen = server.returned("env", json!({})).await.to_cell_value()["structuredContent"].clone();
     let mut seen = seen.as_object().unwrap().clone();
     assert_eq!((seen.remove("TOKEN"), &seen["HOME"]), (Some(json!("hunter2")), &json!("/its/own")));
     assert_eq!(seen["PATH"].as_str(), std::env::var("PATH").ok().as_deref());

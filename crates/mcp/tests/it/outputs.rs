@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::limits::{MAX_PAGE_RESOURCES, MAX_RESOURCE_READ_BYTES, MAX_RESOURCE_READS};
 use contract::tool::{ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolResult, ToolSource};
 use mcp::server::{McpService, OfferedSources, Principal, serve_streams};
 use serde_json::{Value, json};
 use testkit::runner;
@@ -33,7 +33,7 @@ impl ToolSource for Studio {
             {"type": "image", "data": PNG, "mimeType": "image/png"},
             {"type": "audio", "data": WAV, "mimeType": "audio/wav"},
         ]);
-        let returned = Returned::json(json!({"content": blocks}));
+        let returned = ToolResult::json(json!({"content": blocks}));
         Box::pin(async move { Dispatch::Settled(Outcome::Returned(returned)) })
     }
 }

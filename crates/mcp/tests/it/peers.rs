@@ -72,7 +72,7 @@ async fn peer_everything_behaves_the_same_over_http() {
 async fn answers(server: &Connected) {
     let echo = server.returned("echo", json!({"message": "hello"})).await;
     assert_eq!(echo.content, [json!({"type": "text", "text": "Echo: hello"})]);
-    let weather = server.returned("get-structured-content", json!({"location": "Chicago"})).await.for_guest();
+    let weather = server.returned("get-structured-content", json!({"location": "Chicago"})).await.to_cell_value();
     assert!(weather["structuredContent"]["temperature"].is_number(), "{weather}");
     let image = server.returned("get-tiny-image", json!({})).await;
     assert!(image.content.iter().any(|block| block["type"] == "image"), "{:?}", image.content);
@@ -81,7 +81,7 @@ async fn answers(server: &Connected) {
         Outcome::Failed(why) => assert!(why.contains("expected number"), "{why}"),
         other => panic!("{other:?}"),
     }
-    let resources = server.returned("resources_list", json!({})).await.for_guest();
+    let resources = server.returned("resources_list", json!({})).await.to_cell_value();
     let uri = &resources["resources"][0]["uri"];
     let resource = server.returned("resources_read", json!({"uri": uri})).await;
     println!("{uri}: {} blocks", resource.content.len());
@@ -149,13 +149,13 @@ async fn peer_time_converts_and_rejects() {
     let server = start(spec).await;
     assert!(server.server.tools().iter().all(|tool| tool.repeat == Repeat::Always));
     let input = json!({"source_timezone": "Etc/UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
-    let converted = server.returned("convert_time", input).await.for_guest();
+    let converted = server.returned("convert_time", input).await.to_cell_value();
     println!("{converted}");
     assert_eq!(converted["structuredContent"]["time_difference"], "+9.0h");
     let wrong = server.call("get_current_time", json!({"timezone": "Mars/Olympus"})).await;
     println!("wrong zone: {wrong:?}");
     match wrong {
-        Outcome::Returned(returned) => assert_eq!(returned.for_guest()["isError"], true),
+        Outcome::Returned(returned) => assert_eq!(returned.to_cell_value()["isError"], true),
         other => panic!("{other:?}"),
     }
 }

@@ -6,7 +6,7 @@ use catalog::UnavailableServer;
 use catalog::policy::Provider;
 use contract::config::AgentsConfig;
 use contract::tool::{ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolResult, ToolSource};
 use mcp::server::{ApprovalPolicy, McpService, OfferedSources, Principal, Settings, ToolPrefix, serve_streams};
 use serde_json::{Value, json};
 use testkit::runner;
@@ -25,7 +25,7 @@ impl ToolSource for Behind {
     }
 
     fn call(&self, _call: AuthorizedCall) -> CallFuture<'_> {
-        let returned = Returned::json(json!({"structuredContent": self.0}));
+        let returned = ToolResult::json(json!({"structuredContent": self.0}));
         Box::pin(async move { Dispatch::Settled(Outcome::Returned(returned)) })
     }
 }

@@ -45,7 +45,7 @@ async fn a_task_is_followed_to_its_end_in_both_dialects_over_both_transports() {
             let outcome =
                 server.call_heard("long", json!({}), ProgressSink::to(move |update| send.send(update).unwrap())).await;
             let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
-            assert_eq!(returned.for_guest(), result);
+            assert_eq!(returned.to_cell_value(), result);
             assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"message": "half"})]);
             let look = wait_until_recorded(&record, |line| line["method"] == "tasks/get").await;
             assert_eq!(look["params"]["taskId"], "t1");
@@ -91,7 +91,7 @@ async fn a_task_survives_a_restart_of_a_server_that_still_knows_it() {
     kept.upstream.listed().await.unwrap();
     let outcome = kept.call("long").await;
     let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(returned.for_guest()["structuredContent"], 7);
+    assert_eq!(returned.to_cell_value()["structuredContent"], 7);
     assert_eq!((kept.heard("tools/call"), kept.starts()), (1, 2));
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct ScriptedUpstream {
 pub(crate) fn options() -> UpstreamOptions {
     let restart = Restart {
         first_wait: Duration::from_millis(20),
-        longest_wait: Duration::from_millis(100),
+        max_wait: Duration::from_millis(100),
         give_up_after: 3,
         ..Restart::DEFAULT
     };
@@ -64,7 +64,7 @@ impl ScriptedUpstream {
     /// Returns an executor for the current tools.
     pub(crate) fn executor(&self, ask: &[&str]) -> Executor {
         let source: Arc<dyn ToolSource> = self.upstream.clone();
-        let (routes, tools) = Routes::of(&[source]);
+        let (routes, tools) = Routes::collect(&[source]);
         let scope = Scope { agent_id: "main".to_owned(), session_id: "session".to_owned(), ..Scope::default() };
         let ask = ask.iter().map(|text| Pattern::parse(text).unwrap()).collect();
         Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope).with_approval_patterns(ask)

@@ -95,7 +95,7 @@ async fn a_read_only_call_is_retried_after_a_crash() {
     let kept = ScriptedUpstream::of(json!({"tools": [reads]}), options(), |spec| spec.trusted = true).await;
     kept.upstream.listed().await.unwrap();
     match kept.call("reads").await {
-        Outcome::Returned(returned) => assert_eq!(returned.for_guest(), json!({"ok": true})),
+        Outcome::Returned(returned) => assert_eq!(returned.to_cell_value(), json!({"ok": true})),
         other => panic!("{other:?}"),
     }
     assert_eq!((kept.starts(), kept.heard("tools/call")), (2, 2));

@@ -147,16 +147,16 @@ pub fn support() -> Result<Support, String> {
 pub(crate) fn apply(limits: &CommandLimits, confinement: Option<&Confinement>) -> Result<(), String> {
     // Makes the command the first to be killed when memory runs out. Best effort.
     drop(std::fs::write("/proc/self/oom_score_adj", "1000"));
-    // It fails only if the process may not give up priority, which harms nothing.
+    // This fails only if the process may not lower its priority; the command then competes more with others.
     let _unchanged = nice(NICENESS);
-    for (resource, most) in [
+    for (resource, max) in [
         (Resource::Core, 0),
         (Resource::Fsize, limits.file_bytes),
         (Resource::Nofile, limits.open_files),
         (Resource::Nproc, MAX_USER_TASKS),
     ] {
-        let most = getrlimit(resource).maximum.map_or(most, |maximum| maximum.min(most));
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+        let max = getrlimit(resource).maximum.map_or(max, |maximum| maximum.min(max));
+        setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) })
             .map_err(|error| format!("cannot set a resource limit: {error}"))?;
     }
     let Some(confinement) = confinement else { return Ok(()) };

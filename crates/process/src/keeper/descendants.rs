@@ -10,7 +10,7 @@ const STOP_ROUNDS: usize = 20;
 
 /// The result of reaping ended processes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reaped {
+pub(super) struct ReapResult {
     /// How the leader ended, if it did.
     pub(super) leader: Option<WaitStatus>,
     pub(super) none_left: bool,
@@ -28,8 +28,8 @@ pub(super) fn adopt() {
 }
 
 /// Reaps all children that have ended.
-pub(super) fn reap(leader: Option<Pid>) -> Reaped {
-    let mut reaped = Reaped { leader: None, none_left: false };
+pub(super) fn reap(leader: Option<Pid>) -> ReapResult {
+    let mut reaped = ReapResult { leader: None, none_left: false };
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if Some(pid) == leader => reaped.leader = Some(status),

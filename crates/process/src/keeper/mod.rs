@@ -45,12 +45,12 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 ///
 /// Call it first in `main`, before any thread is started or file opened.
 pub fn keeper_main() {
-    keeper_main_closing(|| Ok(()));
+    keeper_main_closing_files(|| Ok(()));
 }
 
 /// Does what [`keeper_main`] does. Before this process becomes a command, it closes all files but the standard streams
 /// with `close_inherited`: the program that started the host may have left some open.
-pub fn keeper_main_closing(close_inherited: fn() -> io::Result<()>) {
+pub fn keeper_main_closing_files(close_inherited: fn() -> io::Result<()>) {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(OsStr::to_str) {
         Some(KEEPER_ARGUMENT) => exit(watch::keep_program(arguments)),
@@ -60,13 +60,13 @@ pub fn keeper_main_closing(close_inherited: fn() -> io::Result<()>) {
             Ok(()) => stage::become_command(close_inherited),
             Err(code) => code,
         }),
-        _ => keep_with(this_program()),
+        _ => set_keeper_program(this_program()),
     }
 }
 
 /// Uses another program as the keeper, whose `main` must call [`keeper_main`]. For tests, which have no `main`.
 #[doc(hidden)]
-pub fn keep_with(program: PathBuf) {
+pub fn set_keeper_program(program: PathBuf) {
     PROGRAM.get_or_init(|| program);
 }
 

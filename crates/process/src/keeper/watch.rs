@@ -34,8 +34,8 @@ const COUNT_EVERY: Duration = Duration::from_millis(200);
 /// How long the processes of a command may take to end after they were killed: there may be thousands.
 const COMMAND_KILL_GRACE: Duration = Duration::from_secs(10);
 
-/// What a keeper starts.
-enum Kept {
+/// What a keeper starts and watches.
+enum KeeperTarget {
     /// A program with its arguments.
     Program(Vec<OsString>),
     /// A command, which may have this many processes.
@@ -45,17 +45,17 @@ enum Kept {
 /// Keeps a program and returns the exit code.
 pub(super) fn keep_program(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     let host = number(arguments.next());
-    run(host, Kept::Program(arguments.collect()))
+    run(host, KeeperTarget::Program(arguments.collect()))
 }
 
 /// Keeps a command and returns the exit code.
 pub(super) fn keep_command(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     let (host, processes) = (number(arguments.next()), number(arguments.next()));
-    let Some(processes) = processes.and_then(|most| usize::try_from(most).ok()) else { return CANNOT_START };
-    run(host, Kept::Command { processes })
+    let Some(processes) = processes.and_then(|max| usize::try_from(max).ok()) else { return CANNOT_START };
+    run(host, KeeperTarget::Command { processes })
 }
 
-fn run(host: Option<i32>, kept: Kept) -> i32 {
+fn run(host: Option<i32>, kept: KeeperTarget) -> i32 {
     let Some(host) = host else { return CANNOT_START };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(keep(host, kept))) {
@@ -67,19 +67,19 @@ fn run(host: Option<i32>, kept: Kept) -> i32 {
     }
 }
 
-async fn keep(host: i32, kept: Kept) -> io::Result<()> {
+async fn keep(host: i32, kept: KeeperTarget) -> io::Result<()> {
     // The host of a command reads from the socket at standard input how the command ended.
     let mut host_socket = match kept {
-        Kept::Program(_) => None,
-        Kept::Command { .. } => {
+        KeeperTarget::Program(_) => None,
+        KeeperTarget::Command { .. } => {
             // A command must not use the host's terminal. The session's leader also leads a process group.
             setsid()?;
             Some(File::from(io::stdin().as_fd().try_clone_to_owned()?))
         }
     };
-    let most_processes = match kept {
-        Kept::Program(_) => None,
-        Kept::Command { processes } => Some(processes),
+    let max_processes = match kept {
+        KeeperTarget::Program(_) => None,
+        KeeperTarget::Command { processes } => Some(processes),
     };
     descendants::adopt();
     // Handlers are installed before the program starts. The program does not inherit them.
@@ -101,9 +101,9 @@ async fn keep(host: i32, kept: Kept) -> io::Result<()> {
             _ = host_check.tick() => if is_orphan_of(host) { break None },
             // When the configured command ends, the processes that it left behind are ended too.
             _ = children.recv() => if let Some(status) = descendants::reap(Some(leader)).leader { break report(status) },
-            _ = count.tick(), if most_processes.is_some() => {
-                if let Some(most) = most_processes.filter(|most| descendants::are_more_than(*most)) {
-                    break Some(Report::TooManyProcesses(most));
+            _ = count.tick(), if max_processes.is_some() => {
+                if let Some(max) = max_processes.filter(|max| descendants::are_more_than(*max)) {
+                    break Some(Report::TooManyProcesses(max));
                 }
             }
         }
@@ -113,7 +113,7 @@ async fn keep(host: i32, kept: Kept) -> io::Result<()> {
         // If the host has ended, nothing receives the report.
         let _unheard = socket.write_all(format!("{line}\n").as_bytes());
     }
-    let patience = if most_processes.is_some() { COMMAND_KILL_GRACE } else { KILL_GRACE };
+    let patience = if max_processes.is_some() { COMMAND_KILL_GRACE } else { KILL_GRACE };
     end(&mut children, patience).await;
     Ok(())
 }
@@ -125,12 +125,12 @@ fn report(status: WaitStatus) -> Option<Report> {
 
 /// Starts the program. It must be called on the main thread, which lives as long as the keeper: the kernel sends the
 /// program's parent-death signal when the thread that started it ends.
-fn start(kept: Kept) -> io::Result<Pid> {
+fn start(kept: KeeperTarget) -> io::Result<Pid> {
     let us = getpid().as_raw_nonzero().to_string();
     let mut command = Command::new(this_program());
     match kept {
-        Kept::Program(program) => command.arg(PROGRAM_ARGUMENT).arg(us).args(program),
-        Kept::Command { .. } => command.arg0("cellmate-command").arg(COMMAND_ARGUMENT).arg(us),
+        KeeperTarget::Program(program) => command.arg(PROGRAM_ARGUMENT).arg(us).args(program),
+        KeeperTarget::Command { .. } => command.arg0("cellmate-command").arg(COMMAND_ARGUMENT).arg(us),
     };
     let child = command.spawn()?;
     i32::try_from(child.id())

@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 use super::{Action, Event, Lifecycle, Phase, Restart};
 
 const EVENTS: [Event; 8] = [
-    Event::Wanted,
-    Event::TriedNow,
+    Event::Needed,
+    Event::ForceStart,
     Event::Started,
     Event::StartFailed,
     Event::Ended,
@@ -18,14 +18,14 @@ const SECOND: Duration = Duration::from_secs(1);
 fn restart() -> Restart {
     Restart {
         first_wait: SECOND,
-        longest_wait: 10 * SECOND,
+        max_wait: 10 * SECOND,
         give_up_after: 3,
-        given_up_for: 100 * SECOND,
-        well_after: 60 * SECOND,
+        retry_given_up_after: 100 * SECOND,
+        healthy_after: 60 * SECOND,
     }
 }
 
-fn at(phase: Phase, failures: u32) -> Lifecycle {
+fn lifecycle_in(phase: Phase, failures: u32) -> Lifecycle {
     Lifecycle { phase, failures, started_before: true, ..Lifecycle::new(restart()) }
 }
 
@@ -144,7 +144,7 @@ fn every_event_in_every_phase_does_what_the_table_says() {
     ];
     for (phase, expected) in table {
         for (event, expected) in EVENTS.into_iter().zip(expected) {
-            let mut lifecycle = at(phase, 0);
+            let mut lifecycle = lifecycle_in(phase, 0);
             let action = lifecycle.on(event, now, 1.0);
             assert_eq!((lifecycle.phase(), action), expected, "{event:?} in {phase:?}");
         }
@@ -165,18 +165,18 @@ fn a_server_that_keeps_failing_is_given_up_and_again_after_one_more_failure() {
     let mut lifecycle = Lifecycle::new(restart());
     let mut time = now;
     for failures in 1..=2 {
-        assert_eq!(lifecycle.on(Event::Wanted, time, 1.0), Action::Start);
+        assert_eq!(lifecycle.on(Event::Needed, time, 1.0), Action::Start);
         lifecycle.on(Event::StartFailed, time, 1.0);
         let Phase::BackingOff { until } = lifecycle.phase() else { panic!("{lifecycle:?}") };
         assert_eq!(until - time, restart().wait(failures, 1.0));
         time = until;
     }
-    lifecycle.on(Event::Wanted, time, 1.0);
+    lifecycle.on(Event::Needed, time, 1.0);
     lifecycle.on(Event::StartFailed, time, 1.0);
     assert_eq!(lifecycle.phase(), Phase::Failed { until: time + 100 * SECOND });
-    assert_eq!(lifecycle.on(Event::Wanted, time + 99 * SECOND, 1.0), Action::Refuse);
+    assert_eq!(lifecycle.on(Event::Needed, time + 99 * SECOND, 1.0), Action::Refuse);
     time += 100 * SECOND;
-    assert_eq!(lifecycle.on(Event::Wanted, time, 1.0), Action::Start);
+    assert_eq!(lifecycle.on(Event::Needed, time, 1.0), Action::Start);
     lifecycle.on(Event::StartFailed, time, 1.0);
     assert_eq!(lifecycle.phase(), Phase::Failed { until: time + 100 * SECOND }, "one failure is enough now");
     assert_eq!(lifecycle.restarts(), 3);
@@ -185,10 +185,10 @@ fn a_server_that_keeps_failing_is_given_up_and_again_after_one_more_failure() {
 #[test]
 fn the_end_of_a_server_that_ran_long_counts_as_a_first_failure() {
     let now = Instant::now();
-    let mut soon = at(Phase::Running { since: now }, 2);
+    let mut soon = lifecycle_in(Phase::Running { since: now }, 2);
     soon.on(Event::Ended, now + 59 * SECOND, 1.0);
     assert!(matches!(soon.phase(), Phase::Failed { .. }), "{soon:?}");
-    let mut late = at(Phase::Running { since: now }, 2);
+    let mut late = lifecycle_in(Phase::Running { since: now }, 2);
     late.on(Event::Ended, now + 60 * SECOND, 1.0);
     assert_eq!(late.phase(), Phase::BackingOff { until: now + 61 * SECOND });
 }
@@ -196,10 +196,10 @@ fn the_end_of_a_server_that_ran_long_counts_as_a_first_failure() {
 #[test]
 fn a_stop_resets_the_failures_and_an_idle_stop_does_not() {
     let now = Instant::now();
-    let mut stopped = at(Phase::Failed { until: now + SECOND }, 3);
+    let mut stopped = lifecycle_in(Phase::Failed { until: now + SECOND }, 3);
     stopped.on(Event::Stop, now, 1.0);
     assert_eq!((stopped.failures(), stopped.phase()), (0, Phase::Stopped));
-    let mut idle = at(Phase::Running { since: now }, 2);
+    let mut idle = lifecycle_in(Phase::Running { since: now }, 2);
     idle.on(Event::Idle, now, 1.0);
     assert_eq!((idle.failures(), idle.phase()), (2, Phase::Stopped));
 }

@@ -1,11 +1,12 @@
-//! Finds TypeScript that oxc accepts as JavaScript: modifiers in classes.
+//! Finds the TypeScript that oxc accepts in JavaScript, which is modifiers in classes, so that a cell that declares the
+//! wrong language gets a helpful error.
 
 use oxc_ast::ast::{ClassElement, Program};
 use oxc_ast_visit::{VisitJs, walk_js};
 use oxc_span::GetSpan;
 
-/// Returns the offset of the first class member that only TypeScript has.
-pub(super) fn foreign_member(program: &Program<'_>) -> Option<u32> {
+/// Returns the offset of the first class member with syntax that only TypeScript has.
+pub(super) fn first_typescript_member(program: &Program<'_>) -> Option<u32> {
     let mut search = Search { found: None };
     search.visit_program(program);
     search.found
@@ -16,15 +17,15 @@ struct Search {
 }
 
 impl<'a> VisitJs<'a> for Search {
-    fn visit_class_element(&mut self, it: &ClassElement<'a>) {
-        if self.found.is_none() && is_foreign(it) {
-            self.found = Some(it.span().start);
+    fn visit_class_element(&mut self, element: &ClassElement<'a>) {
+        if self.found.is_none() && is_typescript(element) {
+            self.found = Some(element.span().start);
         }
-        walk_js::walk_class_element(self, it);
+        walk_js::walk_class_element(self, element);
     }
 }
 
-fn is_foreign(element: &ClassElement<'_>) -> bool {
+fn is_typescript(element: &ClassElement<'_>) -> bool {
     match element {
         ClassElement::MethodDefinition(method) => {
             method.accessibility.is_some() || method.r#override || method.optional || method.r#type.is_abstract()
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn modifiers_are_not_javascript() {
-        let foreign = [
+        let typescript = [
             "class A { private x }",
             "class A { public static async m() {} }",
             "class A { static readonly x = 1 }",
@@ -63,16 +64,16 @@ mod tests {
             "class A { m?() {} }",
             "f(class { y() { return class { protected z } } })",
         ];
-        for source in foreign {
+        for source in typescript {
             let rejection = prepare(source, Language::JavaScript);
             let hinted = matches!(&rejection, Err(Rejection::Syntax { message, .. }) if message.contains("TypeScript"));
             assert!(hinted, "{source}: {rejection:?}");
         }
-        let own = [
+        let javascript = [
             "class A { private = 1; static = 2; readonly() {} get; set; async() {} }",
             "class A { static async *m() {} get x() { return 1 } static { this.y = 1 } #z = 2 }",
         ];
-        for source in own {
+        for source in javascript {
             assert!(prepare(source, Language::JavaScript).is_ok(), "{source}");
         }
     }

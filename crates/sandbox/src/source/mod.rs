@@ -44,7 +44,7 @@ pub(crate) const STACK_BYTES: usize = 64 << 20;
 
 /// A cell that is ready to be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedSource {
     /// The script for QuickJS: `(async()=>{`, a newline, the body, a newline, `})`. The body has the same lines as the
     /// model's source, so line `n` of the source is line `n + 1` here.
     pub script: String,
@@ -59,7 +59,7 @@ pub(crate) struct Prepared {
 /// # Errors
 ///
 /// A [`Rejection`], whose text is meant for the model.
-pub(crate) fn prepare(source: &str, language: Language) -> Result<Prepared, Rejection> {
+pub(crate) fn prepare(source: &str, language: Language) -> Result<PreparedSource, Rejection> {
     if source.len() > MAX_SOURCE_BYTES {
         return Err(Rejection::TooLarge { bytes: source.len(), limit: MAX_SOURCE_BYTES });
     }
@@ -76,7 +76,11 @@ pub(crate) fn prepare(source: &str, language: Language) -> Result<Prepared, Reje
 
 /// Prepares a cell like [`prepare`], but takes JavaScript that is not valid for TypeScript, if the run allows it: models
 /// write types without saying so.
-pub(crate) fn prepare_allowing(source: &str, language: Language, languages: Languages) -> Result<Prepared, Rejection> {
+pub(crate) fn prepare_allowing(
+    source: &str,
+    language: Language,
+    languages: Languages,
+) -> Result<PreparedSource, Rejection> {
     let own = match prepare(source, language) {
         Err(own @ Rejection::Syntax { .. }) if languages.allow(Language::TypeScript) => own,
         prepared => return prepared,
@@ -88,7 +92,7 @@ pub(crate) fn prepare_allowing(source: &str, language: Language, languages: Lang
 }
 
 /// Prepares a source that is within the size limit.
-fn read(source: &str, language: Language) -> Result<Prepared, Rejection> {
+fn read(source: &str, language: Language) -> Result<PreparedSource, Rejection> {
     guard::check(source, language)?;
     let allocator = Allocator::default();
     let wrapped = parse::WrappedCell::new(source);
@@ -100,5 +104,5 @@ fn read(source: &str, language: Language) -> Result<Prepared, Rejection> {
         Language::JavaScript => (wrapped.text().to_owned(), Vec::new()),
         Language::TypeScript => erase::erase(&program, &wrapped)?,
     };
-    Ok(Prepared { script, shifts })
+    Ok(PreparedSource { script, shifts })
 }

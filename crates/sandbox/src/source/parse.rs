@@ -79,7 +79,7 @@ pub(super) fn parse<'a>(
     }
     let is_javascript = language == Language::JavaScript;
     let complaint = complaint(&returned, wrapped).or_else(|| {
-        let offset = is_javascript.then(|| javascript::foreign_member(&returned.program))??;
+        let offset = is_javascript.then(|| javascript::first_typescript_member(&returned.program))??;
         let message = "this class member has modifiers that JavaScript does not have";
         Some((message.to_owned(), wrapped.place(offset)))
     });

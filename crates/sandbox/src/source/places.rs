@@ -14,7 +14,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Reads the lines of a script from [`super::Prepared`]: its first and last lines belong to the wrapper.
+    /// Reads the lines of a script from [`super::PreparedSource`]: its first and last lines belong to the wrapper.
     pub(crate) fn of(script: &str, shifts: Vec<Shift>) -> Self {
         let mut lengths = Vec::new();
         let mut line_start = 0;

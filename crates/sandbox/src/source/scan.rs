@@ -162,7 +162,7 @@ impl<'s> Scanner<'s> {
                 self.previous = Some(token);
                 Scanned::Token(token)
             }
-            // It is not known what the tokenizer does with an error, and where it continues.
+            // What the tokenizer does with an error, and where it continues, is not known.
             _ => Scanned::Unsure(start),
         }
     }

@@ -54,8 +54,8 @@ mod linux {
             .map_err(|error| system("forbid core dumps", error))?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(|error| system("follow the parent's death", error))?;
-        for (resource, most) in [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Nofile, MAX_OPEN_FILES)] {
-            rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+        for (resource, max) in [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Nofile, MAX_OPEN_FILES)] {
+            rustix::process::setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) })
                 .map_err(|error| system("set resource limits", error))?;
         }
         match landlock() {
@@ -114,8 +114,8 @@ mod linux {
         if wish == JailRequest::Off {
             return Ok(());
         }
-        let most = data_use.bytes(threads).saturating_add(room);
-        rustix::process::setrlimit(Resource::Data, Rlimit { current: Some(most), maximum: Some(most) })
+        let max = data_use.bytes(threads).saturating_add(room);
+        rustix::process::setrlimit(Resource::Data, Rlimit { current: Some(max), maximum: Some(max) })
             .map_err(|error| system("limit memory", error))
     }
 

@@ -33,7 +33,7 @@ use serve::Crew;
 pub fn worker_main() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|first| first != WORKER_ARGUMENT) {
-        return crate::raw::settle_host_allocator();
+        return crate::raw::configure_host_allocator();
     }
     abort_on_panic();
     let code = i32::from(run(arguments).is_err());
@@ -94,7 +94,7 @@ fn start(
     stream: &File,
 ) -> Result<Crew, Box<dyn std::error::Error + Send + Sync>> {
     let arguments = Arguments::parse(arguments)?;
-    if !crate::raw::settle_allocator() {
+    if !crate::raw::configure_worker_allocator() {
         return Err("the allocator rejects its settings".into());
     }
     // A dropped cell keeps its instance until it has stopped, when its slot may already be in use again.

@@ -137,7 +137,7 @@ pub(crate) async fn decide(
         notify_others(backend, &mut transaction, run_id).await?;
     }
     fault::point("decide.before_commit")?;
-    if let Err(error) = fault::commit_answer(transaction.commit().await)
+    if let Err(error) = fault::commit_result(transaction.commit().await)
         && !was_decided(backend, &recorded.approval, now).await?
     {
         return Err(error.into());

@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::migrations;
 use format::{Column, Encoder, Kind, Value};
 
-pub use restore::{Checked, Restoring, check};
+pub use restore::{CheckedBackup, Restoring, check};
 
 /// The tables in a backup: all except `usage`, which is counted again, and `schema_version`, which is the program's.
 pub const TABLES: [&str; 21] = [
@@ -131,11 +131,11 @@ async fn columns(connection: &mut AnyConnection, dialect: Dialect, table: &str) 
 }
 
 fn values(row: &AnyRow, columns: &[Column]) -> Result<Vec<Value>, BackupError> {
-    let value = |(place, column): (usize, &Column)| -> Result<Value, sqlx::Error> {
+    let value = |(position, column): (usize, &Column)| -> Result<Value, sqlx::Error> {
         Ok(match column.kind {
-            Kind::Integer => row.try_get::<Option<i64>, _>(place)?.map_or(Value::Null, Value::Integer),
-            Kind::Text => row.try_get::<Option<String>, _>(place)?.map_or(Value::Null, Value::Text),
-            Kind::Bytes => row.try_get::<Option<Vec<u8>>, _>(place)?.map_or(Value::Null, Value::Bytes),
+            Kind::Integer => row.try_get::<Option<i64>, _>(position)?.map_or(Value::Null, Value::Integer),
+            Kind::Text => row.try_get::<Option<String>, _>(position)?.map_or(Value::Null, Value::Text),
+            Kind::Bytes => row.try_get::<Option<Vec<u8>>, _>(position)?.map_or(Value::Null, Value::Bytes),
         })
     };
     Ok(columns.iter().enumerate().map(value).collect::<Result<_, _>>()?)

@@ -27,7 +27,7 @@ const MAX_FENCE: i64 = i64::MAX / 4;
 
 /// The contents of a complete, valid backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedBackup {
     pub schema: i64,
     pub rows: BTreeMap<String, u64>,
     /// The text of the key file, if the backup includes one.
@@ -40,12 +40,12 @@ pub struct Checked {
 }
 
 /// Reads a whole backup and checks it.
-pub fn check(from: &mut (dyn Read + Send)) -> Result<Checked, BackupError> {
+pub fn check(from: &mut (dyn Read + Send)) -> Result<CheckedBackup, BackupError> {
     let mut decoder = Decoder::begin(from)?;
     if decoder.schema > migrations::VERSION {
         return Err(BackupError::TooNew { found: decoder.schema, known: migrations::VERSION });
     }
-    let mut checked = Checked {
+    let mut checked = CheckedBackup {
         schema: decoder.schema,
         rows: BTreeMap::new(),
         keys: None,
@@ -77,7 +77,7 @@ pub fn check(from: &mut (dyn Read + Send)) -> Result<Checked, BackupError> {
     }
 }
 
-impl Checked {
+impl CheckedBackup {
     fn note(&mut self, table: &str, columns: &[Column], values: &[Value]) -> Result<(), BackupError> {
         if let Some(count) = self.rows.get_mut(table) {
             *count += 1;
@@ -184,7 +184,7 @@ const MAX_BYTES: usize = 4 << 20;
 pub(crate) async fn restore(
     backend: &Backend,
     from: &mut (dyn Read + Send),
-    checked: &Checked,
+    checked: &CheckedBackup,
     how: Restoring,
     now: Millis,
 ) -> Result<(), BackupError> {
@@ -232,7 +232,7 @@ async fn put(
     backend: &Backend,
     connection: &mut AnyConnection,
     from: &mut (dyn Read + Send),
-    checked: &Checked,
+    checked: &CheckedBackup,
 ) -> Result<(), BackupError> {
     let mut decoder = Decoder::begin(from)?;
     let mut batch: Option<Batch> = None;

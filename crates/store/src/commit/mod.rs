@@ -55,7 +55,7 @@ pub struct Change {
 
 /// What a commit reports about a change that was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitReport {
     /// Conditional writes of session values that had no effect. The rest of the change was written.
     pub conflicts: Vec<VersionConflict>,
 }
@@ -115,7 +115,7 @@ pub(crate) async fn commit(
     change: &Change,
     durability: Durability,
     now: Millis,
-) -> Result<Committed, CommitError> {
+) -> Result<CommitReport, CommitError> {
     let sealed = match &change.snapshot {
         Some((leg, snapshot)) => Some((*leg, backend.keys.seal(snapshot, &held.binding(*leg))?)),
         None => None,
@@ -145,7 +145,7 @@ pub(crate) async fn commit(
             read_again_since(retry.began(), recorded).await?
         }
     };
-    Ok(Committed { conflicts })
+    Ok(CommitReport { conflicts })
 }
 
 async fn write(
@@ -188,7 +188,7 @@ async fn write(
         notify_others(backend, &mut transaction, &held.run_id).await?;
     }
     fault::point("commit.before_commit")?;
-    fault::commit_answer(transaction.commit().await).map_err(AttemptError::AtCommit)?;
+    fault::commit_result(transaction.commit().await).map_err(AttemptError::AtCommit)?;
     Ok(conflicts)
 }
 

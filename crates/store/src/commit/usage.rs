@@ -61,8 +61,8 @@ pub(crate) async fn take(
     quotas: &Quotas,
     now: Millis,
 ) -> Result<(), CommitError> {
-    let most = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
-    let limits = [most(quotas.waiting_runs), most(quotas.stored_bytes), most(quotas.open_approvals)];
+    let max = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
+    let limits = [max(quotas.waiting_runs), max(quotas.stored_bytes), max(quotas.open_approvals)];
     let agent_id = claimant.agent_id;
     let taken = sqlx::query(
         "UPDATE usage SET waiting_runs = waiting_runs + $1, snapshot_bytes = snapshot_bytes + $2, \

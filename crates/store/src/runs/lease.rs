@@ -62,7 +62,7 @@ pub(crate) async fn take(
         return Err(if over { LeaseError::Unknown } else { LeaseError::HeldElsewhere { until: row.try_get(6)? } });
     }
     fault::point("wait.before_take")?;
-    fault::commit_answer(transaction.commit().await)?;
+    fault::commit_result(transaction.commit().await)?;
     fault::point("wait.after_take")?;
     Ok(FencedRun {
         run_id: run_id.clone(),

@@ -23,7 +23,7 @@ const BYTES_PER_STATEMENT: usize = 2 << 20;
 type WriteId = (String, String);
 
 /// How earlier conditional writes of the run were decided: `None` if written, else the version that the key had.
-pub(super) type Decided = HashMap<WriteId, Option<Refusal>>;
+pub(super) type WriteDecisions = HashMap<WriteId, Option<Refusal>>;
 
 /// The version that a key had when a conditional write of it had no effect; `None` if the key did not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ struct Plan<'a> {
 
 /// Decides which writes have an effect, in order. `versions` are the versions of the keys that have conditional writes.
 /// A conditional write that was decided before keeps its result, because its commit is repeated after a crash.
-fn plan<'a>(writes: &'a [ValueWrite], versions: &HashMap<String, String>, decided: &Decided) -> Plan<'a> {
+fn plan<'a>(writes: &'a [ValueWrite], versions: &HashMap<String, String>, decided: &WriteDecisions) -> Plan<'a> {
     let mut plan = Plan::default();
     let mut current: HashMap<&str, Option<&str>> = HashMap::new();
     for write in writes {
@@ -144,8 +144,8 @@ pub(super) async fn decided(
     connection: &mut AnyConnection,
     run_id: &RunId,
     conditional: &[&ValueWrite],
-) -> Result<Decided, sqlx::Error> {
-    let mut decided = Decided::new();
+) -> Result<WriteDecisions, sqlx::Error> {
+    let mut decided = WriteDecisions::new();
     for batch in conditional.chunks(ROWS_PER_STATEMENT) {
         let sql = format!(
             "SELECT version, key, written, found FROM value_writes WHERE run_id = $1 AND version IN ({})",
@@ -274,7 +274,7 @@ mod tests {
     fn outcome(
         writes: &[ValueWrite],
         versions: &HashMap<String, String>,
-        decided: &Decided,
+        decided: &WriteDecisions,
     ) -> (Option<String>, Vec<Option<String>>) {
         let plan = plan(writes, versions, decided);
         let written = plan.writes.get("k").map(|write| write.version.clone());
@@ -297,7 +297,7 @@ mod tests {
             (version("v1"), &none, (None, vec![None])),
         ] {
             let writes = [write("k", "v2", expected.clone())];
-            assert_eq!(outcome(&writes, versions, &Decided::new()), outcome_expected, "{expected:?}");
+            assert_eq!(outcome(&writes, versions, &WriteDecisions::new()), outcome_expected, "{expected:?}");
         }
     }
 
@@ -305,10 +305,10 @@ mod tests {
     fn writes_of_one_change_see_those_before_them() {
         let forgets = ValueWrite { value: None, ..write("k", "v3", version("v2")) };
         let writes = [write("k", "v2", None), forgets, write("k", "v4", Some(ExpectedVersion::Absent))];
-        assert_eq!(outcome(&writes, &stored("v1"), &Decided::new()), (Some("v4".to_owned()), vec![]));
+        assert_eq!(outcome(&writes, &stored("v1"), &WriteDecisions::new()), (Some("v4".to_owned()), vec![]));
         let writes = [write("k", "v2", None), write("k", "v3", version("v1"))];
         assert_eq!(
-            outcome(&writes, &stored("v1"), &Decided::new()),
+            outcome(&writes, &stored("v1"), &WriteDecisions::new()),
             (Some("v2".to_owned()), vec![Some("v2".to_owned())])
         );
     }
@@ -317,10 +317,10 @@ mod tests {
     fn a_decided_write_has_no_second_effect_and_keeps_its_result() {
         let writes = [write("k", "v2", version("v1"))];
         let id = ("v2".to_owned(), "k".to_owned());
-        let written = Decided::from([(id.clone(), None)]);
+        let written = WriteDecisions::from([(id.clone(), None)]);
         // Another run has changed the key since.
         assert_eq!(outcome(&writes, &stored("v9"), &written), (None, vec![]));
-        let refused = Decided::from([(id, Some(Refusal(Some("v0".to_owned()))))]);
+        let refused = WriteDecisions::from([(id, Some(Refusal(Some("v0".to_owned()))))]);
         assert_eq!(outcome(&writes, &stored("v1"), &refused), (None, vec![Some("v0".to_owned())]));
     }
 }

@@ -121,5 +121,5 @@ async fn write(
     let entries = rows::of_turn(held, &change.transcript);
     transcript::write(&mut transaction, backend.dialect, &held.session_id, &held.turn_id, &entries).await?;
     fault::point("turn.before_commit")?;
-    fault::commit_answer(transaction.commit().await).map_err(AttemptError::AtCommit)
+    fault::commit_result(transaction.commit().await).map_err(AttemptError::AtCommit)
 }

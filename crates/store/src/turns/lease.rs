@@ -44,7 +44,7 @@ pub(crate) async fn take(
         let is_over = TurnState::parse(&row.try_get::<String, _>(6)?)?.is_over();
         return Err(if is_over { LeaseError::Unknown } else { LeaseError::HeldElsewhere { until: row.try_get(5)? } });
     }
-    fault::commit_answer(transaction.commit().await)?;
+    fault::commit_result(transaction.commit().await)?;
     let count = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
     Ok(HeldTurn {
         turn_id: turn_id.clone(),

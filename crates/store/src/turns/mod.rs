@@ -1,7 +1,8 @@
-//! Turns of the gateway: their steps, the calls that their clients make, and what the clients received.
+//! Turns of the gateway: their steps, the tool calls that the gateway asks clients to make, and the responses that
+//! clients received. A turn is the work on one request of a client, from its message to the model's final answer.
 //!
-//! A turn's row has a sequence, a fence and a lease, as a run's has. Everything that a client names is looked up with
-//! its principal, so that rows of others are as unknown as rows that do not exist.
+//! Like a run, a turn has a sequence, a fence and a lease in its row. Every id that a client sends is looked up
+//! together with the client's principal, so that a client cannot find out whether another principal's row exists.
 
 pub(crate) mod commit;
 pub(crate) mod lease;
@@ -28,9 +29,9 @@ pub const COMPACTION: &str = "compact";
 /// The state of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TurnState {
-    /// A process works on it, or must take it over.
+    /// A process works on the turn, or must take it over.
     Running,
-    /// Only clients or people are awaited. No process holds it.
+    /// The turn waits only for its client or for people's decisions. No process holds it.
     Waiting,
     Completed,
     Failed,
@@ -72,11 +73,11 @@ pub struct TurnRow {
     pub session_id: String,
     /// The turn whose conversation this one continues.
     pub parent: Option<TurnId>,
-    /// The wire of the client that began the turn.
+    /// The API that the client uses (the `wire` crate's name of it), such as `responses`.
     pub wire: String,
     pub request_digest: String,
     pub state: TurnState,
-    /// The number of its steps.
+    /// The number of stored steps.
     pub steps: u32,
     /// The process that holds the turn or held it last.
     pub holder: String,
@@ -85,13 +86,14 @@ pub struct TurnRow {
     pub created_at: Millis,
     pub updated_at: Millis,
     pub expires_at: Millis,
+    /// The bytes that the turn takes in the store.
     pub bytes: u64,
 }
 
 /// A stored step of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnStep {
-    /// The step's place in its turn, from 0.
+    /// The position of the step in its turn, from 0.
     pub number: u32,
     pub at: Millis,
     pub kind: String,
@@ -131,7 +133,7 @@ impl HeldTurn {
         u32::try_from(self.totals.steps).unwrap_or(u32::MAX)
     }
 
-    /// Returns the number of times that the turn was taken over, plus one.
+    /// Returns the turn's fence, which rises by one when a process takes over the turn; 1 at first.
     pub fn fence(&self) -> i64 {
         self.fence
     }
@@ -153,7 +155,7 @@ pub struct NewDelivery {
     /// The run and the call that the client's result settles.
     pub run_id: RunId,
     pub call: CallId,
-    /// Calls that are sent together have the same number.
+    /// The number of the response that sent the call to the client. Calls of one response have the same number.
     pub round: u32,
 }
 
@@ -171,10 +173,10 @@ pub struct NewResponse {
 /// Whether a change releases the turn's lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReleaseLease {
-    /// The process continues. A turn that waits or has ended is released nevertheless.
+    /// The process keeps the lease. A turn that waits or has ended is released in any case.
     #[default]
     Keep,
-    /// The next process can take the turn at once.
+    /// The process gives up the lease, so that another one can take over the turn at once.
     Release,
 }
 
@@ -186,11 +188,11 @@ pub struct TurnChange {
     pub expires_at: Option<Millis>,
     pub release: ReleaseLease,
     pub deliveries: Vec<NewDelivery>,
-    /// Ids of delivered calls that the client has answered. A call keeps the time of its first answer; ids that are not
-    /// of this turn are ignored.
+    /// Ids of calls for which the client has sent a result. A call keeps the time of its first result; ids of other
+    /// turns are ignored.
     pub answered: Vec<String>,
-    /// Digests of visible conversations that end with this turn. A newer turn replaces an older one with the same
-    /// digest.
+    /// Digests of the conversation after this turn, as a client may send it back. They find the turn that a new request
+    /// continues; if two turns have the same digest, the newer one.
     pub conversations: Vec<String>,
     pub response: Option<NewResponse>,
     /// Entries for the session's transcript. Each gets a `turnId`.
@@ -202,7 +204,7 @@ pub struct TurnChange {
 }
 
 impl TurnChange {
-    /// Whether the lease is free after this change.
+    /// Whether no process holds the lease after this change.
     fn releases(&self) -> bool {
         self.release == ReleaseLease::Release || self.state.is_some_and(|state| state != TurnState::Running)
     }

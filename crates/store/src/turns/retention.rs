@@ -1,4 +1,4 @@
-//! Ends turns that nobody continues, and deletes old turns and responses.
+//! Ends turns that their clients do not continue, and deletes old turns and responses.
 
 use sqlx::{Any, Row, Transaction};
 

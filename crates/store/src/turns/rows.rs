@@ -82,15 +82,15 @@ pub(super) async fn update_turn(
 
 /// Fails if the principal has too many waiting turns, this one included.
 pub(super) async fn check_open_turns(connection: &mut AnyConnection, principal: &str) -> Result<(), CommitError> {
-    let most = number(MAX_OPEN_TURNS);
+    let max = number(MAX_OPEN_TURNS);
     let row = sqlx::query(
         "SELECT COUNT(*) FROM (SELECT 1 FROM turns WHERE principal = $1 AND state = 'waiting' LIMIT $2) AS waiting",
     )
     .bind(principal.to_owned())
-    .bind(most + 1)
+    .bind(max + 1)
     .fetch_one(connection)
     .await?;
-    if row.try_get::<i64, _>(0)? > most { Err(TurnLimit::OpenTurns.into()) } else { Ok(()) }
+    if row.try_get::<i64, _>(0)? > max { Err(TurnLimit::OpenTurns.into()) } else { Ok(()) }
 }
 
 pub(super) async fn write_steps(

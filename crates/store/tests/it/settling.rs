@@ -1,7 +1,7 @@
 //! Outcomes of parked calls: the first one wins, and one for an ended run is stored but not used.
 
 use contract::ids::CallId;
-use store::{CallState, Change, CommitError, Durability, RunState, SettleError, Settled, StoredReply};
+use store::{CallState, Change, CommitError, Durability, RunState, SettleError, SettleResult, StoredReply};
 
 use crate::world::{NOW, call, everywhere};
 
@@ -17,7 +17,7 @@ async fn the_first_outcome_of_a_call_wins_and_outcomes_are_ordered_by_arrival() 
         let held = place.run(1, parked()).await;
         for (order, number) in [(1, CallId(3)), (2, CallId(1)), (3, CallId(2))] {
             let settled = place.store.settle(&held.run_id, number, "first").await.unwrap();
-            assert_eq!(settled, Settled::Taken);
+            assert_eq!(settled, SettleResult::WillDeliver);
             let again = place.store.settle(&held.run_id, number, "second").await;
             assert!(matches!(again, Err(SettleError::NotParked)), "{again:?}");
             let calls = place.store.calls(&held.run_id).await.unwrap();
@@ -59,7 +59,7 @@ async fn an_outcome_for_an_ended_run_is_late() {
         let mut held = place.run(1, parked()).await;
         let end = Change { state: Some(RunState::Aborted), ..Change::default() };
         place.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
-        assert_eq!(place.store.settle(&held.run_id, CallId(1), "late").await.unwrap(), Settled::Late);
+        assert_eq!(place.store.settle(&held.run_id, CallId(1), "late").await.unwrap(), SettleResult::RunEnded);
         assert_eq!(place.store.calls(&held.run_id).await.unwrap()[0].outcome.as_deref(), Some("late"));
         assert!(place.store.settle(&held.run_id, CallId(1), "later").await.is_err());
     }

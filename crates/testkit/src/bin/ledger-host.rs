@@ -21,7 +21,7 @@ use contract::ids::CallId;
 use contract::limits::{HOST_STACK_BYTES, Limits};
 use contract::scope::Scope;
 use executor::clock::now_ms;
-use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
+use executor::{CallToken, Executor, Outcome, Routes, ToolResult, ToolSource};
 use serde_json::{Value, json};
 use store::{ApprovalScope, Decision, Keys, Location, Store};
 
@@ -97,7 +97,7 @@ async fn serve(options: Options) -> Result<()> {
     let quotas = config::Quotas { waiting_runs: 1_000_000, ..config::Quotas::DEFAULT };
     let store = store.bounded(config::Retention::DEFAULT, quotas);
     let pool = if options.attached || options.other_image {
-        let launch = Launch::Attached(if options.other_image { other_image::serve } else { sandbox::serve_attached });
+        let launch = Launch::InProcess(if options.other_image { other_image::serve } else { sandbox::serve_attached });
         PoolOptions { jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2, ..PoolOptions::new(launch) }
     } else {
         PoolOptions { workers: 1, ..PoolOptions::new(Launch::ThisProgram) }
@@ -129,7 +129,7 @@ async fn serve(options: Options) -> Result<()> {
 
 impl Host {
     fn executor(&self, session: &str) -> Result<Executor> {
-        let (routes, tools) = Routes::of(&[Arc::clone(&self.source)]);
+        let (routes, tools) = Routes::collect(&[Arc::clone(&self.source)]);
         let scope = Scope {
             agent_id: "main".to_owned(),
             session_id: session.to_owned(),
@@ -156,7 +156,7 @@ impl Host {
             "settle" => {
                 let token = CallToken { run: text("runId").into(), call: CallId(u32::try_from(number("call"))?) };
                 let value = line.get("value").cloned().unwrap_or(Value::Null);
-                let settled = self.code_mode.settle(&token, &Outcome::Returned(Returned::json(value))).await;
+                let settled = self.code_mode.settle(&token, &Outcome::Returned(ToolResult::json(value))).await;
                 json!({"settled": format!("{settled:?}")})
             }
             "approvals" => {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::tool::{ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolResult, ToolSource};
 use serde_json::{Value, json};
 
 pub(super) const APPROVE: &str = "openclaw:test:approve";
@@ -86,7 +86,7 @@ impl ToolSource for Fixture {
                 return Dispatch::Settled(Outcome::Failed("cannot write the effects file".to_owned()));
             };
             Dispatch::Settled(match answer(id, call.input(), count).await {
-                Ok(value) => Outcome::Returned(Returned::json(value)),
+                Ok(value) => Outcome::Returned(ToolResult::json(value)),
                 Err(error) => Outcome::Failed(error.message),
             })
         })

@@ -82,7 +82,7 @@ impl Lab {
                 namespaces: self.namespaces.clone(),
                 ..LocalTools::default()
             },
-            ask: vec![Pattern::parse(APPROVE).map_err(|error| format!("{error:?}"))?],
+            approval_patterns: vec![Pattern::parse(APPROVE).map_err(|error| format!("{error:?}"))?],
             runtime_available: true,
             surface: SurfaceOptions::default(),
         };

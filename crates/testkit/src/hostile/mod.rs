@@ -53,10 +53,10 @@ pub async fn run(options: &Options) -> Result<Report> {
     for cell in &index.cells {
         cells.push(run_cell(&lab, options, cell, start).await?);
     }
-    let (grown, mut host) = memory::settle(start, options.settle).await;
-    host.extend(process::new_files(&before, &process::listing(&options.untouched)));
-    host.extend(secrets::on_disk(&options.state, &index.cells));
-    Ok(Report { cells, host, grown })
+    let (unreleased, mut host_problems) = memory::settle(start, options.settle).await;
+    host_problems.extend(process::new_files(&before, &process::listing(&options.untouched)));
+    host_problems.extend(secrets::on_disk(&options.state, &index.cells));
+    Ok(Report { cells, host_problems, unreleased })
 }
 
 /// Runs one cell and checks everything that it may have harmed.

@@ -18,9 +18,11 @@ const MAX_SHOWN_CHARS: usize = 200;
 pub struct Report {
     pub cells: Vec<CellReport>,
     /// Problems of the host after the last cell.
-    pub host: Vec<String>,
+    #[serde(rename = "host")]
+    pub host_problems: Vec<String>,
     /// Memory that was not released after the last cell.
-    pub grown: Usage,
+    #[serde(rename = "grown")]
+    pub unreleased: Usage,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -40,14 +42,14 @@ pub struct CellReport {
 
 impl CellReport {
     pub fn new(cell: &Cell, result: &CellResult, wall: Duration, peak: Usage, problems: Vec<String>) -> Self {
-        let expected: Vec<String> = cell.expect.iter().map(wanted).collect();
+        let expected: Vec<String> = cell.expect.iter().map(format_expectation).collect();
         Self {
             id: cell.id.clone(),
             title: cell.title.clone(),
             category: cell.category.clone(),
             passed: problems.is_empty(),
             expected: expected.join(" or "),
-            got: got(result),
+            got: format_result(result),
             problems,
             wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
             peak,
@@ -57,7 +59,7 @@ impl CellReport {
 
 impl Report {
     pub fn failed(&self) -> usize {
-        self.cells.iter().filter(|cell| !cell.passed).count() + self.host.len()
+        self.cells.iter().filter(|cell| !cell.passed).count() + self.host_problems.len()
     }
 
     pub fn passed(&self) -> usize {
@@ -70,18 +72,19 @@ impl Report {
         for CellReport { id, title, expected, got, problems, .. } in self.cells.iter().filter(|cell| !cell.passed) {
             writeln!(text, "{id} {title}: expected {expected}; got {got}; {}", problems.join("; ")).ok();
         }
-        for problem in &self.host {
+        for problem in &self.host_problems {
             writeln!(text, "host: {problem}").ok();
         }
-        let most = |side: fn(&Usage) -> u64| self.cells.iter().map(|cell| side(&cell.peak)).max().unwrap_or(0) >> 20;
-        let (host, worker) = (most(|usage| usage.host_bytes), most(|usage| usage.worker_bytes));
+        let peak_mib =
+            |bytes: fn(&Usage) -> u64| self.cells.iter().map(|cell| bytes(&cell.peak)).max().unwrap_or(0) >> 20;
+        let (host, worker) = (peak_mib(|usage| usage.host_bytes), peak_mib(|usage| usage.worker_bytes));
         writeln!(text, "peak memory: host {host} MiB, worker {worker} MiB").ok();
         writeln!(text, "{} passed, {} failed", self.passed(), self.failed()).ok();
         text
     }
 }
 
-fn wanted(expected: &Expectation) -> String {
+fn format_expectation(expected: &Expectation) -> String {
     let mut text = expected.status.clone();
     if let Some(codes) = &expected.code {
         let codes: Vec<&str> = codes.iter().map(|code| code.as_deref().unwrap_or("no code")).collect();
@@ -96,7 +99,7 @@ fn wanted(expected: &Expectation) -> String {
     text
 }
 
-fn got(result: &CellResult) -> String {
+fn format_result(result: &CellResult) -> String {
     match result {
         CellResult::Completed { value, .. } => format!("completed {}", shown(value.get())),
         CellResult::Waiting { reason, pending_tool_calls, .. } => {

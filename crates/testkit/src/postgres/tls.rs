@@ -34,7 +34,7 @@ impl TlsServer {
         let (certificate, key) = (folder.join("server.crt"), key.display());
         let tls = format!("ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{key}'\n", certificate.display());
         fs::write(data.join("postgresql.conf"), settings + &tls)?;
-        server.network = Some(port);
+        server.tcp_port = Some(port);
         server.restart_immediately()?;
         Ok(Self { server, port })
     }

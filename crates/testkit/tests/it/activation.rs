@@ -6,7 +6,7 @@ use contract::config::pattern::Pattern;
 use contract::config::policy::Lists;
 use contract::error::ErrorCode;
 use executor::ToolSource;
-use executor::run::{PrepareError, RunRequest, ToolsWanted, prepare};
+use executor::run::{PrepareError, RequestedTools, RunRequest, prepare};
 use serde_json::{Value, json};
 
 use crate::fake_tools::{Behavior, FakeTools};
@@ -109,8 +109,8 @@ async fn a_run_that_requests_no_tools_sees_none_in_any_configuration() {
     let world = parts(json!({"codeMode": true})).open().await;
     let empty = Lists { allow: Some(Vec::new()), ..Lists::default() };
     let nothing = Lists { deny: vec![Pattern::parse("*").unwrap()], ..Lists::default() };
-    for wants in [ToolsWanted::None, ToolsWanted::Lists(empty), ToolsWanted::Lists(nothing)] {
-        let request = RunRequest { wants, ..client_request() };
+    for tools in [RequestedTools::None, RequestedTools::Lists(empty), RequestedTools::Lists(nothing)] {
+        let request = RunRequest { tools, ..client_request() };
         assert_eq!(names(&world, &request), [""; 0], "{request:?}");
         world.prepared(&request).prepared.surface.verify(&[]).unwrap();
     }
@@ -128,7 +128,7 @@ async fn without_a_runtime_code_mode_fails_instead_of_showing_tools_directly() {
         other => panic!("{other:?}"),
     }
     // A run that requests no tools needs no runtime.
-    let request = RunRequest { wants: ToolsWanted::None, ..client_request() };
+    let request = RunRequest { tools: RequestedTools::None, ..client_request() };
     assert_eq!(names(&world, &request), [""; 0]);
 }
 

@@ -8,8 +8,8 @@ use contract::limits::{MAX_JOURNAL_BYTES, MAX_RUN_CALLS};
 use contract::scope::Scope;
 use contract::tool::{Repeat, ToolHash, ToolId, ToolSpec};
 use executor::{
-    AuthorizedCall, CallEnd, CallFuture, CallRequest, Dispatch, Executor, Journal, Outcome, ProgressSink, Returned,
-    Routes, StateSink, ToolSource,
+    AuthorizedCall, CallEnd, CallFuture, CallRequest, Dispatch, Executor, Journal, Outcome, ProgressSink, Routes,
+    StateSink, ToolResult, ToolSource,
 };
 use serde_json::{Value, json};
 use store::{CallRow, FencedRun, Keys, Location, NewRun, RunFilter, Store};
@@ -133,7 +133,7 @@ impl ToolSource for DefinitionRecorder {
 
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         self.0.lock().unwrap().push(call.approved_definition());
-        Box::pin(async { Dispatch::Settled(Outcome::Returned(Returned::text("read"))) })
+        Box::pin(async { Dispatch::Settled(Outcome::Returned(ToolResult::text("read"))) })
     }
 }
 
@@ -147,7 +147,7 @@ async fn a_retried_call_is_bound_to_the_approved_tool_definition() {
     for (needs_approval, definition, expected) in cases {
         let bound = Arc::new(DefinitionRecorder::default());
         let source: Arc<dyn ToolSource> = bound.clone();
-        let (routes, tools) = Routes::of(&[source]);
+        let (routes, tools) = Routes::collect(&[source]);
         let catalog = Arc::new(catalog::Catalog::new(tools).unwrap());
         let patterns = if needs_approval {
             vec![contract::config::pattern::Pattern::parse("openclaw:a:*").unwrap()]

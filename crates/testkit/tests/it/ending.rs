@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contract::ids::RunId;
-use executor::{CallToken, Outcome, Parked, Returned};
+use executor::{CallToken, Outcome, ParkedOn, ToolResult};
 use serde_json::{Value, json};
-use store::{RunState, Settled};
+use store::{RunState, SettleResult};
 
 use crate::fake_tools::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, Run, World, code, value};
@@ -17,7 +17,7 @@ async fn world(config: Value) -> (World, Arc<FakeTools>) {
     let fakes = FakeTools::new([
         ("openclaw:core:never", Behavior::Never),
         (ASKED, Behavior::Echo),
-        ("client:app:pick", Behavior::Park(Parked::Client)),
+        ("client:app:pick", Behavior::Park(ParkedOn::Client)),
         ("openclaw:core:read", Behavior::Echo),
     ]);
     let parts = Parts {
@@ -140,8 +140,8 @@ async fn a_late_outcome_is_stored_and_never_delivered() {
     let (run_id, _) = world.run().suspend("return await tools.pick({})").await;
     let token: CallToken = fakes.calls()[0].token.clone();
     world.code_mode.abort(&run_id).await;
-    let late = world.code_mode.settle(&token, &Outcome::Returned(Returned::json(json!("late")))).await;
-    assert_eq!(late.unwrap(), Settled::Late);
+    let late = world.code_mode.settle(&token, &Outcome::Returned(ToolResult::json(json!("late")))).await;
+    assert_eq!(late.unwrap(), SettleResult::RunEnded);
     let calls = world.store().calls(&run_id).await.unwrap();
     assert!(calls[0].outcome.as_deref().unwrap().contains("late"), "{calls:?}");
     assert_eq!(code(&world.run().wait(&run_id).await), "aborted");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contract::scope::Scope;
 use contract::tool::{ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, CallToken, Dispatch, Outcome, ParkedOn, ToolResult, ToolSource};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -21,7 +21,7 @@ pub(crate) enum Behavior {
     Panic,
     /// Echoes after the test notifies [`FakeTools::gate`].
     WaitForGate,
-    Park(Parked),
+    Park(ParkedOn),
 }
 
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ impl ToolSource for FakeTools {
         });
         Box::pin(async move {
             let mut guard = CancelGuard(&self.cancelled, false);
-            let echo = Dispatch::Settled(Outcome::Returned(Returned::json(call.input().clone())));
+            let echo = Dispatch::Settled(Outcome::Returned(ToolResult::json(call.input().clone())));
             let dispatch = match behavior {
                 None => Dispatch::Settled(Outcome::Failed("gone".to_owned())),
                 Some(Behavior::Echo) => echo,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contract::cell::Language;
-use executor::{CallEnd, Hook, Outcome, ProgressSink, Returned, ToolKind};
+use executor::{CallEnd, Hook, Outcome, ProgressSink, ToolKind, ToolResult};
 use serde_json::{Value, json};
 
 use crate::fake_tools::{Behavior, FakeTools, spec};
@@ -81,7 +81,7 @@ async fn a_hook_receives_the_kind_and_language_of_a_cell() {
         // The source is available as `code` and as `command`.
         assert_eq!((&event.params["code"], &event.params["command"]), (&json!("return 1"), &json!("return 1")));
         let (id, outcome) = hook.after().pop().unwrap();
-        let Outcome::Returned(Returned { details: Some(details), .. }) = outcome else { panic!("{outcome:?}") };
+        let Outcome::Returned(ToolResult { details: Some(details), .. }) = outcome else { panic!("{outcome:?}") };
         assert_eq!((id.as_str(), &details["status"]), ("exec-1", &result["status"]));
     }
 }
@@ -164,7 +164,7 @@ async fn the_after_hook_receives_the_outcome_of_a_call() {
     world.run().value("await tools.good({ n: 1 }); return await tools.bad({}).catch(() => null)").await;
     let after = hook.after();
     let labels = vec!["openclaw:core:good".to_owned()];
-    let good = Outcome::Returned(Returned { labels, ..Returned::json(json!({"n": 1})) });
+    let good = Outcome::Returned(ToolResult { labels, ..ToolResult::json(json!({"n": 1})) });
     assert_eq!(after[0], ("exec-1:1".to_owned(), good));
     assert_eq!(after[1], ("exec-1:2".to_owned(), Outcome::Failed("no such city".to_owned())));
 }

@@ -73,8 +73,8 @@ async fn calls_beyond_the_journal_limit_are_refused_and_stored_by_hash_only() {
     assert!((55..64).contains(&id), "each call has 1 MiB of payload and its transcript entry: {id}");
     assert!(matches!(full, OpenError::Refused(JournalFull::Bytes { .. })), "{full}");
     assert!(full.to_string().contains("67108864"), "{full}");
-    assert!(journal.has_room_for(2 << 20).is_err());
-    assert!(journal.has_room_for(100).is_ok(), "smaller entries still fit");
+    assert!(journal.check_room_for(2 << 20).is_err());
+    assert!(journal.check_room_for(100).is_ok(), "smaller entries still fit");
     journal.flush().await.unwrap();
     let totals = journal.store().journal_totals(&"cm_1".into()).await.unwrap();
     assert!(totals.bytes <= MAX_JOURNAL_BYTES && totals.calls == id as usize, "{totals:?}");

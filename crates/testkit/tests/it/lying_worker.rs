@@ -85,12 +85,12 @@ async fn a_worker_that_lies_about_calls_is_terminated_and_the_run_fails() {
     let reused = "the id of a call used again or out of order";
     let not_a_timer = "a call cleared that is not a timer";
     let lies: [(Launch, &str); LIES - 1] = [
-        (Launch::Attached(serve::<0>), reused),
-        (Launch::Attached(serve::<1>), reused),
-        (Launch::Attached(serve::<2>), not_a_timer),
-        (Launch::Attached(serve::<3>), not_a_timer),
-        (Launch::Attached(serve::<4>), not_a_timer),
-        (Launch::Attached(serve::<5>), "more calls than a cell may have"),
+        (Launch::InProcess(serve::<0>), reused),
+        (Launch::InProcess(serve::<1>), reused),
+        (Launch::InProcess(serve::<2>), not_a_timer),
+        (Launch::InProcess(serve::<3>), not_a_timer),
+        (Launch::InProcess(serve::<4>), not_a_timer),
+        (Launch::InProcess(serve::<5>), "more calls than a cell may have"),
     ];
     for (number, (launch, reason)) in lies.into_iter().enumerate() {
         let world = world(launch).await;
@@ -112,7 +112,7 @@ async fn a_worker_that_lies_about_calls_is_terminated_and_the_run_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_that_waits_for_nothing_fails_with_an_error_that_says_so() {
-    let world = world(Launch::Attached(serve::<6>)).await;
+    let world = world(Launch::InProcess(serve::<6>)).await;
     let result = world.run().exec("return 1").await;
     assert_eq!(result["status"], "failed", "{result}");
     assert!(result["error"].as_str().unwrap().contains("no tool call and no timer"), "{result}");

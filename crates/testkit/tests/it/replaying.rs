@@ -1,7 +1,7 @@
 //! Replaying and forking runs through the embedding API.
 
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
-use codemode::replay::{ForkError, Record, RecordError, ReplayError, ReplayFailure, Verdict};
+use codemode::replay::{ForkError, LegVerdict, Record, RecordError, ReplayError, ReplayFailure};
 use contract::frame::LegEnd;
 use serde_json::json;
 use store::RunFilter;
@@ -9,7 +9,7 @@ use store::RunFilter;
 use crate::world::{Parts, World, scope};
 
 pub(crate) async fn pool() -> Pool {
-    let launch = Launch::Attached(sandbox::serve_attached);
+    let launch = Launch::InProcess(sandbox::serve_attached);
     let options = PoolOptions { jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2, ..PoolOptions::new(launch) };
     Pool::start(options).await.unwrap()
 }
@@ -46,7 +46,7 @@ async fn a_replay_ends_like_the_recorded_run() {
         let mut verdicts = Vec::new();
         let same = record.replay(&pool, 60_000, |step| verdicts.push(step.verdict.clone())).await.unwrap();
         assert!(same, "{code}: {verdicts:?}");
-        assert!(verdicts.iter().all(|verdict| *verdict == Ok(Verdict::Same)), "{code}: {verdicts:?}");
+        assert!(verdicts.iter().all(|verdict| *verdict == Ok(LegVerdict::Same)), "{code}: {verdicts:?}");
         assert_eq!(verdicts.len(), record.legs.len());
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use contract::tool::ToolSpec;
-use executor::{AuthorizedCall, CallFuture, Dispatch, Hook, Outcome, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Hook, Outcome, ToolResult, ToolSource};
 use serde_json::{Value, json};
 
 use crate::fake_tools::spec;
@@ -30,7 +30,7 @@ impl ToolSource for SecretSource {
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             match call.id().as_str() {
-                "openclaw:core:echo" => Dispatch::Settled(Outcome::Returned(Returned::json(call.input().clone()))),
+                "openclaw:core:echo" => Dispatch::Settled(Outcome::Returned(ToolResult::json(call.input().clone()))),
                 "openclaw:core:never" => std::future::pending().await,
                 _ => panic!("401 for token {CANARY}"),
             }

@@ -1,6 +1,6 @@
 //! Values that the cells of a session keep for each other.
 
-use codemode::replay::{Record, Verdict};
+use codemode::replay::{LegVerdict, Record};
 use contract::config::{CodeMode as Config, Quotas};
 use contract::limits::{MAX_STATE_BYTES, MAX_STATE_KEYS, MAX_STATE_VALUE_BYTES};
 use contract::scope::Scope;
@@ -153,7 +153,7 @@ async fn a_replay_of_a_run_that_loads_values_is_identical_after_they_have_change
     world.run().value("await store('a', 'other'); await store('b', 1)").await;
     let mut verdicts = Vec::new();
     let same = record.replay(&pool().await, 60_000, |step| verdicts.push(step.verdict.clone())).await.unwrap();
-    assert!(same && verdicts.iter().all(|verdict| *verdict == Ok(Verdict::Same)), "{verdicts:?}");
+    assert!(same && verdicts.iter().all(|verdict| *verdict == Ok(LegVerdict::Same)), "{verdicts:?}");
     assert_eq!(world.run().value("return await load('a')").await, "other", "a replay writes nothing");
 }
 

@@ -106,8 +106,8 @@ async fn an_approval_for_all_calls_settles_the_pending_ones_as_if_each_was_decid
     // Each call was asked about, decided by the same person and used once.
     for (run_id, session, calls) in [(&run_id, "session", 4), (&other_id, "another-session", 1)] {
         let approvals = world.store().approvals_of_run(run_id).await.unwrap();
-        assert!(approvals.iter().all(|one| one.state == ApprovalState::Used), "{approvals:?}");
-        assert!(approvals.iter().all(|one| one.decided_by.as_deref() == Some("ada")), "{approvals:?}");
+        assert!(approvals.iter().all(|approval| approval.state == ApprovalState::Used), "{approvals:?}");
+        assert!(approvals.iter().all(|approval| approval.decided_by.as_deref() == Some("ada")), "{approvals:?}");
         let entries = world.export(session).await;
         let decided: Vec<&serde_json::Value> = entries
             .iter()

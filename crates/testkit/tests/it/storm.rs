@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contract::ids::RunId;
-use executor::{Outcome, Parked, Returned};
+use executor::{Outcome, ParkedOn, ToolResult};
 use serde_json::{Value, json};
 use store::{ApprovalScope, Decision, RunState};
 
@@ -38,7 +38,7 @@ async fn settle(world: World, fakes: Arc<FakeTools>, run_id: RunId) {
         fakes.calls().into_iter().find(|call| call.token.run == run_id && call.id == "client:app:pick").unwrap().token;
     // The second outcome is refused.
     for _ in 0..2 {
-        drop(world.code_mode.settle(&token, &Outcome::Returned(Returned::json(json!("picked")))).await);
+        drop(world.code_mode.settle(&token, &Outcome::Returned(ToolResult::json(json!("picked")))).await);
     }
 }
 
@@ -67,7 +67,7 @@ async fn wait_to_end(world: World, run_id: RunId) -> Value {
 async fn concurrent_waits_outcomes_decisions_and_aborts_end_each_run_once() {
     let folder = tempfile::tempdir().unwrap();
     let fakes = FakeTools::new([
-        ("client:app:pick", Behavior::Park(Parked::Client)),
+        ("client:app:pick", Behavior::Park(ParkedOn::Client)),
         ("openclaw:core:asked", Behavior::Echo),
         ("openclaw:core:slow", Behavior::After(400)),
     ]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use executor::{Outcome, Parked, Returned};
+use executor::{Outcome, ParkedOn, ToolResult};
 use serde_json::{Value, json};
 use store::ApprovalScope;
 
@@ -15,7 +15,7 @@ async fn world() -> (World, Arc<FakeTools>) {
         ("openclaw:core:asked", Behavior::Echo),
         ("openclaw:core:fails", Behavior::Fail("no such city")),
         ("plugin:notes:find", Behavior::Echo),
-        ("client:app:pick", Behavior::Park(Parked::Client)),
+        ("client:app:pick", Behavior::Park(ParkedOn::Client)),
         ("mcp:github:create_issue", Behavior::Echo),
     ]);
     (Parts { sources: vec![fakes.clone()], ask: vec!["asked"], ..Parts::default() }.open().await, fakes)
@@ -68,7 +68,7 @@ async fn a_parked_call_keeps_its_id_until_its_result() {
     let (run_id, _) = run.suspend("return await Promise.all([tools.pick({ n: 1 }), tools.asked({ n: 2 })])").await;
     world.approve_all(ApprovalScope::Once).await;
     let token = fakes.calls().into_iter().find(|call| call.id == "client:app:pick").unwrap().token;
-    world.code_mode.settle(&token, &Outcome::Returned(Returned::json(json!("picked")))).await.unwrap();
+    world.code_mode.settle(&token, &Outcome::Returned(ToolResult::json(json!("picked")))).await.unwrap();
     value(&run.wait(&run_id).await);
     let entries = lines(&world.export("session").await);
     for (name, id) in [("pick", "exec-1:1"), ("asked", "exec-1:2")] {

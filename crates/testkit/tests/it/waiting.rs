@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use contract::ids::{CallId, RunId};
 use contract::limits::MAX_KEPT_SNAPSHOT_BYTES;
-use executor::{CallToken, Outcome, Parked, Returned};
+use executor::{CallToken, Outcome, ParkedOn, ToolResult};
 use serde_json::{Value, json};
-use store::{RunState, SettleError, Settled};
+use store::{RunState, SettleError, SettleResult};
 
 use crate::fake_tools::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, World, code, scope, value};
@@ -21,14 +21,14 @@ async fn world(tools: Value) -> (World, Arc<FakeTools>) {
         ("openclaw:core:read", Behavior::Echo),
         ("openclaw:core:gate", Behavior::WaitForGate),
         ("openclaw:core:slow", Behavior::After(700)),
-        ("client:app:pick", Behavior::Park(Parked::Client)),
-        ("openclaw:core:task", Behavior::Park(Parked::Task)),
+        ("client:app:pick", Behavior::Park(ParkedOn::Client)),
+        ("openclaw:core:task", Behavior::Park(ParkedOn::Task)),
     ]);
     (Parts { tools, sources: vec![fakes.clone()], ..Parts::default() }.open().await, fakes)
 }
 
 fn returned(value: Value) -> Outcome {
-    Outcome::Returned(Returned::json(value))
+    Outcome::Returned(ToolResult::json(value))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +170,7 @@ async fn a_parked_call_is_settled_once_by_its_token() {
     let mut tokens: Vec<CallToken> = fakes.calls().into_iter().map(|call| call.token).collect();
     tokens.sort_by_key(|token| token.call);
     for (token, value) in tokens.iter().zip(["picked", "done"]) {
-        assert_eq!(world.code_mode.settle(token, &returned(json!(value))).await.unwrap(), Settled::Taken);
+        assert_eq!(world.code_mode.settle(token, &returned(json!(value))).await.unwrap(), SettleResult::WillDeliver);
         let twice = world.code_mode.settle(token, &returned(json!("other"))).await;
         assert!(matches!(twice, Err(SettleError::NotParked)), "{twice:?}");
     }

@@ -11,7 +11,7 @@ use contract::config::{AgentsConfig, Quotas, Retention};
 use contract::frame::Jail;
 use contract::ids::RunId;
 use contract::scope::Scope;
-use executor::run::{Host, LocalTools, PreparedRun, RunRequest, ToolsWanted, prepare};
+use executor::run::{Host, LocalTools, PreparedRun, RequestedTools, RunRequest, prepare};
 use executor::{Hook, ToolSource};
 use serde_json::{Value, json};
 use store::{Approval, ApprovalScope, Decision, Keys, Location, Store};
@@ -29,7 +29,7 @@ impl Workers {
     fn options(self) -> PoolOptions {
         let (launch, jail) = match self {
             Self::Jailed => (Launch::Program(env!("CARGO_BIN_EXE_ledger-host").into()), JailPolicy::Required),
-            Self::Attached => (Launch::Attached(sandbox::serve_attached), JailPolicy::Off),
+            Self::Attached => (Launch::InProcess(sandbox::serve_attached), JailPolicy::Off),
         };
         // Of three threads, two are for the test's principal: the pool reserves one for other principals.
         PoolOptions { jail, workers: 1, slots: 16, threads: 3, ..PoolOptions::new(launch) }
@@ -100,7 +100,7 @@ impl Parts {
                 namespace_config: json!({"repository": "o/r"}),
                 ..LocalTools::default()
             },
-            ask: self.ask.into_iter().map(|text| Pattern::parse(text).unwrap()).collect(),
+            approval_patterns: self.ask.into_iter().map(|text| Pattern::parse(text).unwrap()).collect(),
             runtime_available: true,
             surface: SurfaceOptions::default(),
         }
@@ -124,7 +124,7 @@ pub(crate) fn scope(text: &str) -> Scope {
 }
 
 pub(crate) fn request(text: &str) -> RunRequest {
-    RunRequest { scope: scope(text), wants: ToolsWanted::All, ..RunRequest::default() }
+    RunRequest { scope: scope(text), tools: RequestedTools::All, ..RunRequest::default() }
 }
 
 impl World {

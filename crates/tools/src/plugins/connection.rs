@@ -14,9 +14,9 @@ use contract::text::plain;
 use executor::ProgressSink;
 use parking_lot::Mutex;
 use process::{
-    CLOSE_GRACE, Envelope, FirstReason, Gone, LineError, LineWriter, Lines, MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES,
-    MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES, MessageKind, PendingReservation, Process, Reservation, Started, Tail,
-    response_id, too_large,
+    CLOSE_GRACE, Envelope, FirstReason, LineError, LineWriter, Lines, MAX_BAD_FRAMES, MAX_FRAME_BYTES,
+    MAX_UNANSWERED_REQUESTS, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES, MessageKind, PendingReservation, Process,
+    ProcessExit, Reservation, StartedProcess, Tail, response_id, too_large,
 };
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -73,7 +73,9 @@ impl fmt::Display for Closed {
             Self::DoesNotRead => {
                 write!(f, "the plugin left {MAX_UNSENT} messages or {MAX_UNSENT_BYTES} bytes unread")
             }
-            Self::AsksTooMuch => write!(f, "the plugin sent more than {MAX_ASKED} requests; a plugin only answers"),
+            Self::AsksTooMuch => {
+                write!(f, "the plugin sent more than {MAX_UNANSWERED_REQUESTS} requests; a plugin only answers")
+            }
             Self::Hangs => write!(f, "the plugin left {MAX_TIMEOUTS} requests in a row unanswered"),
             Self::Stopped => f.write_str("the plugin was stopped"),
         }
@@ -119,9 +121,16 @@ pub(super) struct Answer {
 
 type Reply = Result<Answer, RequestError>;
 
+/// The kind of a request. The answers of each have their own limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestKind {
+    Handshake,
+    Ordinary,
+}
+
 struct Pending {
     reply: oneshot::Sender<Reply>,
-    is_handshake: bool,
+    kind: RequestKind,
     updates: ProgressSink,
     updates_left: u32,
 }
@@ -142,7 +151,7 @@ struct Shared<W> {
 pub(super) struct Connection<W: AsyncWrite + Unpin + Send + 'static = tokio::process::ChildStdin> {
     shared: Arc<Shared<W>>,
     tail: Tail,
-    gone: Option<Gone>,
+    gone: Option<ProcessExit>,
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> fmt::Debug for Connection<W> {
@@ -159,10 +168,10 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Drop for Connection<W> {
 
 impl Connection {
     /// Connects to a process that was just started.
-    pub(super) fn new(plugin: &str, started: Started) -> Self {
-        let Started { process, stdin, stdout, stderr } = started;
+    pub(super) fn new(plugin: &str, started: StartedProcess) -> Self {
+        let StartedProcess { process, stdin, stdout, stderr } = started;
         let tail = Tail::default();
-        let gone = process.gone();
+        let gone = process.exit();
         let draining = tail.drain(plugin, stderr);
         let shared = Shared::new(stdin);
         let reading = Reading::new(Arc::clone(&shared));
@@ -221,21 +230,21 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
         deadline: Instant,
         updates: ProgressSink,
     ) -> Result<Answer, RequestError> {
-        self.ask(method, params, deadline, updates, false).await
+        self.send_and_wait(RequestKind::Ordinary, method, params, deadline, updates).await
     }
 
     /// Sends the first request, whose answer has its own limits.
     pub(super) async fn handshake(&self, params: Value, deadline: Instant) -> Result<Answer, RequestError> {
-        self.ask("initialize", params, deadline, ProgressSink::default(), true).await
+        self.send_and_wait(RequestKind::Handshake, "initialize", params, deadline, ProgressSink::default()).await
     }
 
-    async fn ask(
+    async fn send_and_wait(
         &self,
+        kind: RequestKind,
         method: &str,
         params: Value,
         deadline: Instant,
         updates: ProgressSink,
-        is_handshake: bool,
     ) -> Result<Answer, RequestError> {
         let shared = &self.shared;
         let _turn = match timeout_at(deadline, Arc::clone(&shared.requests).acquire_owned()).await {
@@ -247,7 +256,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
         }
         let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
-        shared.pending.lock().insert(id, Pending { reply, is_handshake, updates, updates_left: MAX_UPDATES });
+        shared.pending.lock().insert(id, Pending { reply, kind, updates, updates_left: MAX_UPDATES });
         let _guard = RequestGuard { shared, id };
         // The connection may have ended since the check above, and then nothing settles this request.
         if let Some(why) = shared.closed.get() {
@@ -337,7 +346,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Shared<W> {
 
     fn settle(&self, id: i64, reply: Reply) {
         if let Some(pending) = self.pending.lock().remove(&id) {
-            // It fails only if the caller has just given up.
+            // Sending fails only if the caller has just given up.
             drop(pending.reply.send(reply));
         }
     }
@@ -428,7 +437,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
         };
         let open = envelope.response_id().and_then(|id| {
             let pending = self.shared.pending.lock();
-            Some((id, pending.get(&id)?.is_handshake))
+            Some((id, pending.get(&id)?.kind == RequestKind::Handshake))
         });
         let Some(kind) = MessageKind::of(&envelope, open, &[PROGRESS]) else {
             // The answer to no open request (a wrong id, a second answer), or a notification that nothing processes.
@@ -523,7 +532,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
     /// Answers a request of the plugin: the protocol has none.
     fn refuse(&mut self, id: Option<Value>) -> Result<(), Closed> {
         self.asked += 1;
-        if self.asked > MAX_ASKED {
+        if self.asked > MAX_UNANSWERED_REQUESTS {
             return Err(Closed::AsksTooMuch);
         }
         let error =

@@ -165,7 +165,7 @@ fn decision(result: Value) -> Result<HookAnswer, String> {
 fn outcome_json(outcome: &Outcome) -> Value {
     match outcome {
         Outcome::Returned(returned) => {
-            let result = returned.for_guest();
+            let result = returned.to_cell_value();
             let bytes = result.to_string().len();
             match bytes {
                 0..=MAX_HOOKED_RESULT_BYTES => json!({"status": "returned", "result": result}),
@@ -179,7 +179,7 @@ fn outcome_json(outcome: &Outcome) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use executor::{HookAnswer, Outcome, Returned};
+    use executor::{HookAnswer, Outcome, ToolResult};
     use serde_json::{Value, json};
 
     use super::{decision, outcome_json};
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_large_result_is_replaced_by_its_size() {
-        let outcome = |text: String| outcome_json(&Outcome::Returned(Returned::text(text)));
+        let outcome = |text: String| outcome_json(&Outcome::Returned(ToolResult::text(text)));
         assert_eq!(outcome("a".to_owned()), json!({"status": "returned", "result": "a"}));
         assert_eq!(outcome("a".repeat(1 << 20)), json!({"status": "returned", "resultBytes": (1 << 20) + 2}));
         assert_eq!(outcome_json(&Outcome::Unknown), json!({"status": "unknown"}));

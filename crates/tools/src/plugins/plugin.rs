@@ -7,7 +7,7 @@ use contract::config::PluginEntry;
 use contract::scope::Scope;
 use contract::text::plain;
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ProgressSink, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ProgressSink, ToolResult, ToolSource};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -91,7 +91,7 @@ impl Plugin {
     }
 
     /// Calls a tool outside a run, for `cellmate plugins test`.
-    pub async fn try_tool(&self, name: &str, input: Value) -> Result<Returned, String> {
+    pub async fn try_tool(&self, name: &str, input: Value) -> Result<ToolResult, String> {
         let Some(tool) = self.manifest.tool(name) else {
             return Err(format!("the plugin has no tool `{}`", plain(name, 200)));
         };
@@ -160,7 +160,7 @@ fn call_params(name: &str, input: Value, call_id: &str, key: &str, scope: &Scope
 }
 
 /// Converts the result of `tools/call`.
-pub(super) fn returned(tool: &PluginTool, result: Value) -> Result<Returned, String> {
+pub(super) fn returned(tool: &PluginTool, result: Value) -> Result<ToolResult, String> {
     let wrong = |what: &str| {
         let took_effect = if tool.effects == Effects::Reads { "" } else { "; the call may have taken effect" };
         Err(format!("its result is invalid: {what}{took_effect}"))
@@ -202,7 +202,7 @@ pub(super) fn returned(tool: &PluginTool, result: Value) -> Result<Returned, Str
     if content.is_empty() && details.is_none() {
         return wrong("it has neither `text`, `content` nor `details`");
     }
-    Ok(Returned { content, details, ..Returned::default() })
+    Ok(ToolResult { content, details, ..ToolResult::default() })
 }
 
 fn is_block(block: &Value) -> bool {
@@ -257,9 +257,9 @@ mod tests {
         });
         let manifest = Manifest::read(manifest.to_string().as_bytes(), Path::new("m")).unwrap();
         let run = |name: &str, result: Value| returned(manifest.tool(name).unwrap(), result);
-        assert_eq!(run("plain", json!({"text": "a"})).unwrap().for_guest(), json!("a"));
-        assert_eq!(run("plain", json!({"details": null})).unwrap().for_guest(), Value::Null);
-        assert_eq!(run("typed", json!({"details": {"n": 1}})).unwrap().for_guest(), json!({"n": 1}));
+        assert_eq!(run("plain", json!({"text": "a"})).unwrap().to_cell_value(), json!("a"));
+        assert_eq!(run("plain", json!({"details": null})).unwrap().to_cell_value(), Value::Null);
+        assert_eq!(run("typed", json!({"details": {"n": 1}})).unwrap().to_cell_value(), json!({"n": 1}));
         assert_eq!(run("plain", json!({"text": "no such file", "isError": true})), Err("no such file".to_owned()));
         let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
         assert_eq!(run("plain", json!({"content": [image]})).unwrap().content.len(), 1);

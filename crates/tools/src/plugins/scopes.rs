@@ -165,7 +165,7 @@ impl Scopes {
 
     fn finish(&self, key: &Key, created: Result<ScopeValue, String>, plugin: &Supervisor) {
         let mut entries = self.entries.lock();
-        // It may have been evicted in the meantime.
+        // The entry may have been evicted in the meantime.
         let Some((entry, _)) = entries.by_key.get_mut(key) else { return };
         match created {
             Ok(scope) => {

@@ -255,7 +255,7 @@ impl Supervisor {
             let number = state.number;
             self.on_end(&mut state, number, why);
         }
-        match state.lifecycle.on(Event::Wanted, now(), jitter()) {
+        match state.lifecycle.on(Event::Needed, now(), jitter()) {
             Action::Start => self.begin(&mut state),
             Action::WaitUntil(until) => return self.wait(&state, Instant::from_std(until)),
             Action::Refuse => return Err(self.refused(&state)),
@@ -452,7 +452,7 @@ impl Launch {
     async fn start(self) -> Result<Connection, StartFailure> {
         let deadline = Instant::now() + START_TIMEOUT;
         let installed = self.installed.clone();
-        // It reads all files of the plugin.
+        // Blocking, because the check reads all files of the plugin.
         let verified = tokio::task::spawn_blocking(move || installed.verify()).await;
         match verified {
             Ok(Ok(_)) => {}

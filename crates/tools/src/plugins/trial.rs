@@ -83,7 +83,8 @@ pub async fn try_plugin(plugin: &Arc<Plugin>) -> TrialReport {
     let mut scopes = Vec::new();
     if plugin.scopes.are_created() {
         plugin.scopes.make_ready(plugin.supervisor(), &event.scope).await;
-        let created = plugin.manifest().namespaces.iter().filter(|one| matches!(one.scope, ScopeManifest::Created));
+        let created =
+            plugin.manifest().namespaces.iter().filter(|namespace| matches!(namespace.scope, ScopeManifest::Created));
         for namespace in created {
             let result = plugin.scopes.outcome(&namespace.id, &event.scope);
             scopes.push((namespace.global_name.clone(), result));

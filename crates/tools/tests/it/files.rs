@@ -8,7 +8,7 @@ use catalog::Catalog;
 use contract::config::{CoreTools as Settings, FileTools, RootAccess};
 use contract::scope::Scope;
 use contract::tool::Repeat;
-use executor::{CallEnd, Executor, Outcome, ProgressSink, Returned, Routes, ToolSource};
+use executor::{CallEnd, Executor, Outcome, ProgressSink, Routes, ToolResult, ToolSource};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 use tools::core::{CoreTools, Resolver, Root, Roots};
@@ -39,7 +39,7 @@ impl World {
         }
         let settings = Settings { files: FileTools { enabled: true, ..FileTools::default() }, ..Settings::default() };
         let source: Arc<dyn ToolSource> = Arc::new(CoreTools::new(&settings, &roots));
-        let (routes, tools) = Routes::of(&[source]);
+        let (routes, tools) = Routes::collect(&[source]);
         let executor = Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, Scope::default());
         let store = Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap();
         Self { folder, executor, store }
@@ -65,7 +65,7 @@ impl World {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    pub(crate) async fn call(&self, tool: &str, input: Value) -> Result<Returned, String> {
+    pub(crate) async fn call(&self, tool: &str, input: Value) -> Result<ToolResult, String> {
         let id = format!("openclaw:core:{tool}");
         let called = self.executor.call_directly(&self.store, "t", &id, input, ProgressSink::default()).await.unwrap();
         match called.end {
@@ -108,7 +108,7 @@ fn collect(root: &Path, folder: &Path, names: &mut Vec<String>) {
 }
 
 /// Returns the text block of a result.
-pub(crate) fn text(returned: &Returned) -> &str {
+pub(crate) fn text(returned: &ToolResult) -> &str {
     returned.content[0]["text"].as_str().unwrap()
 }
 

@@ -55,7 +55,9 @@ async fn each_attack_has_a_safe_outcome_and_neighbours_are_not_affected() {
         let attack = async {
             match (ready.call(&format!("plugin:bad:{tool}"), json!({})).await, &expected) {
                 (Outcome::Failed(message), Fails(part)) => assert!(message.contains(part), "{mode}: {message}"),
-                (Outcome::Returned(returned), Returns(value)) => assert_eq!(returned.into_guest(), *value, "{mode}"),
+                (Outcome::Returned(returned), Returns(value)) => {
+                    assert_eq!(returned.into_cell_value(), *value, "{mode}")
+                }
                 (Outcome::Unknown, Unknown) => {}
                 (other, _) => panic!("{mode} {tool}: {other:?}"),
             }

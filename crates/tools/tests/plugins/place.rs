@@ -27,7 +27,7 @@ pub(crate) struct Place {
 pub(crate) fn options() -> PluginOptions {
     let restart = Restart {
         first_wait: Duration::from_millis(20),
-        longest_wait: Duration::from_millis(100),
+        max_wait: Duration::from_millis(100),
         give_up_after: 3,
         ..Restart::DEFAULT
     };
@@ -162,7 +162,7 @@ impl<'a> Ready<'a> {
 
     pub(crate) async fn value(&self, id: &str, input: Value) -> Value {
         match self.call(id, input).await {
-            Outcome::Returned(returned) => returned.into_guest(),
+            Outcome::Returned(returned) => returned.into_cell_value(),
             other => panic!("{id}: {other:?}"),
         }
     }

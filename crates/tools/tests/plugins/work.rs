@@ -152,7 +152,7 @@ async fn changed_settings_and_versions_replace_the_plugin_and_others_are_kept() 
     ] {
         assert!(place.configured(&excluding).get("one").is_none(), "{excluding}");
     }
-    place.host.folder.switch("one", false).unwrap();
+    place.host.folder.disable("one").unwrap();
     assert!(place.configured(&json!({"entries": {"one": {"enabled": true}}})).get("one").is_none());
 }
 
@@ -237,6 +237,6 @@ async fn a_trial_reports_start_hooks_and_scopes() {
     let dead = try_plugin(plugins.get("dead").unwrap()).await;
     assert!(dead.start.unwrap_err().contains("exited"));
     let good = plugins.get("good").unwrap();
-    assert_eq!(good.try_tool("echo", json!({"a": 1})).await.unwrap().into_guest()["input"], json!({"a": 1}));
+    assert_eq!(good.try_tool("echo", json!({"a": 1})).await.unwrap().into_cell_value()["input"], json!({"a": 1}));
     assert!(good.try_tool("nothing", json!({})).await.unwrap_err().contains("no tool `nothing`"));
 }

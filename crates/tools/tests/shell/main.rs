@@ -24,7 +24,7 @@ macro_rules! trials {
 }
 
 fn main() -> std::process::ExitCode {
-    process::keeper_main_closing(sandbox::close_inherited_files);
+    process::keeper_main_closing_files(sandbox::close_inherited_files);
 
     let trials = trials![
         ordinary::exit_code_and_both_streams_are_returned,

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::{ClientRequest, Fields, RequestError, choice, function, image, parts, plain_text, raw, text_of};
+use super::{
+    ClientRequest, Fields, RequestError, image_from_url, plain_text, read_parts, read_tool, read_tool_choice, text_of,
+    to_raw,
+};
 use crate::Wire;
 use crate::conversation::{Arguments, Assistant, CallResult, Item, ModelCall, Part, RawAssistant};
 
@@ -13,14 +16,14 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
         match text_of(message, "role") {
             "system" | "developer" if items.is_empty() => instructions.push(plain_text(content)),
             "system" | "developer" => items.push(Item::System(plain_text(content))),
-            "user" => items.push(Item::User(parts(content, part))),
+            "user" => items.push(Item::User(read_parts(content, part))),
             "assistant" => items.push(Item::Assistant(assistant(message))),
             "tool" => {
                 let id = text_of(message, "tool_call_id");
                 if id.is_empty() {
                     return Err(RequestError::new("messages", "a `tool` message has no `tool_call_id`"));
                 }
-                let result = CallResult { call_id: id.to_owned(), parts: parts(content, part), is_error: false };
+                let result = CallResult { call_id: id.to_owned(), parts: read_parts(content, part), is_error: false };
                 match items.last_mut() {
                     Some(Item::Results(results)) => results.push(result),
                     _ => items.push(Item::Results(vec![result])),
@@ -35,7 +38,7 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
     let (mut tools, mut other_tools) = (Vec::new(), Vec::new());
     for tool in body.list("tools")? {
         match tool.get("function").filter(|_| text_of(tool, "type") == "function") {
-            Some(declared) => tools.push(function(declared, "parameters")?),
+            Some(declared) => tools.push(read_tool(declared, "parameters")?),
             None => other_tools.push(tool.clone()),
         }
     }
@@ -49,7 +52,7 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
         items,
         tools,
         other_tools,
-        tool_choice: choice(body.get("tool_choice")),
+        tool_choice: read_tool_choice(body.get("tool_choice")),
         max_output_tokens: body.number("max_completion_tokens")?.or(body.number("max_tokens")?),
         user: body.text("user")?.or(body.text("safety_identifier")?).map(str::to_owned),
         previous_response_id: None,
@@ -61,8 +64,8 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
 fn part(part: &Value) -> Part {
     match text_of(part, "type") {
         "text" => Part::Text(text_of(part, "text").to_owned()),
-        "image_url" => Part::Image(image(part.get("image_url").map_or("", |image| text_of(image, "url")))),
-        _ => Part::Other(Wire::Chat, raw(part)),
+        "image_url" => Part::Image(image_from_url(part.get("image_url").map_or("", |image| text_of(image, "url")))),
+        _ => Part::Other(Wire::Chat, to_raw(part)),
     }
 }
 
@@ -73,12 +76,12 @@ fn assistant(message: &Value) -> Assistant {
         ModelCall {
             id: text_of(call, "id").to_owned(),
             name: text_of(function, "name").to_owned(),
-            arguments: Arguments::of(text_of(function, "arguments").to_owned()),
+            arguments: Arguments::classify(text_of(function, "arguments").to_owned()),
         }
     };
     Assistant {
         text: message.get("content").map(plain_text).unwrap_or_default(),
         calls: calls.map(call).collect(),
-        raw: Some(RawAssistant { wire: Wire::Chat, json: raw(message) }),
+        raw: Some(RawAssistant { wire: Wire::Chat, json: to_raw(message) }),
     }
 }

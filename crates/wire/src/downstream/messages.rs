@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{ClientRequest, Fields, RequestError, Thread, choice, function, parts, plain_text, raw, text_of};
+use super::{
+    ClientRequest, Fields, RequestError, Thread, plain_text, read_parts, read_tool, read_tool_choice, text_of, to_raw,
+};
 use crate::Wire;
 use crate::conversation::{Arguments, Assistant, CallResult, Image, Item, ModelCall, Part, RawAssistant};
 
@@ -23,7 +25,7 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
     let (mut tools, mut other_tools) = (Vec::new(), Vec::new());
     for tool in body.list("tools")? {
         match text_of(tool, "type") {
-            "" | "custom" => tools.push(function(tool, "input_schema")?),
+            "" | "custom" => tools.push(read_tool(tool, "input_schema")?),
             _ => other_tools.push(tool.clone()),
         }
     }
@@ -37,7 +39,7 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
         items,
         tools,
         other_tools,
-        tool_choice: choice(body.get("tool_choice")),
+        tool_choice: read_tool_choice(body.get("tool_choice")),
         max_output_tokens: body.number("max_tokens")?,
         user: user.map(str::to_owned),
         previous_response_id: None,
@@ -65,7 +67,7 @@ fn user(content: &Value, items: &mut Vec<Item>) -> Result<(), RequestError> {
         "" => Err(RequestError::new("messages", "a `tool_result` block has no `tool_use_id`")),
         id => Ok(CallResult {
             call_id: id.to_owned(),
-            parts: parts(block.get("content").unwrap_or(&Value::Null), part),
+            parts: read_parts(block.get("content").unwrap_or(&Value::Null), part),
             is_error: block.get("is_error") == Some(&Value::Bool(true)),
         }),
     };
@@ -89,14 +91,14 @@ fn assistant(content: &Value) -> Assistant {
     let call = |block: &Value| ModelCall {
         id: text_of(block, "id").to_owned(),
         name: text_of(block, "name").to_owned(),
-        arguments: Arguments::of(block.get("input").map(Value::to_string).unwrap_or_default()),
+        arguments: Arguments::classify(block.get("input").map(Value::to_string).unwrap_or_default()),
     };
     let is = |block: &&Value, kind: &str| text_of(block, "type") == kind;
     let text = match content {
         Value::String(text) => text.clone(),
         _ => blocks.iter().filter(|block| is(block, "text")).map(|block| text_of(block, "text")).collect(),
     };
-    let own = content.is_array().then(|| RawAssistant { wire: Wire::Messages, json: raw(content) });
+    let own = content.is_array().then(|| RawAssistant { wire: Wire::Messages, json: to_raw(content) });
     Assistant { text, calls: blocks.iter().filter(|block| is(block, "tool_use")).map(call).collect(), raw: own }
 }
 
@@ -109,6 +111,6 @@ fn part(block: &Value) -> Part {
             data: text_of(source, "data").to_owned(),
         }),
         ("image", "url") => Part::Image(Image::Url(text_of(source, "url").to_owned())),
-        _ => Part::Other(Wire::Messages, raw(block)),
+        _ => Part::Other(Wire::Messages, to_raw(block)),
     }
 }

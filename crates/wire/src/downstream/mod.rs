@@ -1,4 +1,5 @@
-//! Requests of clients and the responses to them.
+//! The side of the clients: requests that clients send to the gateway, and the responses to them. `upstream` is the
+//! side of the providers.
 
 mod chat;
 mod messages;
@@ -21,7 +22,7 @@ pub struct ClientRequest {
     pub wire: Wire,
     pub model: String,
     pub stream: bool,
-    /// Whether a Chat stream ends with a chunk that has the usage.
+    /// Chat: whether a stream ends with a chunk that contains the token usage.
     pub include_usage: bool,
     /// The instructions before the conversation.
     pub instructions: String,
@@ -31,7 +32,7 @@ pub struct ClientRequest {
     pub other_tools: Vec<Value>,
     pub tool_choice: ToolChoice,
     pub max_output_tokens: Option<u64>,
-    /// The client's name for its user. It is not an identity.
+    /// The client's name for its user. It is not authenticated.
     pub user: Option<String>,
     /// Responses: the id of the response that this request continues.
     pub previous_response_id: Option<String>,
@@ -48,7 +49,7 @@ pub enum Thread {
     Continue { previous_message_id: String },
 }
 
-/// A function that the client itself carries out.
+/// A tool that the client itself executes. In the APIs it is called a function.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClientTool {
     pub name: String,
@@ -90,7 +91,7 @@ impl ClientRequest {
         }
     }
 
-    /// Returns the results that the client sends with this request: those after the last message of the model.
+    /// Returns the results of tool calls that are new in this request: those after the last message of the model.
     pub fn trailing_results(&self) -> impl Iterator<Item = &crate::conversation::CallResult> {
         let after = self.items.iter().rposition(|item| matches!(item, Item::Assistant(_))).map_or(0, |at| at + 1);
         self.items
@@ -104,7 +105,7 @@ impl ClientRequest {
     }
 }
 
-/// The fields of a request.
+/// The fields of a request. A field that is `null` counts as missing.
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a Map<String, Value>);
 
@@ -145,17 +146,17 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns a text member of an object; empty if it has none.
+/// Returns a string member of an object; an empty string if there is none.
 fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or("")
 }
 
-fn raw(value: &Value) -> Box<RawValue> {
+fn to_raw(value: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// Returns the image that a URL stands for.
-fn image(url: &str) -> Image {
+/// Returns the image at a URL. The data of a `data:` URL is taken out of it.
+fn image_from_url(url: &str) -> Image {
     let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     match data {
         Some((mime_type, data)) => Image::Base64 { mime_type: mime_type.to_owned(), data: data.to_owned() },
@@ -163,7 +164,7 @@ fn image(url: &str) -> Image {
     }
 }
 
-/// Returns the texts of a content that is a string or a list of parts.
+/// Returns the text of a message's content, which is a string or a list of parts.
 fn plain_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -172,7 +173,8 @@ fn plain_text(content: &Value) -> String {
     }
 }
 
-fn parts(content: &Value, part: impl Fn(&Value) -> Part) -> Vec<Part> {
+/// Reads a message's content, which is a string or a list of parts.
+fn read_parts(content: &Value, part: impl Fn(&Value) -> Part) -> Vec<Part> {
     match content {
         Value::String(text) => vec![Part::Text(text.clone())],
         Value::Array(list) => list.iter().map(part).collect(),
@@ -180,7 +182,8 @@ fn parts(content: &Value, part: impl Fn(&Value) -> Part) -> Vec<Part> {
     }
 }
 
-fn choice(value: Option<&Value>) -> ToolChoice {
+/// Reads `tool_choice`, in the form of any of the APIs. A choice of one tool becomes `Required`.
+fn read_tool_choice(value: Option<&Value>) -> ToolChoice {
     let name = value.and_then(|value| value.as_str().or_else(|| value.get("type").and_then(Value::as_str)));
     match name {
         Some("none") => ToolChoice::None,
@@ -189,12 +192,13 @@ fn choice(value: Option<&Value>) -> ToolChoice {
     }
 }
 
-fn function(value: &Value, parameters: &str) -> Result<ClientTool, RequestError> {
+/// Reads the definition of a tool, whose schema is in the field `schema_field`.
+fn read_tool(value: &Value, schema_field: &str) -> Result<ClientTool, RequestError> {
     let name = text_of(value, "name");
     if name.is_empty() {
         return Err(RequestError::new("tools", "a tool has no name"));
     }
-    let schema = value.get(parameters).filter(|schema| schema.is_object()).cloned();
+    let schema = value.get(schema_field).filter(|schema| schema.is_object()).cloned();
     Ok(ClientTool {
         name: name.to_owned(),
         description: text_of(value, "description").to_owned(),

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{ClientRequest, Fields, RequestError, choice, function, image, parts, plain_text, raw, text_of};
+use super::{
+    ClientRequest, Fields, RequestError, image_from_url, plain_text, read_parts, read_tool, read_tool_choice, text_of,
+    to_raw,
+};
 use crate::Wire;
 use crate::conversation::{Arguments, Assistant, CallResult, Item, ModelCall, Part, RawAssistant};
 
@@ -18,7 +21,7 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
     let (mut tools, mut other_tools) = (Vec::new(), Vec::new());
     for tool in body.list("tools")? {
         match text_of(tool, "type") {
-            "function" => tools.push(function(tool, "parameters")?),
+            "function" => tools.push(read_tool(tool, "parameters")?),
             _ => other_tools.push(tool.clone()),
         }
     }
@@ -31,7 +34,7 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
         items: reader.items,
         tools,
         other_tools,
-        tool_choice: choice(body.get("tool_choice")),
+        tool_choice: read_tool_choice(body.get("tool_choice")),
         max_output_tokens: body.number("max_output_tokens")?,
         user: body.text("user")?.or(body.text("safety_identifier")?).map(str::to_owned),
         previous_response_id: body.text("previous_response_id")?.map(str::to_owned),
@@ -73,7 +76,7 @@ impl ItemReader {
             }
             ("message" | "", "user") => {
                 self.end_assistant();
-                self.items.push(Item::User(parts(item.get("content").unwrap_or(&Value::Null), part)));
+                self.items.push(Item::User(read_parts(item.get("content").unwrap_or(&Value::Null), part)));
             }
             ("message" | "", "system" | "developer") => {
                 self.end_assistant();
@@ -86,7 +89,7 @@ impl ItemReader {
                     return Err(RequestError::new("input", "an output item has no `call_id`"));
                 }
                 let output = item.get("output").unwrap_or(&Value::Null);
-                let result = CallResult { call_id: id.to_owned(), parts: parts(output, part), is_error: false };
+                let result = CallResult { call_id: id.to_owned(), parts: read_parts(output, part), is_error: false };
                 match self.items.last_mut() {
                     Some(Item::Results(results)) => results.push(result),
                     _ => self.items.push(Item::Results(vec![result])),
@@ -109,10 +112,10 @@ impl ItemReader {
         let call = |item: &Value| ModelCall {
             id: text_of(item, "call_id").to_owned(),
             name: text_of(item, "name").to_owned(),
-            arguments: Arguments::of(text_of(item, "arguments").to_owned()),
+            arguments: Arguments::classify(text_of(item, "arguments").to_owned()),
         };
         let calls = of_type("function_call").map(call).collect();
-        let json = raw(&json!(given));
+        let json = to_raw(&json!(given));
         let raw = Some(RawAssistant { wire: Wire::Responses, json });
         self.items.push(Item::Assistant(Assistant { text, calls, raw }));
     }
@@ -121,7 +124,9 @@ impl ItemReader {
 fn part(part: &Value) -> Part {
     match text_of(part, "type") {
         "input_text" | "output_text" | "text" => Part::Text(text_of(part, "text").to_owned()),
-        "input_image" if !text_of(part, "image_url").is_empty() => Part::Image(image(text_of(part, "image_url"))),
-        _ => Part::Other(Wire::Responses, raw(part)),
+        "input_image" if !text_of(part, "image_url").is_empty() => {
+            Part::Image(image_from_url(text_of(part, "image_url")))
+        }
+        _ => Part::Other(Wire::Responses, to_raw(part)),
     }
 }

@@ -207,7 +207,9 @@ fn finished(names: (String, String), message: &Value, reason: &str, usage: Usage
     let calls = calls.map(|call| ModelCall {
         id: string(call, "id").unwrap_or_default(),
         name: call.get("function").and_then(|function| string(function, "name")).unwrap_or_default(),
-        arguments: Arguments::of(call.pointer("/function/arguments").and_then(Value::as_str).unwrap_or("").to_owned()),
+        arguments: Arguments::classify(
+            call.pointer("/function/arguments").and_then(Value::as_str).unwrap_or("").to_owned(),
+        ),
     });
     let calls = calls.collect();
     let text = string(message, "content").unwrap_or_default();

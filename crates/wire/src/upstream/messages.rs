@@ -206,7 +206,7 @@ fn call(block: &Value, input: String) -> Option<ModelCall> {
     (block.get("type").and_then(Value::as_str) == Some("tool_use")).then(|| ModelCall {
         id: string(block, "id").unwrap_or_default(),
         name: string(block, "name").unwrap_or_default(),
-        arguments: Arguments::of(input),
+        arguments: Arguments::classify(input),
     })
 }
 

@@ -115,7 +115,7 @@ fn finished(body: &str, streamed: Vec<Box<RawValue>>) -> Result<ModelResponse, B
             Some("function_call") => calls.push(ModelCall {
                 id: string(&item, "call_id").or_else(|| string(&item, "id")).unwrap_or_default(),
                 name: string(&item, "name").unwrap_or_default(),
-                arguments: Arguments::of(string(&item, "arguments").unwrap_or_default()),
+                arguments: Arguments::classify(string(&item, "arguments").unwrap_or_default()),
             }),
             _ => {}
         }

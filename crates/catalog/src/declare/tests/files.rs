@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::function;
 use crate::declare::function::Function;
 use crate::declare::server::{members, namespace};
-use crate::declare::{FILE_BYTES, files, index, server_api};
+use crate::declare::{ApiSchemas, FILE_BYTES, files, index, server_api};
 use crate::server::Server;
 use crate::unavailable::UnavailableServer;
 
@@ -153,7 +153,7 @@ fn resources_and_prompts_have_their_own_namespaces() {
 fn api_describes_a_server_or_one_tool() {
     let tools = [tool("mcp:s:a_tool"), tool("mcp:s:b_tool")];
     let server = server("s", &["aTool", "bTool"]);
-    let scope = |selector| server_api(&tools, "s", &server, selector, false).unwrap();
+    let scope = |selector| server_api(&tools, "s", &server, selector, ApiSchemas::Omitted).unwrap();
     for (selector, kind, count) in
         [(None, "server", 2), (Some("aTool"), "tool", 1), (Some("b_tool"), "tool", 1), (Some("none"), "server", 0)]
     {
@@ -175,7 +175,7 @@ fn api_describes_a_server_or_one_tool() {
         "note": "call as MCP.s.<method>({ ...input })",
         "schemas": {"aTool": {"type": "object"}},
     });
-    assert_eq!(server_api(&tools, "s", &server, Some("aTool"), true), Some(expected));
+    assert_eq!(server_api(&tools, "s", &server, Some("aTool"), ApiSchemas::Included), Some(expected));
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) struct Holding<'a> {
 
 /// How much is left under each bound. Signed, because cells may hold more than a bound that has become smaller.
 #[derive(Debug, Default)]
-struct Free<'a> {
+struct FreeMemory<'a> {
     in_worker: BTreeMap<WorkerId, i128>,
     of_principal_in_worker: BTreeMap<(&'a str, WorkerId), i128>,
     of_principal: BTreeMap<&'a str, i128>,
@@ -32,7 +32,7 @@ pub(super) fn is_safe<'a>(capacity: &Capacity, cells: impl Iterator<Item = Holdi
 }
 
 fn all_can_finish<'a>(capacity: &Capacity, mut unfinished: Vec<Holding<'a>>) -> bool {
-    let mut free = Free::of(capacity, &unfinished);
+    let mut free = FreeMemory::of(capacity, &unfinished);
     if !free.is_within_bounds() {
         return false;
     }
@@ -68,14 +68,14 @@ fn quick_verdict(capacity: &Capacity, cells: &[Holding<'_>]) -> Option<bool> {
     if held > capacity.heap_bytes {
         return Some(false);
     }
-    let most = |sum: u64, cell: &Holding<'_>| sum.saturating_add(cell.limit.max(cell.held));
-    let own_most = |one: &Holding<'_>| cells.iter().filter(|cell| cell.principal == one.principal).fold(0, most);
-    let fits = cells.iter().fold(0, most) <= capacity.heap_bytes
+    let max = |sum: u64, cell: &Holding<'_>| sum.saturating_add(cell.limit.max(cell.held));
+    let own_most = |one: &Holding<'_>| cells.iter().filter(|cell| cell.principal == one.principal).fold(0, max);
+    let fits = cells.iter().fold(0, max) <= capacity.heap_bytes
         && cells.iter().all(|cell| own_most(cell) <= capacity.heap_share());
     fits.then_some(true)
 }
 
-impl<'a> Free<'a> {
+impl<'a> FreeMemory<'a> {
     fn of(capacity: &Capacity, cells: &[Holding<'a>]) -> Self {
         let mut free = Self::default();
         let share = capacity.heap_share();

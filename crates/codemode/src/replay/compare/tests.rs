@@ -5,7 +5,7 @@ use contract::ids::CallId;
 use serde_json::value::RawValue;
 use store::{CallRow, CallState, LegEndKind, LegEnded, LegRow, StoredReply};
 
-use super::{Comparison, Verdict, ended_of, has_same_value, recorded_digest};
+use super::{Comparison, LegVerdict, has_same_value, leg_end, recorded_digest};
 
 fn row(call: u32, leg: i64, target: &str, payload: &str) -> CallRow {
     let reply = Some(StoredReply::Resolved(format!("\"reply {call}\"")));
@@ -31,13 +31,13 @@ fn returns(value: &str) -> Leg {
 }
 
 fn ended(leg: i64, replies: Vec<u32>, ran: &Leg) -> LegRow {
-    LegRow { ended: Some(ended_of(ran)), ..LegRow::begun(leg, 0, replies.into_iter().map(CallId).collect()) }
+    LegRow { ended: Some(leg_end(ran)), ..LegRow::begun(leg, 0, replies.into_iter().map(CallId).collect()) }
 }
 
 /// Returns the message for a first leg that differs from its record.
 fn divergence(before: &Leg, calls: &[CallRow], now: &Leg) -> String {
     let legs = [ended(0, vec![], before), LegRow::begun(1, 0, vec![])];
-    Comparison::new(&legs, calls, None).judge(&legs[0], now).unwrap_err().to_string()
+    Comparison::new(&legs, calls, None).compare_leg(&legs[0], now).unwrap_err().to_string()
 }
 
 #[test]
@@ -47,14 +47,14 @@ fn a_leg_that_does_the_same_is_the_same() {
     let second = waits(vec![call(3, "a:b:c", "{}")]);
     let legs = [ended(0, vec![], &first), ended(1, vec![2], &second), LegRow::begun(2, 0, vec![CallId(3), CallId(1)])];
     let mut comparison = Comparison::new(&legs, &calls, None);
-    assert_eq!(comparison.judge(&legs[0], &first), Ok(Verdict::Same));
+    assert_eq!(comparison.compare_leg(&legs[0], &first), Ok(LegVerdict::Same));
     let reply =
         |call: u32| Reply { call: CallId(call), value: ReplyValue::Resolved(format!("\"reply {call}\"").into_bytes()) };
     assert_eq!(comparison.replies(&legs[1]), Ok(vec![reply(2)]));
-    assert_eq!(comparison.judge(&legs[1], &second), Ok(Verdict::Same));
+    assert_eq!(comparison.compare_leg(&legs[1], &second), Ok(LegVerdict::Same));
     assert_eq!(comparison.replies(&legs[2]), Ok(vec![reply(3), reply(1)]));
     // The end of the last leg is not recorded, so it may end in any way.
-    assert_eq!(comparison.judge(&legs[2], &returns("1")), Ok(Verdict::Unrecorded));
+    assert_eq!(comparison.compare_leg(&legs[2], &returns("1")), Ok(LegVerdict::Unrecorded));
 }
 
 #[test]
@@ -107,14 +107,14 @@ fn recorded_output_must_be_the_same() {
 fn a_leg_that_is_known_to_have_waited_must_wait_even_if_its_end_is_not_written() {
     let legs = [LegRow::begun(0, 0, vec![]), LegRow::begun(1, 0, vec![])];
     let calls = [row(1, 0, "a:b:c", "{}"), row(2, 1, "a:b:c", "{}")];
-    let judge = |frozen: Option<i64>, number: usize, now: &Leg| {
-        Comparison::new(&legs, &calls, frozen).judge(&legs[number], now).is_ok()
+    let compare_leg = |frozen: Option<i64>, number: usize, now: &Leg| {
+        Comparison::new(&legs, &calls, frozen).compare_leg(&legs[number], now).is_ok()
     };
     let more = waits(vec![call(1, "a:b:c", "{}"), call(9, "a:b:c", "{}")]);
-    assert!(!judge(None, 0, &more), "a later leg shows that these were all its calls");
+    assert!(!compare_leg(None, 0, &more), "a later leg shows that these were all its calls");
     let last = waits(vec![call(2, "a:b:c", "{}"), call(3, "a:b:c", "{}")]);
-    assert!(judge(None, 1, &last), "a crash may have come before the last calls were written");
-    assert!(!judge(Some(1), 1, &last), "it was frozen after them");
+    assert!(compare_leg(None, 1, &last), "a crash may have come before the last calls were written");
+    assert!(!compare_leg(Some(1), 1, &last), "it was frozen after them");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_reply_goes_only_to_a_call_that_is_waited_for() {
     calls[1].reply = None;
     let legs = [ended(0, vec![], &cleared), LegRow::begun(1, 0, vec![CallId(1)]), LegRow::begun(2, 0, vec![CallId(2)])];
     let mut comparison = Comparison::new(&legs, &calls, None);
-    assert_eq!(comparison.judge(&legs[0], &cleared), Ok(Verdict::Same));
+    assert_eq!(comparison.compare_leg(&legs[0], &cleared), Ok(LegVerdict::Same));
     assert!(!comparison.waits_for(CallId(1)) && comparison.waits_for(CallId(2)));
     let refused = comparison.replies(&legs[1]).unwrap_err();
     assert_eq!((refused.call, refused.happened.as_str()), (Some(CallId(1)), "a cell that does not wait for it"));
@@ -141,15 +141,15 @@ fn a_reply_goes_only_to_a_call_that_is_waited_for() {
 #[test]
 fn the_end_of_a_leg_is_recorded() {
     let ended = |kind| LegEnded { kind, output_digest: String::new() };
-    assert_eq!(ended_of(&waits(vec![])), ended(LegEndKind::Suspended));
-    let returned = ended_of(&returns("1"));
+    assert_eq!(leg_end(&waits(vec![])), ended(LegEndKind::Suspended));
+    let returned = leg_end(&returns("1"));
     assert_eq!((returned.kind, recorded_digest(&returned)), (LegEndKind::Completed, ""));
 }
 
 #[test]
 fn a_value_is_compared_by_its_digest_if_the_journal_has_one() {
     let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-    let recorded = ended_of(&leg(LegEnd::Completed { value: raw("[1]") }, &["a"]));
+    let recorded = leg_end(&leg(LegEnd::Completed { value: raw("[1]") }, &["a"]));
     assert_eq!(
         (has_same_value(&recorded, &raw("[1]")), has_same_value(&recorded, &raw("[2]"))),
         (Some(true), Some(false))
@@ -159,9 +159,9 @@ fn a_value_is_compared_by_its_digest_if_the_journal_has_one() {
     // The output of both is compared in the same way.
     for ended in [recorded, older] {
         let legs = [LegRow { ended: Some(ended), ..LegRow::begun(0, 0, vec![]) }];
-        let same =
-            Comparison::new(&legs, &[], None).judge(&legs[0], &leg(LegEnd::Completed { value: raw("[1]") }, &["a"]));
-        assert_eq!(same, Ok(Verdict::Same));
+        let same = Comparison::new(&legs, &[], None)
+            .compare_leg(&legs[0], &leg(LegEnd::Completed { value: raw("[1]") }, &["a"]));
+        assert_eq!(same, Ok(LegVerdict::Same));
     }
 }
 

@@ -45,14 +45,14 @@ fn every_name_of_an_api_is_accepted() {
 
 #[test]
 fn every_quirk_has_a_key_of_its_own() {
-    let with = |key: &str| {
+    let quirks_with = |key: &str| {
         let provider = json!({"baseUrl": "https://p.example", "api": "chat", "quirks": {key: true}});
         ModelsConfig::resolve(&json!({"providers": {"p": provider}})).unwrap().providers["p"].quirks
     };
-    let all: Vec<ProviderQuirks> = QUIRKS.iter().map(|(key, _)| with(key)).collect();
-    for (at, quirks) in all.iter().enumerate() {
-        assert_ne!(*quirks, ProviderQuirks::default(), "{}", QUIRKS[at].0);
-        assert!(!all[..at].contains(quirks), "{}", QUIRKS[at].0);
+    let all: Vec<ProviderQuirks> = QUIRKS.iter().map(|(key, _)| quirks_with(key)).collect();
+    for (position, quirks) in all.iter().enumerate() {
+        assert_ne!(*quirks, ProviderQuirks::default(), "{}", QUIRKS[position].0);
+        assert!(!all[..position].contains(quirks), "{}", QUIRKS[position].0);
     }
 }
 
@@ -65,16 +65,18 @@ fn errors_have_paths_and_show_no_secrets() {
             "extra": {"tools": [], "temperature": 0}, "timeoutSeconds": "5"},
         "d": 7,
     }}));
+    let reference = "a string such as `${secret:NAME}` or `${VARIABLE}`";
+    let hidden = "another value, which may be a secret and is not shown";
     assert_eq!(
         found,
         [
-            "`models.providers.a.baseUrl`: expected an http or https address, found `null`",
-            "`models.providers.a.apiKey`: expected a string such as `${secret:NAME}` or `${VARIABLE}`, found `null`",
+            format!("`models.providers.a.baseUrl`: expected an http or https address, found {hidden}").as_str(),
+            format!("`models.providers.a.apiKey`: expected {reference}, found {hidden}").as_str(),
             "`models.providers.a.api`: expected one of `openai-completions`, `openai-responses`, `anthropic-messages`, \
              `chat`, `responses`, `messages`, found `\"openai-completion\"`; did you mean `openai-completions`?",
             "`models.providers.b.baseUrl`: expected the address of the provider's API, found `null`",
             "`models.providers.b.api`: expected the API that the provider speaks, found `null`",
-            "`models.providers.b.headers.x`: expected a string such as `${secret:NAME}` or `${VARIABLE}`, found `null`",
+            format!("`models.providers.b.headers.x`: expected {reference}, found {hidden}").as_str(),
             "`models.providers.b.stream`: expected `true` or `false`, found `1`",
             "`models.providers.b.apikey`: unknown key; did you mean `apiKey`?",
             "`models.providers.c.models[0].id`: expected the model's id, found `null`",

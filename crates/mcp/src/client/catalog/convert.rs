@@ -2,7 +2,7 @@
 
 use contract::limits::MAX_CONTENT_VALUES;
 use contract::tool::{Operation, ToolId};
-use executor::Returned;
+use executor::ToolResult;
 use serde_json::{Map, Value, json};
 
 /// Returns the method and its parameters. Besides a tool's own arguments only the keys named here reach the server: a
@@ -34,7 +34,7 @@ pub(crate) fn request(
 
 /// Returns the whole result as details, and its displayable part as content. A tool's own error is a normal result: the
 /// cell reads `isError`.
-pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, String> {
+pub(crate) fn returned(operation: Operation, result: Value) -> Result<ToolResult, String> {
     if !result.is_object() {
         return Err("its response is not a valid result".to_owned());
     }
@@ -42,7 +42,7 @@ pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, 
         None | Some("complete") => {}
         Some(_) => return Err("its response has an unknown result type".to_owned()),
     }
-    Ok(Returned { content: shown_content(operation, &result), details: Some(result), ..Returned::default() })
+    Ok(ToolResult { content: shown_content(operation, &result), details: Some(result), ..ToolResult::default() })
 }
 
 /// Returns the content. It is a copy next to the result, so large content is omitted; the result itself stays whole.

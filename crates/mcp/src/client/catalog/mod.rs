@@ -193,9 +193,9 @@ impl<'a> Offer<'a> {
         let annotations = listed.get("annotations").unwrap_or(&Value::Null);
         let label = [listed.get("title"), annotations.get("title")].into_iter().flatten().find_map(Value::as_str);
         let description = listed.get("description").and_then(Value::as_str).unwrap_or_default();
-        let most = self.limits.description_bytes;
-        if description.len().max(label.map_or(0, str::len)) > most {
-            return Err(format!("its description is longer than {most} bytes"));
+        let max = self.limits.description_bytes;
+        if description.len().max(label.map_or(0, str::len)) > max {
+            return Err(format!("its description is longer than {max} bytes"));
         }
         if let Some(schema) = listed.get("inputSchema").filter(|_| self.in_headers) {
             header_arguments::check(schema)?;
@@ -217,12 +217,12 @@ impl<'a> Offer<'a> {
     }
 
     fn schema(&self, which: &str, schema: &Value) -> Result<Value, String> {
-        let most = self.limits.schema_bytes;
+        let max = self.limits.schema_bytes;
         if !schema.is_object() {
             return Err(format!("its {which} is not an object"));
         }
-        if json_bytes(schema) > most {
-            return Err(format!("its {which} is longer than {most} bytes"));
+        if json_bytes(schema) > max {
+            return Err(format!("its {which} is longer than {max} bytes"));
         }
         Ok(schema.clone())
     }

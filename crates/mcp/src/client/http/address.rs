@@ -1,4 +1,4 @@
-//! Decides which addresses a server may refer to, against server-side request forgery.
+//! Decides which addresses a server may direct this client to, against server-side request forgery.
 //!
 //! A user may configure any address, even on this machine. The addresses that the server itself names (where to log in,
 //! where to get tokens) are not trusted: they must not reach hosts that only this machine or its network can reach.
@@ -13,11 +13,12 @@ use url::{Host, Url};
 pub(crate) struct AddressScope {
     host: String,
     class: Class,
-    plain: bool,
+    /// Whether the configured URL is `http`, without encryption.
+    is_http: bool,
 }
 
 impl AddressScope {
-    pub(crate) fn of(configured: &Url) -> Self {
+    pub(crate) fn new(configured: &Url) -> Self {
         let class = match configured.host() {
             Some(Host::Ipv4(address)) => Class::of(address.into()),
             Some(Host::Ipv6(address)) => Class::of(address.into()),
@@ -25,7 +26,7 @@ impl AddressScope {
             Some(Host::Domain(_)) | None => Class::Global,
         };
         let host = configured.host_str().unwrap_or_default().to_owned();
-        Self { host, class, plain: configured.scheme() == "http" }
+        Self { host, class, is_http: configured.scheme() == "http" }
     }
 
     /// Returns true if the server may name this address. The configured host itself is the user's choice, whatever it
@@ -44,9 +45,11 @@ impl AddressScope {
             Some(Host::Domain(_)) | None => None,
         };
         let host = url.host_str().unwrap_or_default();
-        let reachable = literal.is_none_or(|address| self.allows(host, address));
-        let here = host == "localhost" || literal.is_some_and(|address| Class::of(address) == Class::Loopback);
-        reachable && (url.scheme() == "https" || (url.scheme() == "http" && (self.plain || here)))
+        let is_reachable = literal.is_none_or(|address| self.allows(host, address));
+        let is_this_machine =
+            host == "localhost" || literal.is_some_and(|address| Class::of(address) == Class::Loopback);
+        let may_use_http = self.is_http || is_this_machine;
+        is_reachable && (url.scheme() == "https" || (url.scheme() == "http" && may_use_http))
     }
 }
 
@@ -58,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_server_may_name_only_addresses_that_its_own_address_allows() {
-        let reach = |configured: &str| AddressScope::of(&Url::parse(configured).unwrap());
+        let scope = |configured: &str| AddressScope::new(&Url::parse(configured).unwrap());
         let cases = [
             ("https://mcp.example/mcp", "https://auth.example/token", true),
             ("https://mcp.example/mcp", "http://auth.example/token", false),
@@ -73,9 +76,9 @@ mod tests {
             ("http://169.254.1.1/mcp", "http://169.254.1.2/token", false),
         ];
         for (configured, named, allowed) in cases {
-            assert_eq!(reach(configured).allows_url(&Url::parse(named).unwrap()), allowed, "{configured} {named}");
+            assert_eq!(scope(configured).allows_url(&Url::parse(named).unwrap()), allowed, "{configured} {named}");
         }
-        let inner = reach("https://mcp.corp/mcp");
+        let inner = scope("https://mcp.corp/mcp");
         assert!(inner.allows("mcp.corp", "10.0.0.9".parse().unwrap()));
         assert!(!inner.allows("sso.corp", "10.0.0.9".parse().unwrap()));
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use contract::json::measure;
 use contract::limits::MAX_REFUSAL_VALUES;
-use process::{LargeMessage, LargeReader};
+use process::{LargeMessage, LargeMessages, LargeReader};
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value};
 
@@ -102,19 +102,19 @@ impl Drop for Share {
 }
 
 impl Answer {
-    /// Reads a response. `accepts_large` says whether it may be longer than others because of long texts in it.
-    pub(crate) async fn of(response: Response, held: &Arc<HeldBytes>, accepts_large: bool) -> Result<Self, Failure> {
+    /// Reads a response.
+    pub(crate) async fn read(response: Response, held: &Arc<HeldBytes>, large: LargeMessages) -> Result<Self, Failure> {
         let status = response.status();
         let kind = header(&response, "content-type").unwrap_or_default().to_ascii_lowercase();
         if !status.is_success() {
             return Err(refused(response, &kind, held).await);
         }
         if kind.starts_with("text/event-stream") {
-            return Ok(Self::Stream(Box::new(Events::new(response, held, accepts_large))));
+            return Ok(Self::Stream(Box::new(Events::new(response, held, large))));
         }
-        let body = match accepts_large {
-            true => whole_or_large(response, held).await?,
-            false => whole(response, MAX_FRAME_BYTES, held).await?,
+        let body = match large {
+            LargeMessages::Accepted => whole_or_large(response, held).await?,
+            LargeMessages::Refused => whole(response, MAX_FRAME_BYTES, held).await?,
         };
         let text = body.content.text();
         if text.trim_ascii().is_empty() {
@@ -233,8 +233,8 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(response: Response, held: &Arc<HeldBytes>, accepts_large: bool) -> Self {
-        Self { response, parser: Parser::new(accepts_large), ready: Vec::new().into_iter(), share: Share::new(held) }
+    pub(crate) fn new(response: Response, held: &Arc<HeldBytes>, large: LargeMessages) -> Self {
+        Self { response, parser: Parser::new(large), ready: Vec::new().into_iter(), share: Share::new(held) }
     }
 
     /// Returns the data of an event as a message with its own share of the limit.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use process::LargeMessages;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode};
 use url::Url;
@@ -51,7 +52,7 @@ pub(crate) struct PostRequest {
     pub(crate) version: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
     /// Whether the response may be longer than other messages because of long texts in it.
-    pub(crate) accepts_large: bool,
+    pub(crate) large: LargeMessages,
 }
 
 /// Why a server's address or headers cannot be used.
@@ -121,19 +122,19 @@ impl Caller {
             let mut ours = self.session.lock();
             ours.get_or_insert_with(|| session.clone());
         }
-        Answer::of(response, &self.held, posted.accepts_large).await
+        Answer::read(response, &self.held, posted.large).await
     }
 
     /// Opens the stream of server-initiated messages, or resumes a stream that broke off after an event.
-    /// `accepts_large` as in [`PostRequest`].
-    pub(crate) async fn listen(&self, after: Option<&str>, accepts_large: bool) -> Result<Events, Failure> {
+    /// `large` as in [`PostRequest`].
+    pub(crate) async fn listen(&self, after: Option<&str>, large: LargeMessages) -> Result<Events, Failure> {
         let mut headers = self.session_headers();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(after) = after.and_then(|after| HeaderValue::from_str(after).ok()) {
             headers.insert(LAST_EVENT, after);
         }
         let response = self.send(Method::GET, headers, None).await?;
-        match Answer::of(response, &self.held, accepts_large).await? {
+        match Answer::read(response, &self.held, large).await? {
             Answer::Stream(events) => Ok(*events),
             Answer::Accepted | Answer::Message(_) => Err(Failure::InvalidMessage),
         }

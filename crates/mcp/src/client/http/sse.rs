@@ -1,6 +1,6 @@
 //! A parser for server-sent events that limits their size while it reads.
 
-use process::LargeReader;
+use process::{LargeMessages, LargeReader};
 
 use crate::client::spec::MAX_FRAME_BYTES;
 
@@ -27,14 +27,14 @@ pub(crate) struct Parser {
     /// Whether the first line, which may start with a byte order mark, has been read.
     begun: bool,
     /// Whether an event may be longer than others because of long texts in it.
-    accepts_large: bool,
+    large: LargeMessages,
     /// Whether the current line is data of a large event. Its value is passed on as it arrives.
     in_large_data: bool,
 }
 
 impl Parser {
-    pub(crate) fn new(accepts_large: bool) -> Self {
-        Self { accepts_large, ..Self::default() }
+    pub(crate) fn new(large: LargeMessages) -> Self {
+        Self { large, ..Self::default() }
     }
 
     /// Returns the reader of the current event, if the event is large. Its bytes must be processed before the next ones
@@ -99,7 +99,7 @@ impl Parser {
 
     /// Takes the long texts out of the current event from now on, if that is allowed.
     pub(crate) fn begin_large(&mut self) {
-        if self.accepts_large && self.event.large.is_none() {
+        if self.large == LargeMessages::Accepted && self.event.large.is_none() {
             self.event.large = LargeReader::new(std::mem::take(&mut self.event.data));
             self.pass_on_data();
         }
@@ -165,6 +165,7 @@ const MAX_EVENT_ID_BYTES: usize = 1024;
 #[cfg(test)]
 mod tests {
     use contract::limits::MAX_LARGE_MESSAGE_BYTES;
+    use process::LargeMessages;
 
     use super::{Event, MAX_FRAME_BYTES, Parser, TooLong};
 
@@ -207,10 +208,13 @@ mod tests {
     async fn the_long_texts_of_an_event_over_the_limit_are_taken_out() {
         let long = "x".repeat(MAX_FRAME_BYTES);
         let one_line = format!("data: [\"{long}\"]\n\n");
-        assert!(matches!(Parser::new(true).push(one_line.as_bytes()).as_deref(), Ok([Event { large: Some(_), .. }])));
+        assert!(matches!(
+            Parser::new(LargeMessages::Accepted).push(one_line.as_bytes()).as_deref(),
+            Ok([Event { large: Some(_), .. }])
+        ));
         let text = format!("data: {{\"a\":1,\ndata: \"b\":\"{long}\"\r\ndata:}}\r\nid: 7\n\ndata: next\n\n");
         for size in [1_000, 65_536, text.len()] {
-            let mut parser = Parser::new(true);
+            let mut parser = Parser::new(LargeMessages::Accepted);
             let mut events = Vec::new();
             for chunk in text.as_bytes().chunks(size) {
                 events.extend(parser.push(chunk).unwrap());
@@ -230,13 +234,13 @@ mod tests {
             let skeleton = format!("{{\"a\":1,\n\"b\":\"{}\"\n}}\n", texts[0].marker());
             assert_eq!(String::from_utf8(message.skeleton).unwrap(), skeleton);
         }
-        let mut parser = Parser::new(false);
+        let mut parser = Parser::new(LargeMessages::Refused);
         assert!(text.as_bytes().chunks(1_000).any(|chunk| matches!(parser.push(chunk), Err(TooLong))));
     }
 
     #[tokio::test]
     async fn a_large_event_is_limited_too() {
-        let mut parser = Parser::new(true);
+        let mut parser = Parser::new(LargeMessages::Accepted);
         let mut received = 0;
         let chunk = vec![b'x'; 1 << 20];
         parser.push(b"data: [\"").unwrap();
@@ -250,7 +254,7 @@ mod tests {
             }
             assert!(received <= MAX_LARGE_MESSAGE_BYTES && parser.held() <= MAX_FRAME_BYTES + (4 << 20));
         }
-        let mut parser = Parser::new(true);
+        let mut parser = Parser::new(LargeMessages::Accepted);
         let comment = b": comment".repeat(MAX_FRAME_BYTES);
         assert!(comment.chunks(1 << 16).any(|chunk| matches!(parser.push(chunk), Err(TooLong))));
     }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use contract::tool::{Operation, Repeat, ToolId};
 use executor::{
-    Answer, Answers, AuthorizedCall, Dispatch, Outcome, Parked, ProgressSink, QuestionBatch, QuestionSender, Returned,
+    Answer, Answers, AuthorizedCall, Dispatch, Outcome, ParkedOn, ProgressSink, QuestionBatch, QuestionSender,
+    ToolResult,
 };
-use process::Slot;
+use process::ResponseSlot;
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, Server, texts};
@@ -32,11 +33,11 @@ pub(super) struct CallParts<'a> {
     pub(super) updates: &'a ProgressSink,
     pub(super) asker: &'a QuestionSender,
     /// Holds the result's part of the budget for server data until the call is settled.
-    pub(super) slot: &'a Slot,
+    pub(super) slot: &'a ResponseSlot,
 }
 
 impl<'a> CallParts<'a> {
-    fn of(call: &'a AuthorizedCall, slot: &'a Slot) -> Self {
+    fn of(call: &'a AuthorizedCall, slot: &'a ResponseSlot) -> Self {
         Self { id: call.id(), input: call.input(), key: call.key(), updates: call.updates(), asker: call.asker(), slot }
     }
 }
@@ -44,7 +45,7 @@ impl<'a> CallParts<'a> {
 impl Server {
     /// Tries a call once. If the connection ends, the supervisor of this server decides what to do.
     pub(crate) async fn attempt(&self, call: &AuthorizedCall) -> Attempt {
-        let slot = Slot::default();
+        let slot = ResponseSlot::default();
         let made = match call.answers() {
             None => self.rounds(&CallParts::of(call, &slot), Map::new()).await,
             Some(answers) => self.resume(call, &slot, answers).await,
@@ -64,7 +65,7 @@ impl Server {
     }
 
     /// Resumes a call with a person's answers: passes them to its task, or repeats the call with them.
-    async fn resume(&self, call: &AuthorizedCall, slot: &Slot, answers: &Answers) -> Result<Dispatch, Attempt> {
+    async fn resume(&self, call: &AuthorizedCall, slot: &ResponseSlot, answers: &Answers) -> Result<Dispatch, Attempt> {
         let responses = questions::responses(&answers.by_key);
         match Ticket::read(&answers.ticket) {
             Some(Ticket::QuestionBatch { state }) => {
@@ -118,11 +119,11 @@ impl Server {
                 return Ok(Dispatch::Settled(self.failed(id, "its request for input is too large")));
             }
             if result.get("inputRequests").is_some() && result.get(questions::PAGES).is_some() {
-                return Ok(self.asks(id, &result, Ticket::Pages.text()));
+                return Ok(self.park_for_answers(id, &result, Ticket::Pages.text()));
             }
             let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
             if result.get("inputRequests").is_some() || state.is_none() {
-                return Ok(self.asks(id, &result, Ticket::QuestionBatch { state }.text()));
+                return Ok(self.park_for_answers(id, &result, Ticket::QuestionBatch { state }.text()));
             }
             with = Map::from_iter(state.map(|state| ("requestState".to_owned(), json!(state))));
             tokio::time::sleep(ROUND_PAUSE).await;
@@ -162,8 +163,8 @@ impl Server {
     }
 
     /// Converts a tool's result, whose long texts are in the slot, to an outcome.
-    pub(in crate::client) async fn returned(&self, id: &ToolId, mut result: Value, slot: &Slot) -> Outcome {
-        let large = match texts::put_back(&mut result, slot.take_texts()).await {
+    pub(in crate::client) async fn returned(&self, id: &ToolId, mut result: Value, slot: &ResponseSlot) -> Outcome {
+        let large = match texts::insert_or_return(&mut result, slot.take_texts()).await {
             Ok(large) => large,
             Err(error) => {
                 tracing::warn!(server = self.name(), %error, "a large result cannot be read from its temporary file");
@@ -173,20 +174,25 @@ impl Server {
         };
         let operation = self.listed().tools.get(id).map_or(Operation::Tool, |tool| tool.operation);
         match convert::returned(operation, result) {
-            Ok(returned) => Outcome::Returned(Returned { large, ..returned }),
+            Ok(returned) => Outcome::Returned(ToolResult { large, ..returned }),
             Err(why) => self.failed(id, &why),
         }
     }
 
     /// Parks a call until a person has answered the server's questions, or fails it if they cannot be asked.
-    pub(in crate::client) fn asks(&self, id: &ToolId, result: &Value, ticket: Option<executor::Ticket>) -> Dispatch {
-        let question = questions::asks(result).and_then(|asks| match (ticket, asks.is_empty()) {
-            (Some(ticket), false) => Ok(QuestionBatch { ticket, asks }),
+    pub(in crate::client) fn park_for_answers(
+        &self,
+        id: &ToolId,
+        result: &Value,
+        ticket: Option<executor::Ticket>,
+    ) -> Dispatch {
+        let question = questions::asks(result).and_then(|questions| match (ticket, questions.is_empty()) {
+            (Some(ticket), false) => Ok(QuestionBatch { ticket, questions }),
             (Some(_), true) => Err("it contains no question".to_owned()),
             (None, _) => Err("its request state is too long".to_owned()),
         });
         match question {
-            Ok(question) => Dispatch::Parked(Parked::QuestionBatch(question)),
+            Ok(question) => Dispatch::Parked(ParkedOn::QuestionBatch(question)),
             Err(why) => {
                 Dispatch::Settled(self.failed(id, &format!("its request for input cannot be passed on: {why}")))
             }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use contract::tool::is_visible_name;
 use executor::ProgressSink;
 use parking_lot::RwLock;
-use process::Slot;
-use process::{Draining, Gone, Process, Started, Tail, withheld};
+use process::ResponseSlot;
+use process::{Process, ProcessExit, StartedProcess, StderrReader, Tail, withheld};
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -89,10 +89,10 @@ pub(super) async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, 
 }
 
 /// A session, the reader of the server's standard error, and the end of its process.
-type Opened = (Session, Option<Draining>, Option<Gone>);
+type OpenedSession = (Session, Option<StderrReader>, Option<ProcessExit>);
 
 /// Starts the server or reaches it at its address, and performs the handshake.
-async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<Opened, ConnectFailure> {
+async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<OpenedSession, ConnectFailure> {
     match &spec.transport {
         Transport::Stdio { .. } => match start(spec, stderr, Handshake::Initialize).await {
             // The server runs but rejects `initialize`: it may support only the newer handshake. If that fails too, the
@@ -112,13 +112,17 @@ async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<Opened, ConnectFailur
     }
 }
 
-pub(super) async fn start(spec: &ServerSpec, stderr: &Tail, handshake: Handshake) -> Result<Opened, ConnectFailure> {
+pub(super) async fn start(
+    spec: &ServerSpec,
+    stderr: &Tail,
+    handshake: Handshake,
+) -> Result<OpenedSession, ConnectFailure> {
     let Transport::Stdio { command, args, env, cwd } = &spec.transport else {
         return Err(ConnectFailure::InvalidProtocol);
     };
     let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
-    let Started { process, stdin, stdout, stderr: pipe } = started;
-    let (draining, gone) = (stderr.drain(&spec.name, pipe), process.gone());
+    let StartedProcess { process, stdin, stdout, stderr: pipe } = started;
+    let (draining, gone) = (stderr.drain(&spec.name, pipe), process.exit());
     match Session::open(Stdio::new(stdout, stdin, Some(process)), handshake).await {
         Ok(session) => Ok((session, Some(draining), Some(gone))),
         Err(error) => {
@@ -157,7 +161,7 @@ pub(super) async fn list_tools(
 ) -> Result<(), ConnectFailure> {
     let mut params = Map::new();
     // Holds the budget of each page while its tools are read.
-    let slot = Slot::default();
+    let slot = ResponseSlot::default();
     for _ in 0..MAX_PAGES {
         let request = Request {
             method: "tools/list",

@@ -1,4 +1,4 @@
-//! The long texts of a result, which were taken out of it while it was read.
+//! The long texts of a result, which were written to a file while the result was read.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,16 +10,17 @@ use serde_json::Value;
 
 /// A long text, as the executor reads it.
 #[derive(Debug)]
-struct Spooled(SpooledText);
+struct SpooledSource(SpooledText);
 
-impl LargeSource for Spooled {
+impl LargeSource for SpooledSource {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buffer, offset)
     }
 }
 
-/// Puts the texts back into the result if there is memory for them; otherwise returns them for the executor.
-pub(super) async fn put_back(result: &mut Value, arrived: ArrivedTexts) -> io::Result<Vec<LargeText>> {
+/// Inserts the texts into the result if memory is reserved for them; otherwise returns them, and the executor stores
+/// them.
+pub(super) async fn insert_or_return(result: &mut Value, arrived: ArrivedTexts) -> io::Result<Vec<LargeText>> {
     let ArrivedTexts { texts, is_reserved } = arrived;
     if !is_reserved {
         return Ok(texts.into_iter().map(for_executor).collect());
@@ -32,7 +33,7 @@ pub(super) async fn put_back(result: &mut Value, arrived: ArrivedTexts) -> io::R
 }
 
 fn for_executor(text: SpooledText) -> LargeText {
-    LargeText { marker: text.marker().to_owned(), bytes: text.len(), source: Arc::new(Spooled(text)) }
+    LargeText { marker: text.marker().to_owned(), bytes: text.len(), source: Arc::new(SpooledSource(text)) }
 }
 
 fn read(text: &SpooledText) -> io::Result<String> {

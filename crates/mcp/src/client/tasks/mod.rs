@@ -93,13 +93,13 @@ impl Task {
     }
 
     /// Parses a response of `tasks/get`. The server may also change the pause between polls.
-    pub(crate) fn seen(&mut self, mut look: Value) -> TaskStatus {
-        self.pause = pause(&look).unwrap_or(self.pause);
-        let message = look.get("statusMessage").and_then(Value::as_str).map(|text| shown(text, MAX_UPDATE_CHARS));
-        match (look.get("status").and_then(Value::as_str), self.dialect) {
+    pub(crate) fn parse_status(&mut self, mut response: Value) -> TaskStatus {
+        self.pause = pause(&response).unwrap_or(self.pause);
+        let message = response.get("statusMessage").and_then(Value::as_str).map(|text| shown(text, MAX_UPDATE_CHARS));
+        match (response.get("status").and_then(Value::as_str), self.dialect) {
             (Some("working"), _) => TaskStatus::Working { message },
             // The tool's result, including its own errors.
-            (Some("completed"), Dialect::Extension) => match look.get_mut("result") {
+            (Some("completed"), Dialect::Extension) => match response.get_mut("result") {
                 // The result may be large, so it is moved, not copied.
                 Some(result) => TaskStatus::Done(result.take()),
                 None => TaskStatus::Failed("its task is completed but has no result".to_owned()),
@@ -108,14 +108,14 @@ impl Task {
             (Some("completed" | "failed"), Dialect::Experimental) => TaskStatus::Fetch,
             (Some("failed"), Dialect::Extension) => {
                 let why =
-                    look.pointer("/error/message").and_then(Value::as_str).map(|why| shown(why, MAX_UPDATE_CHARS));
+                    response.pointer("/error/message").and_then(Value::as_str).map(|why| shown(why, MAX_UPDATE_CHARS));
                 TaskStatus::Failed(format!(
                     "its task failed: {}",
                     why.or(message).unwrap_or_else(|| "no reason given".to_owned())
                 ))
             }
             (Some("cancelled"), _) => TaskStatus::Failed("its task was cancelled by the server".to_owned()),
-            (Some("input_required"), Dialect::Extension) => TaskStatus::Asks(look),
+            (Some("input_required"), Dialect::Extension) => TaskStatus::Asks(response),
             // The question arrives as a server request while `tasks/result` waits.
             (Some("input_required"), Dialect::Experimental) => TaskStatus::Fetch,
             _ => TaskStatus::Failed("its task has an invalid status".to_owned()),
@@ -190,11 +190,11 @@ mod tests {
             (Dialect::Extension, json!({"status": "cancelled"}), failed("its task was cancelled by the server")),
             (Dialect::Extension, json!({"status": 7}), failed("its task has an invalid status")),
         ];
-        for (dialect, look, expected) in cases {
-            assert_eq!(task(dialect, 1).seen(look.clone()), expected, "{look}");
+        for (dialect, response, expected) in cases {
+            assert_eq!(task(dialect, 1).parse_status(response.clone()), expected, "{response}");
         }
         let mut changed = task(Dialect::Extension, 1);
-        changed.seen(json!({"status": "working", "pollIntervalMs": 200}));
+        changed.parse_status(json!({"status": "working", "pollIntervalMs": 200}));
         assert_eq!(changed.pause, Duration::from_millis(200));
     }
 }

@@ -1,16 +1,17 @@
-//! Follows a server's task to its end over one connection.
+//! Polls a server's task until it ends, over one connection. A task is a tool call that the server executes in the
+//! background.
 
 use contract::tool::ToolId;
 use executor::{Dispatch, Outcome, ParkedCall};
-use process::Slot;
+use process::ResponseSlot;
 use serde_json::{Value, json};
 
 use crate::client::server::Server;
 use crate::client::tasks::{self, FollowOutcome, Task, TaskStatus, TimedTask};
 use crate::client::{Request, RequestError};
 
-/// The protocol's error code for a task that the server no longer knows. The server did accept the call, so its outcome
-/// is unknown.
+/// The protocol's error code for a task that the server does not know any more. It accepted the call before, so the
+/// outcome of the call is unknown.
 const NO_SUCH_TASK: i32 = -32602;
 
 impl Server {
@@ -30,43 +31,43 @@ impl Server {
 
     /// Asks the server to cancel a task. An error is only logged.
     pub(crate) async fn cancel_task(&self, task: &Task) {
-        if let Err(error) = self.ask("tasks/cancel", task, &Slot::default()).await {
+        if let Err(error) = self.send_task_request("tasks/cancel", task, &ResponseSlot::default()).await {
             tracing::warn!(server = self.name(), reason = self.explain(error), "a task could not be cancelled");
         }
     }
 
     async fn poll_until_over(&self, parked: &ParkedCall, timed: &mut TimedTask) -> FollowOutcome {
         let (id, task, until) = (parked.id(), &mut timed.task, timed.until);
-        let (mut failed, mut last_message) = (0, None);
-        // Held until the task's result is handed on.
-        let slot = Slot::default();
+        let (mut failed_polls, mut last_message) = (0, None);
+        // Holds the memory of a response until the caller has the task's result.
+        let slot = ResponseSlot::default();
         loop {
             // The first poll is immediate: the task may have finished while no process followed it.
-            let look = match self.ask("tasks/get", task, &slot).await {
-                Ok(look) => look,
+            let response = match self.send_task_request("tasks/get", task, &slot).await {
+                Ok(response) => response,
                 // A failed poll does not affect the task.
-                Err(error) if is_transient(&error) && failed < tasks::MAX_FAILED_POLLS => {
-                    failed += 1;
+                Err(error) if is_transient(&error) && failed_polls < tasks::MAX_FAILED_POLLS => {
+                    failed_polls += 1;
                     tokio::time::sleep(task.pause).await;
                     continue;
                 }
                 Err(RequestError::Refused { code: NO_SUCH_TASK, .. }) => {
                     return FollowOutcome::Over(Dispatch::Settled(Outcome::Unknown));
                 }
-                Err(error) => return self.not_seen(id, error),
+                Err(error) => return self.polling_failed(id, error),
             };
-            let result = match task.seen(look) {
+            let result = match task.parse_status(response) {
                 TaskStatus::Working { message } => {
                     if let Some(message) = message.filter(|message| last_message.as_ref() != Some(message)) {
                         parked.updates().send(json!({"message": message}));
                         last_message = Some(message);
                     }
-                    failed = 0;
+                    failed_polls = 0;
                     tokio::time::sleep(task.pause).await;
                     continue;
                 }
                 TaskStatus::Done(result) => Ok(result),
-                // `tasks/result` waits until the task ends. The task's questions arrive during this request.
+                // `tasks/result` returns when the task ends. Meanwhile the server sends the task's questions.
                 TaskStatus::Fetch => {
                     let mut request = Request::plain("tasks/result", task.params(), self.limits.call);
                     request.asker = Some(parked.asker().clone());
@@ -74,33 +75,40 @@ impl Server {
                     self.session.request(request).await
                 }
                 TaskStatus::Failed(why) => return FollowOutcome::Over(Dispatch::Settled(self.failed(id, &why))),
-                TaskStatus::Asks(look) => {
+                TaskStatus::Asks(questions) => {
                     let ticket = TimedTask { task: task.clone(), until }.ticket();
-                    return FollowOutcome::Over(self.asks(id, &look, ticket));
+                    return FollowOutcome::Over(self.park_for_answers(id, &questions, ticket));
                 }
             };
             match result {
                 Ok(result) => return FollowOutcome::Over(Dispatch::Settled(self.returned(id, result, &slot).await)),
-                Err(error) if is_transient(&error) && failed < tasks::MAX_FAILED_POLLS => failed += 1,
-                Err(error) => return self.not_seen(id, error),
+                Err(error) if is_transient(&error) && failed_polls < tasks::MAX_FAILED_POLLS => failed_polls += 1,
+                Err(error) => return self.polling_failed(id, error),
             }
         }
     }
 
-    fn not_seen(&self, id: &ToolId, error: RequestError) -> FollowOutcome {
+    /// Returns the outcome after a poll whose error cannot be ignored.
+    fn polling_failed(&self, id: &ToolId, error: RequestError) -> FollowOutcome {
         match error {
             RequestError::NotSent(why) | RequestError::Closed(why) => FollowOutcome::Lost(why),
             error => FollowOutcome::Over(Dispatch::Settled(self.failed(id, &self.explain(error)))),
         }
     }
 
-    async fn ask(&self, method: &'static str, task: &Task, slot: &Slot) -> Result<Value, RequestError> {
+    async fn send_task_request(
+        &self,
+        method: &'static str,
+        task: &Task,
+        slot: &ResponseSlot,
+    ) -> Result<Value, RequestError> {
         let request = Request::plain(method, task.params(), self.limits.call);
         self.session.request(Request { slot: slot.clone(), ..request }).await
     }
 }
 
-/// Returns true for errors that may not occur again on the next poll.
+/// Returns true for errors that may not occur again on the next poll: timeouts, HTTP errors of a server
+/// that is overloaded or failing, and 0, which is the code of errors that this client creates itself.
 fn is_transient(error: &RequestError) -> bool {
     matches!(error, RequestError::Deadline(_) | RequestError::Refused { code: 0 | 429 | 500..=599, .. })
 }

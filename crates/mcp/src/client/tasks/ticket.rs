@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use executor::clock::now_ms;
-use executor::{Dispatch, Outcome, Parked};
+use executor::{Dispatch, Outcome, ParkedOn};
 use serde::{Deserialize, Serialize};
 
 use super::{DEADLINE, Dialect, Task, clamp_pause};
@@ -37,8 +37,8 @@ pub(crate) struct TimedTask {
 impl TimedTask {
     /// Creates the deadline of a task that has just started.
     pub(crate) fn new(task: Task) -> Self {
-        let most = i64::try_from(DEADLINE.as_millis()).unwrap_or(i64::MAX);
-        Self { task, until: now_ms().saturating_add(most) }
+        let max = i64::try_from(DEADLINE.as_millis()).unwrap_or(i64::MAX);
+        Self { task, until: now_ms().saturating_add(max) }
     }
 
     pub(crate) fn left(&self) -> Duration {
@@ -48,7 +48,7 @@ impl TimedTask {
     /// Returns the dispatch result of a call that waits for this task.
     pub(crate) fn parked(&self) -> Dispatch {
         match self.ticket() {
-            Some(ticket) => Dispatch::Parked(Parked::Followed(ticket)),
+            Some(ticket) => Dispatch::Parked(ParkedOn::Followed(ticket)),
             // Unreachable in practice: the limit of a task id is far below that of a ticket.
             None => Dispatch::Settled(Outcome::Unknown),
         }
@@ -85,7 +85,7 @@ impl Ticket {
 mod tests {
     use std::time::Duration;
 
-    use executor::{Dispatch, Parked};
+    use executor::{Dispatch, ParkedOn};
 
     use super::{Ticket, TimedTask};
     use crate::client::tasks::{Dialect, Task};
@@ -94,7 +94,7 @@ mod tests {
     fn a_ticket_restores_its_task_and_deadline() {
         let task = Task { id: "t".to_owned(), dialect: Dialect::Experimental, pause: Duration::from_millis(200) };
         let timed = TimedTask::new(task);
-        let Dispatch::Parked(Parked::Followed(ticket)) = timed.parked() else { panic!("{timed:?}") };
+        let Dispatch::Parked(ParkedOn::Followed(ticket)) = timed.parked() else { panic!("{timed:?}") };
         assert_eq!(Ticket::read(&ticket).and_then(Ticket::task), Some(timed));
     }
 

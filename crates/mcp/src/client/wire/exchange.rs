@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use process::Envelope;
+use process::{Envelope, LargeMessages};
 use telemetry::LogIgnored;
 use tokio::sync::mpsc;
 
@@ -35,7 +35,7 @@ pub(super) async fn exchange(caller: &Caller, id: Option<i64>, posted: &PostRequ
             forward(sender, Arrival::Message(message)).await;
             Ok(())
         }
-        Ok(Answer::Stream(events)) => follow(caller, (id, posted.accepts_large), *events, sender).await,
+        Ok(Answer::Stream(events)) => follow(caller, (id, posted.large), *events, sender).await,
         Err(failure) => Err(failure),
     };
     match (ended, id) {
@@ -55,7 +55,7 @@ async fn forward(sender: &mpsc::Sender<Arrival>, arrived: Arrival) {
 /// id is resumed if the server keeps sessions.
 async fn follow(
     caller: &Caller,
-    (id, accepts_large): (Option<i64>, bool),
+    (id, large): (Option<i64>, LargeMessages),
     mut events: Events,
     sender: &mpsc::Sender<Arrival>,
 ) -> Result<(), Failure> {
@@ -74,7 +74,7 @@ async fn follow(
             };
             tokio::time::sleep(stream.pause(resumes)).await;
             resumes += 1;
-            match caller.listen(Some(after), accepts_large).await {
+            match caller.listen(Some(after), large).await {
                 Ok(events) => break events,
                 Err(failure @ Failure::Closed(_)) => return Err(failure),
                 Err(_) => {}
@@ -88,7 +88,7 @@ pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrival>) {
     let mut stream = Stream::default();
     let mut failures = 0;
     while failures < MAX_LISTENS {
-        let drained = match caller.listen(stream.last.as_deref(), false).await {
+        let drained = match caller.listen(stream.last.as_deref(), LargeMessages::Refused).await {
             Ok(mut events) => stream.drain(&mut events, None, sender).await,
             Err(failure) => Err(failure),
         };

@@ -5,7 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use contract::json::{Measure, measure};
 use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_JSON_VALUES};
 use executor::ProgressSink;
-use process::{ArrivedTexts, Envelope, LargeMessage, PendingReservation, Reservation, Slot, SpooledText, response_id};
+use process::{
+    ArrivedTexts, Envelope, LargeMessage, PendingReservation, Reservation, ResponseSlot, SpooledText, response_id,
+};
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData, GetMeta, JsonRpcMessage, ProgressToken,
@@ -18,7 +20,9 @@ use tokio::sync::watch;
 use super::bounds::{self, Expected};
 use crate::client::closed::{Closed, ClosedCell};
 use crate::client::http::{Failure, Share};
-use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
+use crate::client::spec::{
+    MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNANSWERED_REQUESTS, MAX_UPDATE_CHARS, MAX_UPDATES, shown,
+};
 
 /// Data that travels with a request to the gate, which needs it for the request's progress and response.
 #[derive(Clone)]
@@ -27,7 +31,7 @@ pub(super) struct Sink {
     /// Arguments that the server also requires in headers.
     pub(super) headers: Vec<(String, String)>,
     /// Holds the response's part of the budget.
-    pub(super) slot: Slot,
+    pub(super) slot: ResponseSlot,
 }
 
 impl Sink {
@@ -62,7 +66,7 @@ struct Open {
     token: Option<ProgressToken>,
     updates: ProgressSink,
     updates_left: u32,
-    slot: Slot,
+    slot: ResponseSlot,
     /// Whether the response may have long texts, which are not in memory.
     accepts_large: bool,
 }
@@ -182,7 +186,7 @@ impl Gate {
         let kind = open.map(|(id, open)| (id, open.reader != Reader::Session));
         let accepts = open.is_some_and(|(_, open)| open.accepts_large);
         let Some(expected) = Expected::of(&envelope, kind, &bounds::READ) else {
-            // It may have been the response to any request.
+            // A message without method and id may have been the response to any request.
             if !envelope.has_method() && !envelope.has_id() {
                 self.fail_all(&why());
             }
@@ -390,7 +394,7 @@ impl Gate {
     fn request(&mut self, message: Map<String, Value>) -> Result<Option<ServerJsonRpcMessage>, Closed> {
         let Ok(request) = serde_json::from_value(Value::Object(message)) else { return Ok(None) };
         self.asked += 1;
-        if self.asked > MAX_ASKED { Err(Closed::AsksTooMuch) } else { Ok(Some(request)) }
+        if self.asked > MAX_UNANSWERED_REQUESTS { Err(Closed::AsksTooMuch) } else { Ok(Some(request)) }
     }
 
     /// Processes progress and change notifications. Changes are counted, not queued, so a flood of them needs no
@@ -461,7 +465,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::bounds::TOO_LARGE;
-    use super::{Closed, Gate, JsonRpcMessage, LargeMessage, MAX_ASKED, MAX_BAD_FRAMES, Sink, Slot};
+    use super::{
+        Closed, Gate, JsonRpcMessage, LargeMessage, MAX_BAD_FRAMES, MAX_UNANSWERED_REQUESTS, ResponseSlot, Sink,
+    };
 
     fn take(gate: &mut Gate, value: &Value) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         gate.take(value.to_string().into_bytes(), None)
@@ -473,7 +479,7 @@ mod tests {
         request.extensions.insert(Sink {
             updates: ProgressSink::default(),
             headers: Vec::new(),
-            slot: Slot::default(),
+            slot: ResponseSlot::default(),
         });
         gate.on_send(&JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id)));
     }
@@ -583,7 +589,7 @@ mod tests {
     fn the_number_of_unanswered_server_requests_is_limited() {
         let mut gate = Gate::new();
         let ping = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
-        for id in 0..MAX_ASKED {
+        for id in 0..MAX_UNANSWERED_REQUESTS {
             assert!(matches!(take(&mut gate, &ping(id)), Ok(Some(JsonRpcMessage::Request(_)))));
         }
         let answer = JsonRpcMessage::response(rmcp::model::ClientResult::empty(()), RequestId::Number(0));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use process::CLOSE_GRACE;
+use process::{CLOSE_GRACE, LargeMessages};
 use rmcp::RoleClient;
 use rmcp::model::{ClientNotification, JsonRpcMessage, RequestId, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -64,7 +64,9 @@ impl Http {
             headers: headers::for_message(&value, version, header_arguments.unwrap_or_default()),
             version: version.map(str::to_owned),
             body: value.to_string().into_bytes(),
-            accepts_large: matches!(message, JsonRpcMessage::Request(request) if accepts_large(&request.request)),
+            large: LargeMessages::accepted_if(
+                matches!(message, JsonRpcMessage::Request(request) if accepts_large(&request.request)),
+            ),
         };
         let id = match message {
             JsonRpcMessage::Request(request) => number(&request.id),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use executor::{ProgressSink, QuestionSender};
-use process::Slot;
+use process::ResponseSlot;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, ErrorCode, ErrorData, Implementation,
@@ -113,7 +113,7 @@ pub(crate) struct Request<'a> {
     pub(crate) asker: Option<QuestionSender>,
     pub(crate) deadline: Duration,
     /// Holds the response's part of the budget for server data as long as a clone exists.
-    pub(crate) slot: Slot,
+    pub(crate) slot: ResponseSlot,
 }
 
 impl Request<'_> {
@@ -127,7 +127,7 @@ impl Request<'_> {
             updates: ProgressSink::default(),
             asker: None,
             deadline,
-            slot: Slot::default(),
+            slot: ResponseSlot::default(),
         }
     }
 }

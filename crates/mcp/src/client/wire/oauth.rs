@@ -118,7 +118,7 @@ impl Authority {
         manager.configure_client(client.clone()).map_err(login_refused)?;
         let page = manager.get_authorization_url(&scopes).await.map_err(login_refused)?;
         let page = Url::parse(&page).map_err(|error| LoginRefused::Said(error.to_string()))?;
-        if !AddressScope::of(url).allows_url(&page) {
+        if !AddressScope::new(url).allows_url(&page) {
             return Err(LoginRefused::Said(
                 "its issuer's login page is at an address that the server may not refer to".to_owned(),
             ));
@@ -181,7 +181,7 @@ pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
 }
 
 async fn manager(url: &Url) -> Result<(AuthorizationManager, InMemoryCredentialStore), AuthError> {
-    let reach = AddressScope::of(url);
+    let reach = AddressScope::new(url);
     let client = guarded(&reach).map_err(|error: NotBuilt| AuthError::InternalError(error.to_string()))?;
     let client = Arc::new(BoundedClient { client, reach });
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), client).await?;

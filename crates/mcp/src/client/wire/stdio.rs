@@ -2,7 +2,7 @@
 
 use std::io;
 
-use process::{CLOSE_GRACE, Line, LineWriter, Lines, Process};
+use process::{CLOSE_GRACE, LargeMessages, Line, LineWriter, Lines, Process};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -60,7 +60,7 @@ where
             }
             let arrived = match self.gate.is_reading() {
                 true => self.gate.parse().await,
-                false => match self.lines.next_or_large(self.gate.accepts_large()).await {
+                false => match self.lines.next_or_large(LargeMessages::accepted_if(self.gate.accepts_large())).await {
                     Ok(Line::Whole(text)) => self.gate.take(text, None),
                     Ok(Line::Large(message)) => self.gate.take_large(message, None),
                     Err(why) => Err(why.into()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use executor::ProgressSink;
-use process::Slot;
+use process::ResponseSlot;
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, CustomRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, Service, ServiceError};
@@ -68,7 +68,11 @@ async fn keep(peer: Peer<RoleClient>, closed: ClosedCell) {
 async fn listen(peer: &Peer<RoleClient>) -> Result<(), ServiceError> {
     let params = json!({"notifications": {"toolsListChanged": true}});
     let mut request = CustomRequest::new("subscriptions/listen", Some(params));
-    request.extensions.insert(Sink { updates: ProgressSink::default(), headers: Vec::new(), slot: Slot::default() });
+    request.extensions.insert(Sink {
+        updates: ProgressSink::default(),
+        headers: Vec::new(),
+        slot: ResponseSlot::default(),
+    });
     let options = PeerRequestOptions::no_options();
     let handle = peer.send_request_with_option(ClientRequest::CustomRequest(request), options).await?;
     handle.rx.await.map_err(|_| ServiceError::TransportClosed)?.map(|_| ())

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use executor::ProgressSink;
-use process::Slot;
+use process::ResponseSlot;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
@@ -59,7 +59,7 @@ fn ask(updates: ProgressSink) -> Request<'static> {
         updates,
         asker: None,
         deadline: Duration::from_secs(5),
-        slot: Slot::default(),
+        slot: ResponseSlot::default(),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::server::approvals::waits_for_people;
 use crate::server::calls::Call;
 use crate::server::elicitation::{self, Form, FormAnswer, Grouping};
 use crate::server::media::MediaBudget;
-use crate::server::prepared::Prepared;
+use crate::server::prepared::PreparedTools;
 use crate::server::recovery::WaitTarget;
 use crate::server::service::McpService;
 use crate::server::tools::Tool;
@@ -42,7 +42,7 @@ pub(super) struct ToolCall<'a> {
     pub(super) connection: &'a Connection,
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) request: &'a CallToolRequestParams,
-    pub(super) prepared: &'a Prepared,
+    pub(super) prepared: &'a PreparedTools,
     pub(super) tool: &'a Tool,
     pub(super) call: &'a Call,
     pub(super) rights: FormRights,

@@ -12,7 +12,7 @@ use rmcp::service::{Peer, SubscriptionContext};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::server::prepared::{OfferedSources, Prepared};
+use crate::server::prepared::{OfferedSources, PreparedTools};
 use crate::server::principal::Principal;
 use crate::server::service::McpService;
 use crate::server::tools::Listing;
@@ -27,7 +27,7 @@ pub(super) struct PendingListeners(Mutex<VecDeque<ShownLists>>);
 
 #[derive(Debug)]
 struct ShownLists {
-    lists: HashMap<Principal, Arc<Prepared>>,
+    lists: HashMap<Principal, Arc<PreparedTools>>,
     /// Notified of changes from then on.
     since: watch::Receiver<OfferedSources>,
 }
@@ -56,7 +56,7 @@ impl PendingListeners {
         &self,
         service: &McpService,
         principal: &Principal,
-    ) -> (Option<Arc<Prepared>>, watch::Receiver<OfferedSources>) {
+    ) -> (Option<Arc<PreparedTools>>, watch::Receiver<OfferedSources>) {
         let kept = self.0.lock().pop_front();
         let mut before = kept.unwrap_or_else(|| ShownLists::now(service));
         (before.lists.remove(principal), before.since)

@@ -1,9 +1,9 @@
-//! Handles a tool call that is made without a cell, from its request to its response: of a tool that is shown directly, or
-//! by `tool_call`. Asks the user as often as necessary.
+//! Handles a request for one tool call without a cell, to its response. The client calls a tool that is shown directly,
+//! or `tool_call`. The user is asked for approval, and the tool's questions, as often as necessary.
 
 use contract::cell::PendingState;
 use contract::ids::ApprovalId;
-use executor::{CallEnd, DirectCall, Outcome, Returned, UNKNOWN_OUTCOME};
+use executor::{CallEnd, DirectCall, Outcome, ToolResult, UNKNOWN_OUTCOME};
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult, MetaObject};
 use serde_json::{Value, json};
 use store::{Approval, CommitError};
@@ -22,7 +22,8 @@ use crate::server::elicitation::{self, FormAnswer, Grouping};
 /// How long a question that a tool asks during its call may stay open. The tool's own time limit is usually shorter.
 const MAX_QUESTION_TIME: Duration = Duration::from_secs(15 * 60);
 
-/// How often a call that is parked for another reason than a person is looked at again.
+/// How often a call that is parked, but does not wait for a person, is resumed without a notification of its outcome:
+/// the task of a tool must be polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How a request for a tool call ends.
@@ -30,21 +31,22 @@ pub(super) enum DirectEnd {
     Settled(Outcome),
     /// The call waits; the message says for what, and what to do.
     Waiting(String),
-    /// The user is asked in the result, and the client repeats the request with the answer.
+    /// The result contains a question for the user; the client repeats the request with the answer.
     Ask(Box<InputRequiredResult>),
     /// The call could not be made or followed; the message says why.
     Stopped(String),
 }
 
-/// What was asked during a request.
+/// The questions that were shown to the user during a request.
 #[derive(Default)]
-struct Asked {
+struct ShownQuestions {
     ids: Vec<ApprovalId>,
+    /// How further questions are shown.
     grouping: Grouping,
 }
 
 impl ToolCall<'_> {
-    /// Runs a call of a tool that is shown directly, to its response.
+    /// Calls a tool that is shown directly, and returns the response.
     pub(super) async fn run_direct(&self, id: &str) -> Result<CallToolResponse, ErrorData> {
         let began = Instant::now();
         let end = self.call_directly(id, Value::Object(self.call.arguments.clone())).await?;
@@ -57,33 +59,33 @@ impl ToolCall<'_> {
         let Self { service, call, .. } = self;
         let binding = request_state::binding(&call.principal, self.tool, &call.arguments);
         let channel = Channel::of(self.context);
-        let during = if channel == Channel::Request { MidCallQuestions::Asked } else { MidCallQuestions::Declined };
-        let mut asked = Asked::default();
+        let mid_call = if channel == Channel::Request { MidCallQuestions::Asked } else { MidCallQuestions::Declined };
+        let mut shown = ShownQuestions::default();
         let started = match &self.request.request_state {
             Some(sealed) => {
-                let carried = self.seal.open(sealed, &binding);
-                let carried =
-                    carried.ok_or_else(|| ErrorData::invalid_params("requestState is invalid or expired", None))?;
-                asked = Asked { ids: carried.left_open, grouping: carried.grouping };
-                for ids in carried.forms {
+                let state = self.seal.open(sealed, &binding);
+                let state =
+                    state.ok_or_else(|| ErrorData::invalid_params("requestState is invalid or expired", None))?;
+                shown = ShownQuestions { ids: state.left_open, grouping: state.grouping };
+                for ids in state.forms {
                     match self.take_answer(&ids, self.request.input_responses.as_ref()).await {
-                        Some(FormAnswer::OneByOne) => asked.grouping = Grouping::OneByOne,
-                        Some(FormAnswer::Decide(_)) | None => asked.ids.extend(ids),
+                        Some(FormAnswer::OneByOne) => shown.grouping = Grouping::OneByOne,
+                        Some(FormAnswer::Decide(_)) | None => shown.ids.extend(ids),
                     }
                 }
-                match service.claim(&carried.run) {
-                    Some(claim) => service.resume_directly(call, claim, during).await,
+                match service.claim(&state.run) {
+                    Some(claim) => service.resume_directly(call, claim, mid_call).await,
                     None => Err("another request is working on this call; repeat it later".to_owned()),
                 }
             }
-            None => service.call_directly(call, (id, arguments), during).await,
+            None => service.call_directly(call, (id, arguments), mid_call).await,
         };
         let mut running = match started {
             Ok(running) => running,
             Err(message) => return Ok(DirectEnd::Stopped(message)),
         };
         loop {
-            let (claim, done) = match self.finish_step(running, channel, &mut asked).await {
+            let (claim, done) = match self.finish_step(running, channel, &mut shown).await {
                 Ok(done) => done,
                 Err(message) => return Ok(DirectEnd::Stopped(message)),
             };
@@ -92,22 +94,22 @@ impl ToolCall<'_> {
                 CallEnd::Stopped(error) => return Ok(DirectEnd::Stopped(stopped(&error))),
                 CallEnd::Parked(state) => state,
             };
-            match self.wait_for_people(&claim, state, channel, &mut asked, &binding).await? {
-                Parked::Continue => match service.resume_directly(call, claim, during).await {
+            match self.wait_for_decision(&claim, state, channel, &mut shown, &binding).await? {
+                AfterParking::Continue => match service.resume_directly(call, claim, mid_call).await {
                     Ok(resumed) => running = resumed,
                     Err(message) => return Ok(DirectEnd::Stopped(message)),
                 },
-                Parked::End(end) => return Ok(end),
+                AfterParking::End(end) => return Ok(end),
             }
         }
     }
 
-    /// Waits until a step of the call ends. Meanwhile shows the questions that the tool asks.
+    /// Waits until the call is settled or parked. Meanwhile shows the questions that the tool asks.
     async fn finish_step(
         &self,
         running: RunningCall,
         channel: Channel,
-        asked: &mut Asked,
+        shown: &mut ShownQuestions,
     ) -> Result<(Claim, DirectCall), String> {
         let Self { service, connection, context, call, .. } = *self;
         let RunningCall { claim, mut step, mut states, stop } = running;
@@ -124,16 +126,19 @@ impl ToolCall<'_> {
                     return Err("cellmate is shutting down, and the tool has not answered yet; its outcome is unknown, so \
                                 check whether the call took effect before you repeat it".to_owned());
                 }
-                true = asks(&mut states), if channel == Channel::Request => {}
+                true = wait_for_question(&mut states), if channel == Channel::Request => {}
             }
             let open = service.open_approvals_of(&call.principal, claim.run_id()).await;
-            let fresh: Vec<&Approval> = open
+            let not_shown: Vec<&Approval> = open
                 .iter()
-                .filter(|one| !asked.ids.contains(&one.approval_id) && questions::can_be_shown(one, self.rights))
+                .filter(|approval| {
+                    !shown.ids.contains(&approval.approval_id) && questions::can_be_shown(approval, self.rights)
+                })
                 .collect();
-            let forms = elicitation::forms(&fresh, Grouping::OneByOne);
+            let forms = elicitation::forms(&not_shown, Grouping::OneByOne);
             let Some(form) = forms.first() else {
-                // It is answered elsewhere, or not at all.
+                // The open question was shown before, or cannot be shown here; its answer comes from elsewhere, if at
+                // all.
                 tokio::select! {
                     changed = states.changed() => if changed.is_err() { tokio::time::sleep(POLL_INTERVAL).await },
                     () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -144,7 +149,7 @@ impl ToolCall<'_> {
                 }
                 continue;
             };
-            asked.ids.extend(form.ids());
+            shown.ids.extend(form.ids());
             tokio::select! {
                 _ = questions::ask(service, connection, context, &call.principal, Instant::now() + MAX_QUESTION_TIME, form) => {}
                 done = &mut step => {
@@ -155,17 +160,18 @@ impl ToolCall<'_> {
         }
     }
 
-    /// Waits until a parked call can be continued, or the request must end.
-    async fn wait_for_people(
+    /// Asks the user about a parked call, and waits until the call can be continued or the request must end.
+    async fn wait_for_decision(
         &self,
         claim: &Claim,
         state: PendingState,
         channel: Channel,
-        asked: &mut Asked,
+        shown: &mut ShownQuestions,
         binding: &[u8],
-    ) -> Result<Parked, ErrorData> {
+    ) -> Result<AfterParking, ErrorData> {
         let Self { service, connection, context, call, .. } = *self;
         let run_id = claim.run_id();
+        let mut changes = service.code_mode().run_changes();
         if call.handle.set_own_work(OwnWork::Run(run_id.clone())) {
             service.cancel(call).await;
         }
@@ -173,36 +179,36 @@ impl ToolCall<'_> {
             let is_over = call.until <= Instant::now() || service.is_shutting_down();
             let open = service.open_approvals_of(&call.principal, run_id).await;
             if open.is_empty() {
-                // It was decided in the meantime, or waits for something else.
+                // The approval was decided in the meantime, or the call waits for something else.
                 if is_over {
-                    return Ok(Parked::End(DirectEnd::Waiting(self.still_in_progress())));
+                    return Ok(AfterParking::End(DirectEnd::Waiting(self.still_in_progress())));
                 }
                 if state != PendingState::Approval {
-                    tokio::time::sleep(POLL_INTERVAL).await;
+                    changes.wait(run_id, POLL_INTERVAL).await;
                 }
-                return Ok(Parked::Continue);
+                return Ok(AfterParking::Continue);
             }
-            let (known, fresh): (Vec<&Approval>, Vec<&Approval>) = open
-                .iter()
-                .partition(|one| asked.ids.contains(&one.approval_id) || !questions::can_be_shown(one, self.rights));
-            let forms = elicitation::forms(&fresh, asked.grouping);
+            let (left_open, not_shown): (Vec<&Approval>, Vec<&Approval>) = open.iter().partition(|approval| {
+                shown.ids.contains(&approval.approval_id) || !questions::can_be_shown(approval, self.rights)
+            });
+            let forms = elicitation::forms(&not_shown, shown.grouping);
             let decided = match (forms.as_slice(), channel) {
                 ([_, ..], Channel::Result) => {
-                    let left_open = known.iter().map(|one| one.approval_id.clone()).collect();
-                    let question = questions::input_required(&forms, left_open, asked.grouping, self.seal, binding);
+                    let left_open = left_open.iter().map(|approval| approval.approval_id.clone()).collect();
+                    let question = questions::input_required(&forms, left_open, shown.grouping, self.seal, binding);
                     let question = question.ok_or_else(|| ErrorData::internal_error("cannot build the form", None))?;
-                    return Ok(Parked::End(DirectEnd::Ask(Box::new(question))));
+                    return Ok(AfterParking::End(DirectEnd::Ask(Box::new(question))));
                 }
                 ([next, ..], Channel::Request) => {
-                    let shown = questions::ask(service, connection, context, &call.principal, call.until, next).await;
-                    match shown {
+                    let outcome = questions::ask(service, connection, context, &call.principal, call.until, next).await;
+                    match outcome {
                         FormOutcome::OneByOne => {
-                            asked.grouping = Grouping::OneByOne;
+                            shown.grouping = Grouping::OneByOne;
                             continue;
                         }
                         FormOutcome::DecidedElsewhere => true,
-                        outcome @ (FormOutcome::Decided | FormOutcome::Open) => {
-                            asked.ids.extend(next.ids());
+                        FormOutcome::Decided | FormOutcome::Open => {
+                            shown.ids.extend(next.ids());
                             outcome == FormOutcome::Decided
                         }
                     }
@@ -213,19 +219,19 @@ impl ToolCall<'_> {
                 }
             };
             if decided {
-                return Ok(Parked::Continue);
+                return Ok(AfterParking::Continue);
             }
             if call.until <= Instant::now() || service.is_shutting_down() {
                 let open = service.open_approvals_of(&call.principal, run_id).await;
                 return Ok(match open.as_slice() {
-                    [] => Parked::Continue,
-                    open => Parked::End(DirectEnd::Waiting(self.waiting(open))),
+                    [] => AfterParking::Continue,
+                    open => AfterParking::End(DirectEnd::Waiting(self.waiting(open))),
                 });
             }
         }
     }
 
-    /// Returns what the model reads if nobody has decided yet.
+    /// Returns the message for the model if no person has decided yet.
     fn waiting(&self, open: &[Approval]) -> String {
         let then = format!("call `{}` again with the same arguments", self.request.name);
         format!(
@@ -244,13 +250,14 @@ impl ToolCall<'_> {
     }
 }
 
-/// Waits until the tool asks a question. Returns false if it no longer can.
-async fn asks(states: &mut watch::Receiver<PendingState>) -> bool {
+/// Waits until the tool asks a question. Returns false if the call has ended, so that it cannot ask any more.
+async fn wait_for_question(states: &mut watch::Receiver<PendingState>) -> bool {
     states.wait_for(|state| *state == PendingState::Approval).await.is_ok()
 }
 
-enum Parked {
-    /// There is a decision or an outcome.
+/// What follows after a call was parked.
+enum AfterParking {
+    /// A decision or an outcome was stored, with which the call continues.
     Continue,
     End(DirectEnd),
 }
@@ -262,14 +269,15 @@ fn stopped(error: &CommitError) -> String {
     }
 }
 
-/// Returns the response for a tool that is shown directly: the tool's own result, whole.
+/// Returns the response for a tool that is shown directly: the tool's own result, unchanged.
 ///
-/// A call that was not made is an error result, because clients check other results against the tool's output schema.
+/// For a call that was not made it is an error result, because clients check other results against the tool's output
+/// schema.
 fn response(end: DirectEnd, telemetry: Value) -> CallToolResponse {
     let failed = |text: String| CallToolResult::error(vec![ContentBlock::text(text)]);
     let result = match end {
         DirectEnd::Ask(question) => return (*question).into(),
-        DirectEnd::Settled(Outcome::Returned(returned)) => native(returned),
+        DirectEnd::Settled(Outcome::Returned(returned)) => to_protocol(returned),
         DirectEnd::Settled(Outcome::Failed(message)) => failed(message),
         DirectEnd::Settled(Outcome::Unknown) => failed(UNKNOWN_OUTCOME.to_owned()),
         DirectEnd::Waiting(message) | DirectEnd::Stopped(message) => failed(message),
@@ -277,9 +285,10 @@ fn response(end: DirectEnd, telemetry: Value) -> CallToolResponse {
     with_telemetry(result, telemetry).into()
 }
 
-/// Returns a tool's result in the protocol's form. That of an MCP tool already has it and is passed on whole.
-fn native(returned: Returned) -> CallToolResult {
-    let Returned { mut content, mut details, .. } = returned;
+/// Converts a tool's result to the protocol's format. The result of an MCP tool already has that format and is passed
+/// on unchanged.
+fn to_protocol(returned: ToolResult) -> CallToolResult {
+    let ToolResult { mut content, mut details, .. } = returned;
     blocks::show_stored_texts(&mut content);
     if let Some(content) = details.as_mut().and_then(|details| details.get_mut("content")).and_then(Value::as_array_mut)
     {
@@ -288,27 +297,28 @@ fn native(returned: Returned) -> CallToolResult {
     let is_result = |details: &Value| {
         details.get("content").is_some_and(Value::is_array) || details.get("structuredContent").is_some()
     };
-    let Some(details) = details else { return of_blocks(content, None) };
+    let Some(details) = details else { return result_from_blocks(content, None) };
     if !is_result(&details) {
-        return of_blocks(content, Some(details));
+        return result_from_blocks(content, Some(details));
     }
     let mut passed: CallToolResult = match serde_json::from_value(details.clone()) {
         Ok(passed) => passed,
-        // A block of a kind that the protocol library does not know.
+        // The result contains a block of a kind that the protocol library does not know.
         Err(_) => {
             let is_error = details.get("isError") == Some(&Value::Bool(true));
             let text = vec![ContentBlock::text(details.to_string())];
             return if is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
         }
     };
-    // Servers of older revisions do not send it, and clients of the newest need it.
+    // Servers of older revisions of the protocol do not send `resultType`, and clients of the newest revision need it.
     passed.result_type = CallToolResult::default().result_type;
-    passed.meta = passed.meta.take().map(foreign_meta).filter(|meta| !meta.is_empty());
+    passed.meta = passed.meta.take().map(without_reserved_keys).filter(|meta| !meta.is_empty());
     passed
 }
 
-/// Returns a server's metadata without the keys that have a meaning between this server and its client.
-fn foreign_meta(meta: MetaObject) -> MetaObject {
+/// Returns a server's metadata without the keys that are reserved for the protocol and for Cellmate: a client would
+/// take them for ours.
+fn without_reserved_keys(meta: MetaObject) -> MetaObject {
     let mut kept = MetaObject::new();
     for (key, value) in meta.iter() {
         let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
@@ -321,8 +331,9 @@ fn foreign_meta(meta: MetaObject) -> MetaObject {
     kept
 }
 
-/// Returns the result of a tool that is no MCP tool, or of another operation of an MCP server.
-fn of_blocks(content: Vec<Value>, details: Option<Value>) -> CallToolResult {
+/// Returns the result of a tool that is not an MCP tool, or of another operation of an MCP server, such as reading a
+/// resource.
+fn result_from_blocks(content: Vec<Value>, details: Option<Value>) -> CallToolResult {
     let known: Option<Vec<ContentBlock>> =
         content.into_iter().map(|block| serde_json::from_value(block).ok()).collect();
     let content = match (known, &details) {
@@ -338,14 +349,14 @@ fn of_blocks(content: Vec<Value>, details: Option<Value>) -> CallToolResult {
 
 #[cfg(test)]
 mod tests {
-    use executor::Returned;
+    use executor::ToolResult;
     use serde_json::{Value, json};
 
-    use super::native;
+    use super::to_protocol;
 
-    fn sent(returned: Returned) -> Value {
-        let mut sent = serde_json::to_value(native(returned)).unwrap();
-        // Only clients of the newest revision receive it.
+    fn sent(returned: ToolResult) -> Value {
+        let mut sent = serde_json::to_value(to_protocol(returned)).unwrap();
+        // Only clients of the newest revision of the protocol receive this key.
         sent.as_object_mut().unwrap().remove("resultType");
         sent
     }
@@ -365,7 +376,7 @@ mod tests {
         let mut expected = result.clone();
         expected["_meta"] = json!({"example.org/x": 1});
         let content = result["content"].as_array().unwrap().clone();
-        assert_eq!(sent(Returned { content, details: Some(result), ..Returned::default() }), expected);
+        assert_eq!(sent(ToolResult { content, details: Some(result), ..ToolResult::default() }), expected);
     }
 
     #[test]
@@ -374,7 +385,7 @@ mod tests {
             {"type": "text", "handle": "out_tc_1_c1n0", "bytes": 70_000_000, "first": "abc"},
             {"type": "image", "data": "AA==", "mimeType": "image/png"},
         ]});
-        let shown = sent(Returned { details: Some(result.clone()), ..Returned::default() });
+        let shown = sent(ToolResult { details: Some(result.clone()), ..ToolResult::default() });
         assert!(shown["content"][0]["text"].as_str().unwrap().contains("cellmate://out/out_tc_1_c1n0"), "{shown}");
         assert_eq!(shown["content"][1], result["content"][1]);
     }
@@ -382,13 +393,13 @@ mod tests {
     #[test]
     fn other_results_become_blocks_and_structured_content() {
         let unknown = json!({"content": [{"type": "hologram", "x": 1}], "isError": true});
-        let shown = sent(Returned::json(unknown.clone()));
+        let shown = sent(ToolResult::json(unknown.clone()));
         assert_eq!((&shown["content"][0]["text"], &shown["isError"]), (&json!(unknown.to_string()), &json!(true)));
-        assert_eq!(sent(Returned::text("a"))["content"], json!([{"type": "text", "text": "a"}]));
-        let listed = sent(Returned::json(json!({"resources": []})));
+        assert_eq!(sent(ToolResult::text("a"))["content"], json!([{"type": "text", "text": "a"}]));
+        let listed = sent(ToolResult::json(json!({"resources": []})));
         assert_eq!(listed["structuredContent"], json!({"resources": []}));
         assert_eq!(listed["content"][0]["text"], "{\"resources\":[]}");
-        let plain = sent(Returned::json(json!([1])));
+        let plain = sent(ToolResult::json(json!([1])));
         assert_eq!((plain.get("structuredContent"), &plain["content"][0]["text"]), (None, &json!("[1]")));
     }
 }

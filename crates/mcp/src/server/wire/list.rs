@@ -5,15 +5,15 @@ use rmcp::model::{ErrorData, ListToolsResult, Tool as ListedTool};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::server::prepared::Prepared;
+use crate::server::prepared::PreparedTools;
 use crate::server::tools::{Listing, ToolPrefix};
 
 /// Bytes of the hash in a cursor: enough to notice that the list has changed.
 const HASH_BYTES: usize = 8;
 
 /// Returns one page of the tools: the first, or the one that the cursor names.
-pub(super) fn page(prepared: &Prepared, cursor: Option<&str>) -> Result<ListToolsResult, ErrorData> {
-    let Prepared { surface, listing, .. } = prepared;
+pub(super) fn page(prepared: &PreparedTools, cursor: Option<&str>) -> Result<ListToolsResult, ErrorData> {
+    let PreparedTools { surface, listing, .. } = prepared;
     let number = match cursor {
         Some(cursor) => number_in(listing, cursor).ok_or_else(|| {
             ErrorData::invalid_params(

@@ -29,8 +29,9 @@ const MAX_FORMS: usize = 8;
 /// The maximum size of a form's schema. A person answers a larger form with `cellmate approvals`.
 const MAX_FORM_BYTES: usize = 64 << 10;
 
-/// How long a form stays open at most after its call has ended, even if its approval expires later; how often the store
-/// is polled for its approval; and how long sending the withdrawal to the client may take.
+/// How long a form stays open at most after its call has ended, even if its approval expires later; how often
+/// its approvals are read without a notification of a decision; and how long sending the withdrawal to the client may
+/// take.
 const MAX_LATE: Duration = Duration::from_secs(15 * 60);
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -186,11 +187,12 @@ fn time_left(approvals: &[Approval], now: Millis) -> Duration {
 async fn wait_until_closed(service: &McpService, form: &Form) {
     let Some(run_id) = form.approvals().first().map(|approval| approval.run_id.clone()) else { return };
     let ids = form.ids();
+    let mut changes = service.code_mode().run_changes();
     loop {
-        tokio::time::sleep(POLL_INTERVAL).await;
+        changes.wait(&run_id, POLL_INTERVAL).await;
         let now = now_ms();
         match service.code_mode().store().approvals_of_run(&run_id).await {
-            Ok(found) if found.iter().any(|one| one.is_open(now) && ids.contains(&one.approval_id)) => {}
+            Ok(found) if found.iter().any(|approval| approval.is_open(now) && ids.contains(&approval.approval_id)) => {}
             Ok(_) => return,
             // The store may recover; the deadline applies in any case.
             Err(error) => tracing::debug!(run_id = run_id.as_str(), %error, "the approvals of a run cannot be read"),

@@ -20,7 +20,8 @@ use crate::server::calls::OwnWork;
 use crate::server::elicitation::{self, Grouping};
 use crate::server::tools::Tool;
 
-/// How often the store is polled for approvals that a cell waits for.
+/// How often the store is polled for approvals that a cell waits for. There is no notification of those: a request for
+/// approval does not change the state of its run.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A form is not shown if its answer would come too late for the cell.
@@ -116,7 +117,7 @@ impl ToolCall<'_> {
             let open = service.open_approvals_of(&call.principal, run_id).await;
             let fresh: Vec<&Approval> = open
                 .iter()
-                .filter(|one| !asked.contains(&one.approval_id) && questions::can_be_shown(one, self.rights))
+                .filter(|found| !asked.contains(&found.approval_id) && questions::can_be_shown(found, self.rights))
                 .collect();
             if let Some(form) = elicitation::forms(&fresh, Grouping::Together).first() {
                 asked.extend(form.ids());

@@ -16,14 +16,19 @@ pub(super) fn erase(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
     }
     match element {
         ClassElement::MethodDefinition(method) => {
-            blank_around_name(eraser, span, &method.key, method.computed, method.optional, false);
+            let name =
+                MemberName { key: &method.key, computed: method.computed, optional: method.optional, definite: false };
+            blank_around_name(eraser, span, &name);
         }
         ClassElement::PropertyDefinition(property) => {
             let (optional, definite) = (property.optional, property.definite);
-            blank_around_name(eraser, span, &property.key, property.computed, optional, definite);
+            let name = MemberName { key: &property.key, computed: property.computed, optional, definite };
+            blank_around_name(eraser, span, &name);
         }
         ClassElement::AccessorProperty(property) => {
-            blank_around_name(eraser, span, &property.key, property.computed, false, property.definite);
+            let (computed, definite) = (property.computed, property.definite);
+            let name = MemberName { key: &property.key, computed, optional: false, definite };
+            blank_around_name(eraser, span, &name);
         }
         ClassElement::StaticBlock(_) | ClassElement::TSIndexSignature(_) => {}
     }
@@ -54,25 +59,29 @@ fn reject_decorators(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
     }
 }
 
-/// Erases the TypeScript modifiers before a member's name and the `?` or `!` after it.
-fn blank_around_name(
-    eraser: &mut Eraser<'_>,
-    member: Span,
-    key: &PropertyKey<'_>,
+/// The name of a class member, and what stands around it.
+struct MemberName<'a> {
+    key: &'a PropertyKey<'a>,
+    /// Whether the name is in brackets.
     computed: bool,
+    /// Whether `?` follows.
     optional: bool,
+    /// Whether `!` follows.
     definite: bool,
-) {
-    let key = key.span();
+}
+
+/// Erases the TypeScript modifiers before a member's name and the `?` or `!` after it.
+fn blank_around_name(eraser: &mut Eraser<'_>, member: Span, name: &MemberName<'_>) {
+    let key = name.key.span();
     eraser.blank_modifiers(member.start, key.start);
     let end = match eraser.source.find(key.end, b']') {
-        Some(bracket) if computed => bracket + 1,
+        Some(bracket) if name.computed => bracket + 1,
         _ => key.end,
     };
-    if optional {
+    if name.optional {
         eraser.blank_next(end, b'?');
     }
-    if definite {
+    if name.definite {
         eraser.blank_next(end, b'!');
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::source::{Language, prepare};
 
-/// Checks the body of the script, and that nothing in it moved to another line.
-/// Checks what a TypeScript cell becomes, and that its lines stay where they are.
+/// Checks the JavaScript that a TypeScript cell becomes, and that it has as many lines as its source.
 pub(super) fn check(source: &str, expected: &str) {
     let script = prepare(source, Language::TypeScript).map(|prepared| prepared.script);
     assert_eq!(script, Ok(format!("(async()=>{{\n{expected}\n}})")), "{source}");

@@ -54,13 +54,13 @@ fn survive(source: String, language: Language) -> Duration {
 fn attack(patterns: &[Pattern]) {
     for &pattern in patterns {
         let (_, unit, _, close, _) = pattern;
-        let most = (MAX_SOURCE_BYTES - 100) / (unit.len() + close.len());
+        let max = (MAX_SOURCE_BYTES - 100) / (unit.len() + close.len());
         let mut count = limit(pattern, Language::JavaScript);
         for language in [Language::JavaScript, Language::TypeScript] {
             if !fits(pattern, count, language) {
                 count = limit(pattern, language);
             }
-            for count in [most, count] {
+            for count in [max, count] {
                 let took = survive(fill(pattern, count), language);
                 assert!(took < Duration::from_secs(2), "{pattern:?} {count} times, {language:?}: {took:?}");
             }

@@ -79,7 +79,11 @@ impl History {
     /// Returns the calls of a run that are settled from outside.
     fn parked_calls(&self, run: &RunId) -> Vec<CallId> {
         let effects = self.world.effects();
-        effects.iter().filter(|one| one.run == *run && one.kind.is_settled_externally()).map(|one| one.call).collect()
+        effects
+            .iter()
+            .filter(|effect| effect.run == *run && effect.kind.is_settled_externally())
+            .map(|effect| effect.call)
+            .collect()
     }
 
     fn settle(&mut self, node: usize, run: &RunId, call: CallId) -> StepResult {

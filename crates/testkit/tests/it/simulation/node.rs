@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
-use fault::{self, Simulation, Verdict};
+use fault::{self, PointVerdict, Simulation};
 use futures_util::FutureExt;
 use store::{Keys, Location, Store};
 
@@ -177,7 +177,7 @@ fn run(start: Start, orders: Receiver<Order>, reports: Sender<Report>) {
 impl NodeThread {
     async fn run(self: &Rc<Self>, store: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
         let store = Store::open(&Location::File(store.to_owned()), Keys::new(1, [7; 32])).await?;
-        let launch = Launch::Attached(worker::serve);
+        let launch = Launch::InProcess(worker::serve);
         let pool = PoolOptions { jail: JailPolicy::Off, workers: 1, slots: 16, threads: 1, ..PoolOptions::new(launch) };
         let pool = Pool::start(pool).await?;
         let code_mode = CodeMode::with_lease(pool.clone(), store.clone(), LEASE)?;
@@ -277,9 +277,9 @@ impl NodeThread {
 }
 
 impl Simulation for NodeThread {
-    fn at(&self, point: &'static str) -> Verdict {
+    fn at(&self, point: &'static str) -> PointVerdict {
         if self.dead.load(Ordering::Relaxed) {
-            return Verdict::Fail;
+            return PointVerdict::Fail;
         }
         self.world.log(format!("{}: {point}", self.name));
         let mut armed = self.armed.take();
@@ -288,15 +288,15 @@ impl Simulation for NodeThread {
             armed.remove(place);
         }
         self.armed.replace(armed);
-        let Some((_, fault)) = hit else { return Verdict::Continue };
+        let Some((_, fault)) = hit else { return PointVerdict::Continue };
         self.world.log(format!("{}: {fault:?} at {point}", self.name));
         match fault {
             Fault::Crash => self.dead.store(true, Ordering::Relaxed),
             Fault::Pause(time) => self.pause(point, time),
-            Fault::Error => return Verdict::Fail,
-            Fault::LoseAnswer => return Verdict::LoseAnswer,
+            Fault::Error => return PointVerdict::Fail,
+            Fault::LoseAnswer => return PointVerdict::LoseAnswer,
         }
-        if self.dead.load(Ordering::Relaxed) { Verdict::Fail } else { Verdict::Continue }
+        if self.dead.load(Ordering::Relaxed) { PointVerdict::Fail } else { PointVerdict::Continue }
     }
 
     fn time(&self) -> Duration {

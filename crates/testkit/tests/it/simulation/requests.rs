@@ -9,9 +9,9 @@ use contract::config::pattern::Pattern;
 use contract::ids::{ApprovalId, CallId, RunId};
 use contract::limits::Limits;
 use contract::scope::Scope;
-use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
+use executor::{CallToken, Executor, Outcome, Routes, ToolResult, ToolSource};
 use serde_json::{Value, json};
-use store::{Decision, Settled};
+use store::{Decision, SettleResult};
 
 use super::programs::Kind;
 use super::tools::Tools;
@@ -67,9 +67,9 @@ impl Server {
                 Answer::Cell(without_timing(json!(result)))
             }
             Request::Settle { run, call, value } => {
-                let outcome = Outcome::Returned(Returned::json(value));
+                let outcome = Outcome::Returned(ToolResult::json(value));
                 let settled = self.code_mode.settle(&CallToken { run, call }, &outcome).await;
-                Answer::Settled(matches!(settled, Ok(Settled::Taken)))
+                Answer::Settled(matches!(settled, Ok(SettleResult::WillDeliver)))
             }
             Request::Decide { approval, decision } => {
                 Answer::Decided(self.code_mode.decide(&approval, &decision, "a person").await.is_ok())
@@ -85,7 +85,7 @@ impl Server {
     }
 
     fn executor(&self, agent_run: &str) -> Executor {
-        let (routes, tools) = Routes::of(&[Arc::clone(&self.tools)]);
+        let (routes, tools) = Routes::collect(&[Arc::clone(&self.tools)]);
         let ask = Pattern::parse(&Kind::Ask.tool()).unwrap();
         Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope(agent_run))
             .with_approval_patterns(vec![ask])

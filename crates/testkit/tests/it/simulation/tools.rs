@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contract::ids::{CallId, RunId};
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Parked, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ParkedOn, ToolResult, ToolSource};
 use serde_json::{Value, json};
 
 use super::programs::Kind;
@@ -78,11 +78,11 @@ impl ToolSource for Tools {
             let ms = call.input().get("ms").and_then(Value::as_u64).unwrap_or(0);
             tokio::time::sleep(Duration::from_millis(ms)).await;
             match kind {
-                Kind::Task => Dispatch::Parked(Parked::Task),
-                Kind::Pick => Dispatch::Parked(Parked::Client),
+                Kind::Task => Dispatch::Parked(ParkedOn::Task),
+                Kind::Pick => Dispatch::Parked(ParkedOn::Client),
                 Kind::Fails => Dispatch::Settled(Outcome::Failed("it does that".to_owned())),
                 Kind::Slow | Kind::Read | Kind::Keyed | Kind::Ask => {
-                    Dispatch::Settled(Outcome::Returned(Returned::json(json!({"did": call.input()}))))
+                    Dispatch::Settled(Outcome::Returned(ToolResult::json(json!({"did": call.input()}))))
                 }
             }
         })

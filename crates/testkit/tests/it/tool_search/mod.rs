@@ -12,7 +12,7 @@ use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 use executor::run::{Host, PreparedRun, RunRequest, prepare};
-use executor::{Canned, ToolSource};
+use executor::{CannedTools, ToolSource};
 use serde_json::{Value, json};
 use store::{Decision, Entry};
 use testkit::runner;
@@ -48,12 +48,12 @@ fn source() -> Arc<dyn ToolSource> {
         json!({"id": SECRET, "description": "Opens a ticket that must stay hidden."}),
         json!({"id": "plugin:fake:broken", "description": "Breaks.", "answers": [{"fails": "out of paper"}]}),
     ]);
-    Arc::new(Canned::parse(&json!({ "tools": tools }).to_string()).unwrap())
+    Arc::new(CannedTools::parse(&json!({ "tools": tools }).to_string()).unwrap())
 }
 
 fn host(tools: Value, sources: Vec<Arc<dyn ToolSource>>) -> Host {
     let config = AgentsConfig::resolve(&tools, &Value::Null).unwrap();
-    Host { ask: vec![Pattern::parse(DEPLOY).unwrap()], ..Host::new(config, sources) }
+    Host { approval_patterns: vec![Pattern::parse(DEPLOY).unwrap()], ..Host::new(config, sources) }
 }
 
 fn run(host: &Host, session: &str) -> PreparedRun {

@@ -28,7 +28,7 @@ async fn tool_search_calls_the_same_tool_as_direct_mode_with_a_smaller_request()
     let CallEnd::Settled(Outcome::Returned(directly)) = made.end else { panic!("{made:?}") };
     // 2. Tool Search can call the same tool.
     let answer = bench.code(FIND_AND_CALL).await;
-    let value = json!({"required": ["title"], "made": directly.for_guest()});
+    let value = json!({"required": ["title"], "made": directly.to_cell_value()});
     assert_eq!((&answer["ok"], &answer["value"]), (&json!(true), &value), "{answer}");
 
     // 3. Direct mode shows every schema. 4. Tool Search shows the bridge alone.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use contract::config::CodeMode;
 use contract::ids::CallId;
 use contract::limits::Limits;
-use executor::{CallToken, Outcome, Returned, ToolSource};
+use executor::{CallToken, Outcome, ToolResult, ToolSource};
 use serde_json::json;
 use store::{ApprovalScope, Decision};
 use testkit::ledger::{CLIENT, Ledger};
@@ -83,7 +83,7 @@ async fn a_client_answer_within_the_time_limit_is_delivered() {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
             let runs = bench.code_mode.store().runs_of_session("session").await.unwrap();
-            let picked = Returned::json(json!("picked"));
+            let picked = ToolResult::json(json!("picked"));
             for run in runs {
                 let token = CallToken { run, call: CallId(1) };
                 if bench.code_mode.settle(&token, &Outcome::Returned(picked.clone())).await.is_ok() {

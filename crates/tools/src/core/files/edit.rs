@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use contract::limits::{MAX_DIFF_BYTES, MAX_EDITED_FILE_BYTES, MAX_EDITED_LINES, MAX_EDITS};
 use contract::spelling::edits as distance;
-use executor::Returned;
+use executor::ToolResult;
 use memchr::memmem;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ struct Replacement<'v> {
     new: &'v str,
 }
 
-pub(super) fn edit(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Returned, Failure> {
+pub(super) fn edit(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
     let place = roots.locate_for_change(input.required_text("path")?)?;
     let replacements = replacements(input)?;
     let target = Target::find(roots, place)?;
@@ -51,7 +51,7 @@ pub(super) fn edit(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Retu
     });
     let count = spans.len();
     let text = format!("`{path}` was changed: {count} replacement{}", if count == 1 { "" } else { "s" });
-    Ok(Returned { details: Some(details), ..Returned::text(text) })
+    Ok(ToolResult { details: Some(details), ..ToolResult::text(text) })
 }
 
 /// Reads `oldText` and `newText`, beside `path` or in each object of `edits`.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use contract::limits::{FIND_LIMIT, MAX_GLOB_BYTES, MAX_WALK_RESULT_BYTES};
-use executor::Returned;
+use executor::ToolResult;
 use globset::{GlobBuilder, GlobMatcher};
 use parking_lot::Mutex;
 use rustix::fs::FileType;
@@ -73,7 +73,7 @@ impl Pattern {
     }
 }
 
-pub(super) fn find(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Returned, Failure> {
+pub(super) fn find(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
     let pattern = Pattern::parse(input.required_text("pattern")?)?;
     let place = roots.locate(input.text("path")?.unwrap_or("."))?;
     let (limit, kinds) = (input.bounded(&FIND_LIMIT)?, Kinds::read(input)?);

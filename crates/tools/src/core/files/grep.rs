@@ -10,7 +10,7 @@ use contract::limits::{
     GREP_CONTEXT, GREP_LIMIT, MAX_GLOB_BYTES, MAX_GREP_FILE_BYTES, MAX_GREP_LINE_BYTES, MAX_GREP_LINE_CHARS,
     MAX_GREP_PATTERN_BYTES, MAX_WALK_RESULT_BYTES,
 };
-use executor::Returned;
+use executor::ToolResult;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkFinish, SinkMatch,
@@ -28,7 +28,7 @@ use super::text::{name_on_a_line, result};
 use super::walk::{End, Entry, Selection, Tree, Walked};
 use crate::core::roots::{Place, Roots, shorten};
 
-pub(super) fn grep(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Returned, Failure> {
+pub(super) fn grep(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
     let place = roots.locate(input.text("path")?.unwrap_or("."))?;
     let search = Search {
         matcher: matcher(input)?,
@@ -173,7 +173,7 @@ impl Search<'_> {
         }
     }
 
-    fn into_result(self, walked: Walked) -> Returned {
+    fn into_result(self, walked: Walked) -> ToolResult {
         let mut found = self.found.into_inner();
         found.sort_unstable();
         // Threads that found something at the same time may have exceeded the limit.

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use contract::limits::{LS_LIMIT, MAX_VISITED_ENTRIES, MAX_WALK_RESULT_BYTES};
-use executor::Returned;
+use executor::ToolResult;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use super::open::open_folder;
 use super::text::{name_on_a_line, result};
 use crate::core::roots::Roots;
 
-pub(super) fn list(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Returned, Failure> {
+pub(super) fn list(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
     let place = roots.locate(input.text("path")?.unwrap_or("."))?;
     let limit = input.bounded(&LS_LIMIT)?;
     let folder = open_folder(roots, &place)?;

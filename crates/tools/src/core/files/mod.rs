@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::limits::MAX_FILE_CALLS;
 use contract::tool::ToolSpec;
-use executor::{AuthorizedCall, Outcome, Returned};
+use executor::{AuthorizedCall, Outcome, ToolResult};
 use telemetry::Incident;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -38,7 +38,7 @@ use failure::Failure;
 use input::Input;
 
 /// Executes one call on the current thread.
-type Work = fn(&Roots, &Input<'_>, &Stop) -> Result<Returned, Failure>;
+type Work = fn(&Roots, &Input<'_>, &Stop) -> Result<ToolResult, Failure>;
 
 /// One of the file tools.
 struct FileTool {

@@ -5,7 +5,7 @@ use std::io::Read;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use contract::limits::{MAX_IMAGE_BYTES, MAX_READ_BYTES, MAX_READ_SCAN_BYTES};
-use executor::Returned;
+use executor::ToolResult;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::open::{RegularFile, open_file};
 use super::text::{BOM, SNIFFED_BYTES, first_lines, image_type, is_binary, is_utf16};
 use crate::core::roots::{Place, Roots, shorten};
 
-pub(super) fn read(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Returned, Failure> {
+pub(super) fn read(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
     let place = roots.locate(input.required_text("path")?)?;
     let (offset, limit) = (input.count("offset")?.unwrap_or(1), input.count("limit")?);
     let mut opened = open_file(roots, &place)?;
@@ -113,7 +113,7 @@ impl Selection {
         }
     }
 
-    fn into_result(mut self, place: &Place) -> Result<Returned, Failure> {
+    fn into_result(mut self, place: &Place) -> Result<ToolResult, Failure> {
         let total = self.total();
         if self.first_line > total.max(1) {
             let path = shorten(&place.shown);
@@ -159,10 +159,10 @@ impl Selection {
         let notes = self.notes(&text, total, is_cut_inside, is_lossy);
         let shown = first_lines(&text).0;
         let block = if notes.is_empty() { shown.to_owned() } else { format!("{shown}\n\n[{}]", notes.join(". ")) };
-        Ok(Returned {
+        Ok(ToolResult {
             content: vec![json!({"type": "text", "text": block})],
             details: Some(details),
-            ..Returned::default()
+            ..ToolResult::default()
         })
     }
 
@@ -200,12 +200,12 @@ impl Selection {
     }
 }
 
-fn binary(place: &Place, beginning: &[u8], bytes: u64) -> Returned {
+fn binary(place: &Place, beginning: &[u8], bytes: u64) -> ToolResult {
     let path = shorten(&place.shown);
     let what = if is_utf16(beginning) { "text in UTF-16, which `read` does not decode" } else { "a binary file" };
     let details = json!({"kind": "binary", "path": place.shown, "bytes": bytes});
     let text = format!("`{path}` is {what}, {bytes} bytes");
-    Returned { details: Some(details), ..Returned::text(text) }
+    ToolResult { details: Some(details), ..ToolResult::text(text) }
 }
 
 /// Returns an image as a content block. Cells get only its type and size: they cannot show it.
@@ -217,7 +217,7 @@ fn image(
     bytes: u64,
     media_type: &str,
     stop: &Stop,
-) -> Result<Returned, Failure> {
+) -> Result<ToolResult, Failure> {
     let path = shorten(&place.shown);
     let details = json!({"kind": "image", "path": place.shown, "mimeType": media_type, "bytes": bytes});
     let mut content = first.to_vec();
@@ -227,7 +227,7 @@ fn image(
         if content.len() > MAX_IMAGE_BYTES {
             let text =
                 format!("`{path}` is an image ({media_type}) with more than {MAX_IMAGE_BYTES} bytes; it is not shown");
-            return Ok(Returned { details: Some(details), ..Returned::text(text) });
+            return Ok(ToolResult { details: Some(details), ..ToolResult::text(text) });
         }
         match fill(roots, place, &mut opened, &mut buffer)? {
             0 => break,
@@ -235,7 +235,7 @@ fn image(
         }
     }
     let text = format!("`{path}` is an image ({media_type}, {} bytes)", content.len());
-    let mut returned = Returned { details: Some(details), ..Returned::text(text) };
+    let mut returned = ToolResult { details: Some(details), ..ToolResult::text(text) };
     returned.content.push(json!({"type": "image", "data": STANDARD.encode(&content), "mimeType": media_type}));
     Ok(returned)
 }

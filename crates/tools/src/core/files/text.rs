@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use contract::limits::{MAX_FILE_TEXT_BYTES, MAX_FILE_TEXT_LINES};
 use contract::text::is_unsafe;
-use executor::Returned;
+use executor::ToolResult;
 use serde_json::{Value, json};
 
 /// The mark at the beginning of some UTF-8 files.
@@ -37,7 +37,7 @@ pub(super) fn is_utf16(beginning: &[u8]) -> bool {
 }
 
 /// Returns a result with details for cells, and a text block for models, to which notes are added in brackets.
-pub(super) fn result(details: Value, body: &str, mut notes: Vec<String>) -> Returned {
+pub(super) fn result(details: Value, body: &str, mut notes: Vec<String>) -> ToolResult {
     let (shown, is_cut) = first_lines(body);
     if is_cut {
         let lines = shown.lines().count();
@@ -47,7 +47,7 @@ pub(super) fn result(details: Value, body: &str, mut notes: Vec<String>) -> Retu
         [] => shown.to_owned(),
         notes => format!("{shown}\n\n[{}]", notes.join(". ")),
     };
-    Returned { content: vec![json!({"type": "text", "text": text})], details: Some(details), ..Returned::default() }
+    ToolResult { content: vec![json!({"type": "text", "text": text})], details: Some(details), ..ToolResult::default() }
 }
 
 /// Returns the beginning of a text within the limits of a text block, and whether that is not all.

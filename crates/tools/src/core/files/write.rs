@@ -1,6 +1,6 @@
 //! `write`: a whole file, new or replaced.
 
-use executor::Returned;
+use executor::ToolResult;
 use serde_json::json;
 
 use super::Stop;
@@ -9,7 +9,7 @@ use super::input::Input;
 use super::replace::{NewFolders, Permissions, Target};
 use crate::core::roots::{Roots, shorten};
 
-pub(super) fn write(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Returned, Failure> {
+pub(super) fn write(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
     let place = roots.locate_for_change(input.required_text("path")?)?;
     let content = input.required_text("content")?;
     let mut folders = NewFolders::default();
@@ -23,5 +23,5 @@ pub(super) fn write(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Ret
     let done = if created { "created" } else { "replaced" };
     let details = json!({"path": target.place.shown, "bytes": bytes, "created": created});
     let text = format!("`{}` was {done} with {bytes} bytes", shorten(&target.place.shown));
-    Ok(Returned { details: Some(details), ..Returned::text(text) })
+    Ok(ToolResult { details: Some(details), ..ToolResult::text(text) })
 }

@@ -1,13 +1,13 @@
-//! What is kept of a command's output: its start and its end, as text.
+//! Captures the output of a command: its start and its end, as text.
 
 use std::collections::VecDeque;
 
 use contract::limits::MAX_SHELL_OUTPUT_BYTES;
 
-/// Bytes that are kept of the start, and of the end.
+/// The number of bytes that are kept of the start, and of the end.
 const PART_BYTES: usize = MAX_SHELL_OUTPUT_BYTES / 2;
 
-/// The output of one stream. It takes the same memory however much is written.
+/// The start and the end of one output stream. Its size is bounded, however much the command writes.
 #[derive(Debug, Default)]
 pub(super) struct Capture {
     head: Vec<u8>,
@@ -33,7 +33,7 @@ impl Capture {
         let room = PART_BYTES.saturating_sub(self.head.len());
         let (first, rest) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(first);
-        // Of a long piece only the end can stay.
+        // Of a piece that is longer than the tail, only the end is kept.
         let rest = rest.get(rest.len().saturating_sub(PART_BYTES)..).unwrap_or_default();
         let over = (self.tail.len() + rest.len()).saturating_sub(PART_BYTES);
         self.tail.drain(..over);
@@ -44,14 +44,13 @@ impl Capture {
         self.total
     }
 
-    /// Returns the last line that has text, at most this many bytes of it.
-    pub(super) fn last_line(&self, most_bytes: usize) -> Option<String> {
-        let end = if self.tail.is_empty() { self.head.iter().rev() } else { return self.last_of_tail(most_bytes) };
-        last_line(end.copied(), most_bytes)
-    }
-
-    fn last_of_tail(&self, most_bytes: usize) -> Option<String> {
-        last_line(self.tail.iter().rev().copied(), most_bytes)
+    /// Returns the last line that is not blank, or its last `max_bytes`.
+    pub(super) fn last_line(&self, max_bytes: usize) -> Option<String> {
+        if self.tail.is_empty() {
+            last_line(self.head.iter().rev().copied(), max_bytes)
+        } else {
+            last_line(self.tail.iter().rev().copied(), max_bytes)
+        }
     }
 
     pub(super) fn text(&self) -> CapturedText {
@@ -72,10 +71,10 @@ impl Capture {
     }
 }
 
-fn last_line(reversed: impl Iterator<Item = u8>, most_bytes: usize) -> Option<String> {
+fn last_line(reversed: impl Iterator<Item = u8>, max_bytes: usize) -> Option<String> {
     let mut line: Vec<u8> = reversed
         .skip_while(u8::is_ascii_whitespace)
-        .take(most_bytes)
+        .take(max_bytes)
         .take_while(|byte| !matches!(byte, b'\n' | b'\r'))
         .collect();
     line.reverse();

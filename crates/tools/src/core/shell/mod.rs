@@ -18,7 +18,7 @@ use contract::limits::{
     MAX_SHELL_PROCESSES, MAX_SHELL_UPDATE_CHARS, MAX_SHELL_UPDATES, SHELL_TIMEOUT_SECONDS, SHELL_UPDATE_INTERVAL_MS,
 };
 use contract::tool::{ToolId, ToolSpec};
-use executor::{AuthorizedCall, Outcome, ProgressSink, Returned};
+use executor::{AuthorizedCall, Outcome, ProgressSink, ToolResult};
 use parking_lot::Mutex;
 use process::{
     CommandLimits, CommandSpec, Confinement, Folder, Network, Process, Report, RunningCommand, command_variables,
@@ -154,7 +154,7 @@ impl Shell {
         let ended = task.await;
         drop(cancel);
         match ended {
-            Ok(Ok(details)) => Outcome::Returned(Returned::json(details)),
+            Ok(Ok(details)) => Outcome::Returned(ToolResult::json(details)),
             Ok(Err(why)) => Outcome::Failed(why),
             // The task failed, or the runtime is shutting down.
             Err(_) => Outcome::Unknown,
@@ -252,7 +252,7 @@ impl Commands {
             break (end, end_all(&mut process, whole.as_mut()).await);
         };
         if end == End::Itself {
-            // It has already ended, and is only reaped.
+            // The command has already ended; this only collects its exit status.
             process.end().await;
         }
         self.details(request, end, &reports, &output, began.elapsed())

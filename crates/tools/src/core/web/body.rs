@@ -54,7 +54,8 @@ impl Page {
                 break;
             }
         }
-        let unpacked = tokio::task::spawn_blocking(move || unpack(&encoding, &wire, is_cut)).await;
+        let extent = if is_cut { Extent::Cut } else { Extent::Whole };
+        let unpacked = tokio::task::spawn_blocking(move || unpack(&encoding, &wire, extent)).await;
         let (mut bytes, is_longer) = unpacked.map_err(|_| "its body cannot be decompressed".to_owned())??;
         let is_cut = is_cut || is_longer || bytes.len() > max_bytes;
         bytes.truncate(max_bytes);
@@ -140,15 +141,23 @@ fn encoding(response: &Response) -> Result<String, String> {
     }
 }
 
-/// Decompresses a body to at most [`MAX_FETCH_BYTES`]. Returns also whether it is longer.
-fn unpack(encoding: &str, wire: &[u8], is_cut: bool) -> Result<(Vec<u8>, bool), String> {
+/// How much of a compressed body has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// Only its beginning: the rest was over the limit.
+    Cut,
+}
+
+/// Decompresses a body to at most [`MAX_FETCH_BYTES`]. Also returns whether it is longer.
+fn unpack(encoding: &str, wire: &[u8], extent: Extent) -> Result<(Vec<u8>, bool), String> {
     match encoding {
-        "gzip" | "x-gzip" => limited(MultiGzDecoder::new(wire), is_cut),
+        "gzip" | "x-gzip" => limited(MultiGzDecoder::new(wire), extent),
         // Some servers send it without the zlib header that the standard requires.
-        "deflate" if has_zlib_header(wire) => limited(ZlibDecoder::new(wire), is_cut),
-        "deflate" => limited(DeflateDecoder::new(wire), is_cut),
-        "br" => limited(Decompressor::new(wire, BROTLI_BUFFER_BYTES), is_cut),
-        _ => limited(wire, is_cut),
+        "deflate" if has_zlib_header(wire) => limited(ZlibDecoder::new(wire), extent),
+        "deflate" => limited(DeflateDecoder::new(wire), extent),
+        "br" => limited(Decompressor::new(wire, BROTLI_BUFFER_BYTES), extent),
+        _ => limited(wire, extent),
     }
 }
 
@@ -156,12 +165,14 @@ fn has_zlib_header(wire: &[u8]) -> bool {
     matches!(wire, [first, second, ..] if first & 0x0f == 8 && (u16::from(*first) * 256 + u16::from(*second)) % 31 == 0)
 }
 
-fn limited(reader: impl Read, is_cut: bool) -> Result<(Vec<u8>, bool), String> {
+fn limited(reader: impl Read, extent: Extent) -> Result<(Vec<u8>, bool), String> {
     let mut bytes = Vec::new();
     let read: io::Result<usize> = reader.take(MAX_FETCH_BYTES as u64 + 1).read_to_end(&mut bytes);
     match read {
         // What was cut cannot be decompressed to its end; the start is still useful.
-        Err(_) if !is_cut || bytes.is_empty() => return Err("its body cannot be decompressed".to_owned()),
+        Err(_) if extent == Extent::Whole || bytes.is_empty() => {
+            return Err("its body cannot be decompressed".to_owned());
+        }
         Ok(_) | Err(_) => {}
     }
     let is_longer = bytes.len() > MAX_FETCH_BYTES;
@@ -177,7 +188,7 @@ mod tests {
     use flate2::Compression;
     use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 
-    use super::{Kind, Page, kind_of, unpack};
+    use super::{Extent, Kind, Page, kind_of, unpack};
 
     fn page(content_type: &str, bytes: &[u8]) -> Page {
         Page { content_type: content_type.to_owned(), bytes: bytes.to_vec(), is_cut: false }
@@ -189,11 +200,11 @@ mod tests {
         gzip.write_all(&vec![0; 64 << 20]).unwrap();
         let bomb = gzip.finish().unwrap();
         assert!(bomb.len() < 100_000);
-        let (bytes, is_longer) = unpack("gzip", &bomb, false).unwrap();
+        let (bytes, is_longer) = unpack("gzip", &bomb, Extent::Whole).unwrap();
         assert_eq!((bytes.len(), is_longer), (MAX_FETCH_BYTES, true));
         // Many members, each small.
         let many = bomb.repeat(3);
-        assert_eq!(unpack("gzip", &many, false).unwrap().0.len(), MAX_FETCH_BYTES);
+        assert_eq!(unpack("gzip", &many, Extent::Whole).unwrap().0.len(), MAX_FETCH_BYTES);
     }
 
     #[test]
@@ -208,16 +219,16 @@ mod tests {
         for (encoding, wire) in
             [("gzip", gzip.clone()), ("deflate", zlib.finish().unwrap()), ("deflate", deflate.finish().unwrap())]
         {
-            assert_eq!(unpack(encoding, &wire, false).unwrap().0, b"hello hello hello", "{encoding}");
+            assert_eq!(unpack(encoding, &wire, Extent::Whole).unwrap().0, b"hello hello hello", "{encoding}");
         }
         // "hello" as an uncompressed Brotli stream.
         let brotli = [0x0b, 0x02, 0x80, b'h', b'e', b'l', b'l', b'o', 0x03];
-        assert_eq!(unpack("br", &brotli, false).unwrap().0, b"hello");
+        assert_eq!(unpack("br", &brotli, Extent::Whole).unwrap().0, b"hello");
         for encoding in ["gzip", "br"] {
-            assert!(unpack(encoding, b"\xff\xff\xff\xff not compressed", false).is_err(), "{encoding}");
+            assert!(unpack(encoding, b"\xff\xff\xff\xff not compressed", Extent::Whole).is_err(), "{encoding}");
         }
-        assert!(unpack("gzip", &gzip[..gzip.len() - 9], false).is_err());
-        assert!(unpack("gzip", &gzip[..gzip.len() - 9], true).is_ok());
+        assert!(unpack("gzip", &gzip[..gzip.len() - 9], Extent::Whole).is_err());
+        assert!(unpack("gzip", &gzip[..gzip.len() - 9], Extent::Cut).is_ok());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use contract::limits::{
     MAX_FETCHES, MAX_FETCHES_PER_MINUTE,
 };
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{AuthorizedCall, Outcome, Returned};
+use executor::{AuthorizedCall, Outcome, ToolResult};
 use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
@@ -131,7 +131,7 @@ impl WebFetch {
             Err(why) => Err(why),
         };
         match fetched {
-            Ok(details) => Outcome::Returned(Returned::json(details)),
+            Ok(details) => Outcome::Returned(ToolResult::json(details)),
             Err(why) => Outcome::Failed(why),
         }
     }
@@ -267,7 +267,7 @@ const MAX_SHOWN_CHARS: usize = 300;
 /// Returns a URL for a message: shortened, without user name and password.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
-    // They fail for URLs without a host, which have no user name either.
+    // Both fail for URLs without a host, which have no user name or password.
     let _without = (url.set_username(""), url.set_password(None));
     contract::text::line(url.as_str(), MAX_SHOWN_CHARS)
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use executor::ProgressSink;
 use parking_lot::Mutex;
-use process::{MAX_ASKED, MAX_BAD_FRAMES, MAX_UPDATES};
+use process::{MAX_BAD_FRAMES, MAX_UNANSWERED_REQUESTS, MAX_UPDATES};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::time::{Instant, timeout};
@@ -103,7 +103,8 @@ async fn a_wrong_answer_fails_its_request_only() {
 #[tokio::test]
 async fn a_connection_ends_with_the_reason() {
     let line = |text: &str| format!("{text}\n");
-    let asks: String = (0..=MAX_ASKED).map(|id| line(&json!({"id": id, "method": "x"}).to_string())).collect();
+    let asks: String =
+        (0..=MAX_UNANSWERED_REQUESTS).map(|id| line(&json!({"id": id, "method": "x"}).to_string())).collect();
     let cases = [
         (line("garbage").repeat(MAX_BAD_FRAMES), Closed::Garbage),
         (asks, Closed::AsksTooMuch),

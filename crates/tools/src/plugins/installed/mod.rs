@@ -174,9 +174,14 @@ impl PluginFolder {
         self.get(&id)
     }
 
-    /// Enables or disables a plugin. Returns whether that was a change.
-    pub fn switch(&self, id: &str, enabled: bool) -> Result<bool, PluginError> {
-        self.change(id, |record| Ok(std::mem::replace(&mut record.enabled, enabled) != enabled))
+    /// Enables a plugin. Returns false if it was enabled already.
+    pub fn enable(&self, id: &str) -> Result<bool, PluginError> {
+        self.change(id, |record| Ok(!std::mem::replace(&mut record.enabled, true)))
+    }
+
+    /// Disables a plugin. Returns false if it was disabled already.
+    pub fn disable(&self, id: &str) -> Result<bool, PluginError> {
+        self.change(id, |record| Ok(std::mem::replace(&mut record.enabled, false)))
     }
 
     /// Uses another version that is kept: the one with this version or hash, or else the one that was added before.

@@ -110,7 +110,7 @@ fn a_plugin_is_switched_and_removed_with_everything_it_has() {
     assert!(place.plugins.list().unwrap().is_empty());
     let added = place.add().unwrap();
     assert!(added.record.enabled && added.data.is_dir());
-    assert!(place.plugins.switch("demo", false).unwrap() && !place.plugins.switch("demo", false).unwrap());
+    assert!(place.plugins.disable("demo").unwrap() && !place.plugins.disable("demo").unwrap());
     assert!(!place.plugins.get("demo").unwrap().record.enabled);
     // A new version of a disabled plugin stays disabled.
     write_plugin(&place.source(), "2.0.0");
@@ -153,6 +153,6 @@ fn a_damaged_index_is_an_error_and_names_no_folder() {
         assert_ne!(bad, good);
         fs::write(&index, bad).unwrap();
         assert!(matches!(place.plugins.list(), Err(PluginError::Index(_))));
-        assert!(matches!(place.plugins.switch("demo", false), Err(PluginError::Index(_))));
+        assert!(matches!(place.plugins.disable("demo"), Err(PluginError::Index(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a manifest. Everything is bounded before it is parsed, and all problems are reported with their paths.
+//! Reads a plugin's manifest. Its size is checked before it is parsed, and all problems are reported with their paths.
 
 use std::collections::BTreeSet;
 use std::path::Path as FilePath;
@@ -23,8 +23,8 @@ use super::fields::{
 use super::namespace::read_namespace;
 use super::{Effects, HookManifest, Manifest, ManifestError, PluginTool, ROOT};
 
-/// Names that stay with the core tools and the control tools: a plugin's tool of the same name would take away their
-/// short name in cells.
+/// Names that are reserved for core tools and control tools. In cells a tool can be called by its name alone, which
+/// would be ambiguous if a plugin's tool had the same name.
 pub(super) const CORE_NAMES: [&str; 16] = [
     "exec",
     "wait",
@@ -71,7 +71,7 @@ impl Manifest {
 }
 
 fn read_manifest(reader: &mut Reader<'_, '_>) -> Option<Manifest> {
-    // For editors, which find the schema by it.
+    // Editors find the manifest's schema by this key; it is not used here.
     let _schema = reader.field("$schema");
     let id =
         required(reader, "id", "a plugin's id: lower-case letters, digits and `-`, at most 64, not reserved", is_id);
@@ -81,18 +81,18 @@ fn read_manifest(reader: &mut Reader<'_, '_>) -> Option<Manifest> {
     let description = text(reader, "description", MAX_TEXT_BYTES);
     let command = read_command(reader);
     let env = reader.list("env", read_variable).unwrap_or_default();
-    at_most(reader, "env", env.len(), MAX_VARIABLES);
+    check_length(reader, "env", env.len(), MAX_VARIABLES);
     let config_schema =
         reader.field("configSchema").and_then(|(value, path, errors)| read_schema(value, &path, errors));
-    // An invalid id is reported above; this one only completes the ids of tools.
+    // An invalid id was reported above. This one is only used in the ids of tools, so that they can be checked, too.
     let owner = id.clone().unwrap_or_else(|| "invalid".to_owned());
     let tools = read_tools(reader, &owner);
     let (before_tool_call, after_tool_call) = reader
         .object("hooks", |hooks| (read_hook(hooks, "before_tool_call"), read_hook(hooks, "after_tool_call")))
         .unwrap_or_default();
     let namespaces = read_namespaces(reader, &tools);
-    let has_any = !tools.is_empty() || before_tool_call.is_some() || after_tool_call.is_some();
-    if !has_any {
+    let has_tool_or_hook = !tools.is_empty() || before_tool_call.is_some() || after_tool_call.is_some();
+    if !has_tool_or_hook {
         let expected = "at least one tool or hook";
         let path = reader.path().key("tools");
         reader.report(ConfigError::value(&path, &json!([]), expected));
@@ -112,11 +112,11 @@ fn read_manifest(reader: &mut Reader<'_, '_>) -> Option<Manifest> {
     })
 }
 
-/// Reports a list that is too long.
-fn at_most(reader: &mut Reader<'_, '_>, key: &'static str, found: usize, most: usize) {
-    if found > most {
+/// Reports a list that has more than `max` entries.
+fn check_length(reader: &mut Reader<'_, '_>, key: &'static str, found: usize, max: usize) {
+    if found > max {
         let path = reader.path().key(key);
-        reader.report(ConfigError::value(&path, &json!([]), &format!("at most {most} entries, not {found}")));
+        reader.report(ConfigError::value(&path, &json!([]), &format!("at most {max} entries, not {found}")));
     }
 }
 
@@ -141,7 +141,7 @@ fn read_command(reader: &mut Reader<'_, '_>) -> Option<Vec<String>> {
         reader.report(ConfigError::value(&path.index(0), &found, expected));
         return None;
     }
-    at_most(reader, "command", command.as_ref().map_or(0, Vec::len), MAX_ARGUMENTS);
+    check_length(reader, "command", command.as_ref().map_or(0, Vec::len), MAX_ARGUMENTS);
     command
 }
 
@@ -156,9 +156,10 @@ fn read_variable(value: &Value, path: &Path) -> Result<String, ConfigError> {
         let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         is_plain && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit()) && text.len() <= MAX_VARIABLE_BYTES
     };
-    // The loader decides what other programs a process loads, so a plugin must not ask for its variables.
-    let is_loader = |text: &str| text.starts_with("LD_") || text.starts_with("DYLD_") || text.starts_with("CELLMATE_");
-    match value.as_str().filter(|text| is_name(text) && !is_loader(text)) {
+    // The variables of the dynamic loader decide which other code a process loads; those of Cellmate configure it.
+    let is_reserved =
+        |text: &str| text.starts_with("LD_") || text.starts_with("DYLD_") || text.starts_with("CELLMATE_");
+    match value.as_str().filter(|text| is_name(text) && !is_reserved(text)) {
         Some(text) => Ok(text.to_owned()),
         None => {
             Err(ConfigError::value(path, value, "the name of an environment variable, not of the loader or cellmate"))
@@ -252,7 +253,7 @@ fn optional_text(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> O
     }
 }
 
-/// Reads a time limit. A number outside its range is an error: a plugin's author should know what applies.
+/// Reads a time limit. A number outside its range is an error, so that the plugin's author knows which limit applies.
 fn timeout(reader: &mut Reader<'_, '_>, bound: &Bound) -> Duration {
     let given = match reader.field(bound.key) {
         None => None,
@@ -271,7 +272,7 @@ fn timeout(reader: &mut Reader<'_, '_>, bound: &Bound) -> Duration {
 fn read_hook(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<HookManifest> {
     reader.object(key, |reader| {
         let tools = reader.list("tools", Pattern::read).unwrap_or_default();
-        at_most(reader, "tools", tools.len(), MAX_HOOK_PATTERNS);
+        check_length(reader, "tools", tools.len(), MAX_HOOK_PATTERNS);
         let cells = reader.flag("cells").unwrap_or(false);
         let timeout = timeout(reader, &PLUGIN_HOOK_TIMEOUT_MS);
         if tools.is_empty() && !cells {
@@ -294,9 +295,9 @@ fn read_namespaces(reader: &mut Reader<'_, '_>, tools: &[PluginTool]) -> Vec<sup
         errors.push(ConfigError::value(&path, value, &expected));
         return Vec::new();
     }
-    let own: Vec<&str> = tools.iter().map(|tool| tool.spec.id.name()).collect();
+    let tool_names: Vec<&str> = tools.iter().map(|tool| tool.spec.id.name()).collect();
     let read = |(position, item): (usize, &Value)| {
-        reader::object(item, &path.index(position), errors, |reader| read_namespace(reader, &own)).flatten()
+        reader::object(item, &path.index(position), errors, |reader| read_namespace(reader, &tool_names)).flatten()
     };
     items.iter().enumerate().filter_map(read).collect()
 }

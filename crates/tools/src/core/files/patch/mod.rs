@@ -8,7 +8,7 @@ mod parse;
 use std::sync::Arc;
 
 use contract::limits::{MAX_EDITED_FILE_BYTES, MAX_PATCH_FILES, MAX_PATCHED_BYTES};
-use executor::Returned;
+use executor::ToolResult;
 use serde_json::json;
 
 use self::parse::{Section, parse};
@@ -19,7 +19,7 @@ use super::replace::{NewFolders, Original, Permissions, Step, Target, commit};
 use super::text::is_binary;
 use crate::core::roots::{Place, Roots, shorten};
 
-pub(super) fn apply_patch(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Returned, Failure> {
+pub(super) fn apply_patch(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
     let sections = parse(input.required_text("input")?).map_err(Failure::new)?;
     let mut plan = Plan { roots, files: Vec::new(), bytes: 0 };
     let mut moved = Vec::new();
@@ -205,7 +205,7 @@ impl<'r> Plan<'r> {
         Ok(())
     }
 
-    fn into_result(self, moved: Vec<(String, String)>) -> Returned {
+    fn into_result(self, moved: Vec<(String, String)>) -> ToolResult {
         let (mut added, mut modified, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         for file in self.files {
             let path = file.place.shown;
@@ -225,6 +225,6 @@ impl<'r> Plan<'r> {
         }
         let moved: Vec<_> = moved.iter().map(|(from, to)| json!({"from": from, "to": to})).collect();
         let summary = json!({"added": added, "modified": modified, "deleted": deleted});
-        Returned { details: Some(json!({"summary": summary, "moved": moved})), ..Returned::text(text) }
+        ToolResult { details: Some(json!({"summary": summary, "moved": moved})), ..ToolResult::text(text) }
     }
 }

@@ -8,7 +8,7 @@ use contract::limits::MAX_IDENTIFIER_BYTES;
 const NUMBER_BYTES: usize = 8;
 
 /// Names that are given out once each, with a number appended if one is taken.
-pub(crate) struct FreeNames {
+pub(crate) struct UniqueNames {
     max_bytes: usize,
     is_reserved: fn(&str) -> bool,
     taken: BTreeSet<String>,
@@ -16,13 +16,13 @@ pub(crate) struct FreeNames {
     numbers: BTreeMap<String, usize>,
 }
 
-impl FreeNames {
+impl UniqueNames {
     pub(crate) fn new(is_reserved: fn(&str) -> bool) -> Self {
         Self { max_bytes: MAX_IDENTIFIER_BYTES, is_reserved, taken: BTreeSet::new(), numbers: BTreeMap::new() }
     }
 
     /// Names of at most this length, none of which is reserved. There is always room for a number.
-    pub(crate) fn up_to(max_bytes: usize) -> Self {
+    pub(crate) fn with_max_bytes(max_bytes: usize) -> Self {
         Self { max_bytes: max_bytes.max(2 * NUMBER_BYTES), ..Self::new(|_| false) }
     }
 

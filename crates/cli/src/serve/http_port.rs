@@ -1,17 +1,17 @@
-//! The HTTP port of a server: its address, its tokens and its TLS.
+//! Opens the HTTP port of `cellmate mcp` or `cellmate gateway`: its address, its tokens and its TLS.
 
 use std::net::SocketAddr;
 
 use http_server::{BudgetLimits, Gate, HttpError, StoredTokens, TlsError, check_address};
 use tokio::net::TcpListener;
 
-use super::arguments::DoorArguments;
+use super::arguments::HttpPortArguments;
 use super::tokens::{self, TokenError};
 use crate::log::CONSOLE;
 use crate::state::State;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DoorError {
+pub(super) enum HttpPortError {
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error(transparent)]
@@ -23,29 +23,29 @@ pub(super) enum DoorError {
 }
 
 /// A port that is open for connections.
-pub(super) struct Door {
+pub(super) struct HttpPort {
     pub(super) listener: TcpListener,
     pub(super) gate: Gate,
-    /// The address with its scheme and without a path.
+    /// The URL of the port, without a path.
     pub(super) url: String,
-    /// Where the operator finds the token.
+    /// A message that tells the operator where the token is.
     pub(super) token_note: String,
 }
 
-impl Door {
-    /// Listens at an address. Clients connect as the arguments say.
+impl HttpPort {
+    /// Listens at an address. The arguments say which clients may connect, and whether they use TLS.
     pub(super) async fn open(
         address: SocketAddr,
-        arguments: &DoorArguments,
+        arguments: &HttpPortArguments,
         state: &State,
         stored: &StoredTokens,
         budget: BudgetLimits,
-    ) -> Result<Self, DoorError> {
+    ) -> Result<Self, HttpPortError> {
         let (access, token_note) = tokens::access(arguments, state, stored)?;
         let (hosts, transport) = (arguments.hosts.clone(), arguments.transport()?);
         let gate = Gate { access, hosts, budget, transport };
         check_address(address, &gate)?;
-        let listen = |source| DoorError::Listen { address, source };
+        let listen = |source| HttpPortError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let bound = listener.local_addr().map_err(listen)?;
         tracing::info!(target: CONSOLE, address = %bound, "listening");
