@@ -13,7 +13,7 @@ const INTRODUCTION: &str = "# Command line
 
 Every command of `cellmate`, with its arguments and exit codes.
 `cellmate COMMAND --help` prints the same on a terminal, `cellmate man COMMAND` as a manual page.
-This page is rendered from the definitions of the commands: a test compares it, and `CELLMATE_UPDATE_SNAPSHOTS=1` rewrites it.
+It is rendered from the definitions of the commands; with `CELLMATE_UPDATE_SNAPSHOTS=1`, a test rewrites it.
 
 ## Exit codes
 
