@@ -76,9 +76,9 @@ impl AgentRun {
         let PreparedRun { surface, executor, config, .. } = self.prepared.as_ref();
         let (search, settings) = (ToolSearch::new(self.code_mode.clone()), &config.tool_search);
         match (surface, name) {
-            (Surface::CodeMode, "exec") => Answer::Cell(self.exec_input(call_id, &arguments).await),
+            (Surface::CodeMode, "exec") => Answer::Cell(Box::new(self.exec_input(call_id, &arguments).await)),
             (Surface::CodeMode, "wait") => {
-                Answer::Cell(self.code_mode.wait_json(executor, &config.code_mode, call_id, &arguments).await)
+                Answer::Cell(Box::new(self.code_mode.wait_json(executor, &config.code_mode, call_id, &arguments).await))
             }
             (Surface::ToolSearchCode, "tool_search_code") => {
                 Answer::ToolSearch(search.code(executor, settings, call_id, &arguments).await)

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 #[non_exhaustive]
 pub enum Answer {
     /// The result of `exec` or `wait`.
-    Cell(CellResult),
+    Cell(Box<CellResult>),
     /// The answer of a tool of Tool Search.
     ToolSearch(Value),
     /// The result of a tool that is shown directly.
@@ -40,7 +40,7 @@ impl Answer {
     /// Whether the call was not made, or failed. A cell that ran and failed is an error, too.
     pub fn is_error(&self) -> bool {
         match self {
-            Self::Cell(result) => matches!(result, CellResult::Failed { .. }),
+            Self::Cell(result) => matches!(**result, CellResult::Failed { .. }),
             Self::ToolSearch(answer) => is_failure(answer),
             Self::Failed { .. } => true,
             Self::Returned(_) | Self::Waiting { .. } => false,

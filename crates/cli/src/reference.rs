@@ -1,6 +1,5 @@
 //! Renders `docs/reference/cli.md` from the command line's own definitions, and checks that the page is up to date.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
@@ -66,7 +65,7 @@ fn page(program: Command) -> String {
     page += "\n## Commands\n\n| command | purpose |\n|---|---|\n";
     for command in visible(&root) {
         let name = command.get_name();
-        let _ = writeln!(page, "| [`cellmate {name}`](#cellmate-{name}) | {} |", cell(&about(command)));
+        page += &format!("| [`cellmate {name}`](#cellmate-{name}) | {} |\n", cell(&about(command)));
     }
     visible(&root).for_each(|command| section((&root, &shared), command, command.get_name(), &mut page));
     page
@@ -111,10 +110,10 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
 /// Writes the section of one command, and those of the commands below it.
 fn section((root, shared): (&Command, &[String]), command: &Command, words: &str, page: &mut String) {
     let level = "#".repeat(1 + words.split(' ').count());
-    let _ = write!(page, "\n{level} cellmate {words}\n\n{}\n", sentences(&about(command)));
+    *page += &format!("\n{level} cellmate {words}\n\n{}\n", sentences(&about(command)));
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").lines().map(str::trim).collect::<Vec<_>>().join("\n");
-    let _ = write!(page, "\n```text\n{usage}\n```\n");
+    *page += &format!("\n```text\n{usage}\n```\n");
     let arguments = arguments(root, command);
     // The options of a group are those of its commands, where they are listed.
     if visible(command).next().is_none() || !command.is_subcommand_required_set() {
@@ -123,18 +122,18 @@ fn section((root, shared): (&Command, &[String]), command: &Command, words: &str
         let (common, options): (Vec<&Arg>, Vec<&Arg>) = options.into_iter().partition(is_shared);
         for (title, arguments) in [("Arguments", positional), ("Options", options)] {
             if !arguments.is_empty() {
-                let _ = write!(page, "\n{title}:\n\n");
+                *page += &format!("\n{title}:\n\n");
                 arguments.into_iter().for_each(|argument| *page += &item(argument));
             }
         }
         let names: Vec<String> =
             common.iter().filter_map(|one| one.get_long()).map(|name| format!("`--{name}`")).collect();
         if !names.is_empty() {
-            let _ = write!(page, "\n[Shared options](#shared-options): {}.\n", names.join(", "));
+            *page += &format!("\n[Shared options](#shared-options): {}.\n", names.join(", "));
         }
     }
     if let Some(text) = command.get_after_help() {
-        let _ = write!(page, "\n{}\n", sentences(&text.to_string()));
+        *page += &format!("\n{}\n", sentences(&text.to_string()));
     }
     let codes: Vec<_> = EXIT_CODES.iter().filter(|(of, ..)| *of == words).collect();
     if !codes.is_empty() {
@@ -167,12 +166,12 @@ fn item(argument: &Arg) -> String {
     let words: Vec<String> =
         possible.iter().filter(|one| !one.is_hide_set()).map(|one| format!("`{}`", one.get_name())).collect();
     if takes_value && !words.is_empty() {
-        let _ = write!(text, " Values: {}.", words.join(", "));
+        text += &format!(" Values: {}.", words.join(", "));
     }
     let defaults: Vec<String> =
         argument.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
     if takes_value && !defaults.is_empty() {
-        let _ = write!(text, " Default: {}.", defaults.join(", "));
+        text += &format!(" Default: {}.", defaults.join(", "));
     }
     format!("- {}: {}\n", names.join(", "), sentences(text.trim()).replace('\n', "\n  "))
 }

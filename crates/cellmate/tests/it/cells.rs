@@ -62,8 +62,8 @@ pub(super) async fn progress_reaches_the_listener() -> Result {
         Ok(json!(call.scope().agent_id))
     });
     let host = builder().tool(slow).build().await?;
-    let (sender, mut updates) = mpsc::unbounded_channel();
-    let run = host.run(Scope::agent("a"))?.on_progress(move |update| drop(sender.send(update)));
+    let (sender, mut updates) = mpsc::channel(16);
+    let run = host.run(Scope::agent("a"))?.on_progress(move |update| sender.try_send(update).unwrap());
     assert_eq!(run.exec("1", "return tools.slow({})").await.value(), Some(json!("a")));
     let update = updates.recv().await.unwrap();
     assert_eq!((update.tool_id.as_str(), update.update), ("plugin:a:slow", json!({"percent": 50})));

@@ -50,13 +50,16 @@ impl PluginOptions {
     pub const DEFAULT: Self = Self { idle_stop: Some(Duration::from_secs(10 * 60)), restart: Restart::DEFAULT };
 }
 
+type Lookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+type Expand = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+
 /// Where the environment variables of plugins come from.
 #[derive(Clone)]
 pub struct Variables {
     /// Returns the value of a variable of this process.
-    pub inherited: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub inherited: Lookup,
     /// Expands the references in a configured value, such as `${secret:NAME}`, or says which one is not set.
-    pub expand: Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>,
+    pub expand: Expand,
 }
 
 impl fmt::Debug for Variables {
