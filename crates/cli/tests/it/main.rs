@@ -8,7 +8,6 @@ mod connect;
 mod declared;
 mod disconnect;
 mod docs;
-mod documentation;
 mod environment;
 mod fairness;
 mod gateway;

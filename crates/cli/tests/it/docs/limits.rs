@@ -26,7 +26,7 @@ enum Number {
     Bound(String, u64, u64, u64),
 }
 
-/// Evaluates numbers, names, `+`, `*`, `<<` and parentheses.
+/// Evaluates numbers, names, `+`, `-`, `*`, `<<` and parentheses.
 struct Expression<'a> {
     rest: &'a str,
     known: &'a BTreeMap<String, Number>,
@@ -43,10 +43,15 @@ impl Expression<'_> {
 
     fn sum(&mut self) -> u64 {
         let mut value = self.product();
-        while self.takes("+") {
-            value += self.product();
+        loop {
+            if self.takes("+") {
+                value += self.product();
+            } else if self.takes("-") {
+                value -= self.product();
+            } else {
+                return value;
+            }
         }
-        value
     }
 
     fn product(&mut self) -> u64 {

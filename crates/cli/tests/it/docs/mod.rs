@@ -6,8 +6,9 @@ mod cell_api;
 mod configuration;
 mod cookbook;
 mod errors;
+mod guide;
+mod index;
 mod limits;
-mod links;
 
 use std::path::{Path, PathBuf};
 
