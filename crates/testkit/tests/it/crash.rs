@@ -33,7 +33,7 @@ fn settle(host: &mut Host, run_id: &str, step: Step) {
             host.ask(&json!({"op": "decide", "approvalId": pending[0]["approvalId"]}))
         }
     };
-    assert!(answer["settled"] == "Ok(Taken)" || answer["decided"] == true, "{step:?}: {answer}");
+    assert!(answer["settled"] == "Ok(WillDeliver)" || answer["decided"] == true, "{step:?}: {answer}");
 }
 
 fn wait_to_end(host: &mut Host, run_id: &str) -> Value {
@@ -138,7 +138,7 @@ fn a_leg_interrupted_by_a_crash_is_replayed_with_its_recorded_replies() {
     // Either the call to the client was stored as parked, or the crash came before that.
     if waiting["status"] == "waiting" {
         let settled = host.ask(&json!({"op": "settle", "runId": run_id, "call": 3, "value": null}));
-        assert_eq!(settled["settled"], "Ok(Taken)", "{waiting}");
+        assert_eq!(settled["settled"], "Ok(WillDeliver)", "{waiting}");
         let result = wait_to_end(&mut host, &run_id);
         assert_eq!(result["value"], json!([1, true, seen["chance"]]), "{result}");
     } else {

@@ -105,7 +105,7 @@ fn a_waiting_run_is_replayed_in_the_new_image_and_continues() {
 
     let mut host = original(folder.path());
     let settled = host.ask(&json!({"op": "settle", "runId": run_id, "call": 2, "value": "picked"}));
-    assert_eq!(settled["settled"], "Ok(Taken)");
+    assert_eq!(settled["settled"], "Ok(WillDeliver)");
     let pending = host.ask(&json!({"op": "approvals"}));
     host.ask(&json!({"op": "decide", "approvalId": pending[0]["approvalId"]}));
     let (mut last, mut output) = wait_for_output(&mut host, &run_id);

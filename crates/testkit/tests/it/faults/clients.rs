@@ -185,7 +185,7 @@ impl Clients {
             self.outcomes_sent += 1;
             let value = json!(format!("settled {call} ({})", self.outcomes_sent));
             let settled = self.ask(&json!({"op": "settle", "runId": run, "call": call, "value": value}));
-            if settled.is_some_and(|answer| answer["settled"] == "Ok(Taken)") {
+            if settled.is_some_and(|answer| answer["settled"] == "Ok(WillDeliver)") {
                 self.acknowledged.insert((run, call), value);
             }
         }

@@ -143,7 +143,7 @@ fn an_outcome_or_decision_from_another_node_is_noticed_within_a_second() {
             let value = json!(format!("settled {call}"));
             let settle = json!({"op": "settle", "runId": run, "call": call, "value": value});
             // Retried, because a task cannot be settled before it is stored as parked.
-            wait_until("the outcome is accepted", || nodes[2].ask(&settle).unwrap()["settled"] == "Ok(Taken)");
+            wait_until("the outcome is accepted", || nodes[2].ask(&settle).unwrap()["settled"] == "Ok(WillDeliver)");
             let began = Instant::now();
             wait_until("the next task is dispatched", || lines(&ledger).len() >= count);
             assert!(began.elapsed() < NOTICED, "{:?} on {store}", began.elapsed());
