@@ -15,7 +15,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 const SECRET_WORDS: [&str; 12] =
     ["token", "secret", "password", "passwd", "key", "auth", "bearer", "credential", "cookie", "session", "pat", "dsn"];
 
-/// Returns untrusted text on one line of at most [`MAX_SHOWN_CHARS`], with control and invisible characters escaped.
+/// Returns untrusted text on one line of at most `MAX_SHOWN_CHARS`, with control and invisible characters escaped.
 pub fn plain(text: &str) -> String {
     text::line(text, MAX_SHOWN_CHARS)
 }
