@@ -24,6 +24,10 @@ COMMANDS = {
     "curl -s http://127.0.0.1:18789/v1/models": r'"id":"openclaw"',
     "curl -s http://127.0.0.1:18789/v1/chat/completions": rf'"content":"{re.escape(ANSWER)}"',
     "cellmate connect claude-code --gateway --dry-run": r'(?s)"apiKeyHelper": "cat .*nothing was written',
+    "curl -s http://127.0.0.1:18789/api/v1/sessions": r'"items":\[{"sessionId"',
+    # The guide's `ID` is the id of no session.
+    "curl -s -X POST http://127.0.0.1:18789/api/v1/sessions/ID/compact": r'"not_found"',
+    "cellmate connect codex --gateway --agent ": r"(?s)openclaw/support.*nothing was written",
     "cellmate connect codex --gateway ": r"(?s)\[model_providers\.cellmate\].*connected; set the token",
     "cellmate disconnect codex --gateway ": r"disconnected",
     "cellmate approvals list": r"",
