@@ -116,6 +116,10 @@ impl From<serde_json::Error> for Error {
 
 // The conversions below are functions and not `From`: errors of the inner crates are no part of this crate's interface.
 
+pub(crate) fn randomness(error: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::RuntimeUnavailable, format!("cannot read system randomness: {error}"))
+}
+
 pub(crate) fn key(error: &KeyFileError) -> Error {
     Error::new(ErrorKind::KeyUnavailable, error.to_string())
 }

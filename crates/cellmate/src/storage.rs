@@ -48,12 +48,7 @@ impl Store {
     /// Opens the store and checks that the key file is the one that the store's suspended cells are sealed with.
     pub(crate) async fn open(self, config: &StoreConfig) -> Result<store::Store> {
         let (location, keys) = match self.place {
-            Place::Memory => {
-                let no_randomness = |error| {
-                    Error::new(ErrorKind::RuntimeUnavailable, format!("cannot read system randomness: {error}"))
-                };
-                (Location::Memory, Keys::ephemeral().map_err(no_randomness)?)
-            }
+            Place::Memory => (Location::Memory, Keys::ephemeral().map_err(error::randomness)?),
             Place::Keyed(location, key) => (location?, Keys::of_file(&key.path).map_err(|error| error::key(&error))?),
         };
         let store = store::Store::open(&location, keys).await.map_err(|error| cannot_open(&location, &error))?;

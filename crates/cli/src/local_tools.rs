@@ -173,11 +173,16 @@ pub(crate) fn plugins_config(settings: &Value) -> Result<PluginsConfig, String> 
     })
 }
 
+/// Returns the folder in which plugins are installed.
+pub(crate) fn plugin_folder(state: &Path) -> PluginFolder {
+    PluginFolder::new(state.join(PLUGINS_FOLDER))
+}
+
 /// Returns what plugins need from this process: where they are installed, and the environment.
 pub(crate) fn plugin_host(state: &Path, places: &Places) -> PluginHost {
     let places = places.clone();
     PluginHost {
-        folder: PluginFolder::new(state.join(PLUGINS_FOLDER)),
+        folder: plugin_folder(state),
         variables: Variables {
             inherited: Arc::new(|name| std::env::var(name).ok()),
             expand: Arc::new(move |text| places.expand_secret(text).map_err(|unset| unset.to_string())),

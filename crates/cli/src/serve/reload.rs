@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::sleep;
 
-use crate::local_tools::{Local, Reloaded, plugin_host, reloaded};
+use crate::local_tools::{Local, Reloaded, plugin_folder, reloaded};
 use crate::policy::{self, BadSettings};
 use crate::upstream::Servers;
 
@@ -176,7 +176,7 @@ impl Reloader {
     /// Returns the files whose changes are noticed: those of the configuration, and the list of installed plugins.
     fn watched(&self) -> Vec<PathBuf> {
         let mut files = self.loaded.watched.clone();
-        files.push(plugin_host(&self.state_folder, &self.places).folder.index_file());
+        files.push(plugin_folder(&self.state_folder).index_file());
         files
     }
 

@@ -555,7 +555,7 @@ fn spans(line: &str) -> (Vec<&str>, String) {
 }
 
 /// Returns the targets of links and pictures, with their lines.
-fn links(text: &str) -> Vec<(usize, String)> {
+pub(super) fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         let (_, line) = spans(line);
