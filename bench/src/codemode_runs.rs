@@ -22,12 +22,22 @@ use crate::ours::Ours;
 use crate::report::{Report, bytes};
 use crate::stats::us_since;
 
-const CLAIMS: [Claim; 2] = [("trivial_recorded_ms", Bar::AtMost(1.0)), ("sequential_16_reading_ms", Bar::AtMost(4.0))];
+const CLAIMS: [Claim; 5] = [
+    ("trivial_recorded_ms", Bar::AtMost(0.2)),
+    ("sequential_16_reading_ms", Bar::AtMost(1.2)),
+    ("parallel_16_reading_ms", Bar::AtMost(0.9)),
+    ("sequential_16_writing_ms", Bar::AtMost(4.0)),
+    ("recorded_per_second", Bar::AtLeast(5_000.0)),
+];
 
 const READ: &str = "openclaw:bench:read";
 const WRITE: &str = "openclaw:bench:write";
 const ROUNDS: usize = 300;
 const SUSPENDED: usize = 1_000;
+
+/// Runs at once, and in total, when cells per second are measured.
+const CONCURRENT: usize = 24;
+const CONCURRENT_RUNS: usize = 12_000;
 
 /// Two tools that immediately return their input: one that only reads, one that must not be called twice.
 #[derive(Debug)]
@@ -88,6 +98,11 @@ fn measure(ours: &Ours, report: &mut Report, folder: &Path) -> Result<()> {
         report.show(name, &samples);
         report.fact(fact, samples.p50() / 1e3);
     }
+    let from = Instant::now();
+    ours.wait_for(concurrent(setup.clone()))?;
+    let per_second = CONCURRENT_RUNS as f64 / from.elapsed().as_secs_f64();
+    println!("trivial cells per second, {CONCURRENT} at once: {per_second:.0}");
+    report.fact("recorded_per_second", per_second);
     let (suspend, resume) = ours.wait_for(suspended(setup))?;
     report.heading(&format!("{SUSPENDED} suspended runs"));
     report.show("exec to `waiting`, written", &suspend);
@@ -182,6 +197,15 @@ async fn executed(setup: Setup, source: String, rounds: usize) -> Result<Samples
         }
     }
     Ok(samples)
+}
+
+async fn concurrent(setup: Setup) -> Result<()> {
+    let rounds = CONCURRENT_RUNS / CONCURRENT;
+    let tasks = (0..CONCURRENT).map(|_| tokio::spawn(executed(setup.clone(), "return 1".to_owned(), rounds)));
+    for task in tasks.collect::<Vec<_>>() {
+        task.await??;
+    }
+    Ok(())
 }
 
 async fn suspended(setup: Setup) -> Result<(Samples, Samples)> {

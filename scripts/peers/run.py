@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 
 import conformance
+import embedding_guide
 import gateway_guide
 import schema
 import start
@@ -49,6 +50,7 @@ def checks():
     for name, (bundle, package, *_) in upstream.SERVERS.items():
         yield f"server/{name}", [bundle], version(bundle, package), upstream.one(name)
     yield "server/all-in-one-cell", [*sorted(servers), "python-broken", "python-mcp"], "as above", upstream.across
+    yield "embedding", [], "-", embedding_guide.guide
     yield "start", ["python-uv", "python-mcp"], "newest", start.guide
     for revision in ("2025-11-25", "2026-07-28"):
         pin = version("conformance", "@modelcontextprotocol/conformance")

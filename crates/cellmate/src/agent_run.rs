@@ -114,6 +114,43 @@ impl AgentRun {
         found.map_err(|error| error::store(&error))
     }
 
+    /// Creates a run from the first `steps` steps of a recorded run of this scope, and returns its id.
+    ///
+    /// A step is what a cell does between two replies: the first one ends with the first calls that the cell waits for.
+    /// [`wait`](Self::wait) resumes the new run. It replays those steps, whose calls keep their recorded outcomes, and
+    /// runs the rest with the tools, policy and approvals of this host: to try a changed tool, or what a cell does with
+    /// other replies. The code stays that of the recorded run; other code is another [`exec`](Self::exec).
+    ///
+    /// A call of those steps that was in progress is made again only if its tool allows that. One that waited for an
+    /// approval needs a new one. `call_id` is recorded as the call that started the new run.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use cellmate::{Cellmate, Scope, Tool, json};
+    ///
+    /// # cellmate::block_on(async {
+    /// static DAY: AtomicU64 = AtomicU64::new(1);
+    /// let day = Tool::new("plugin:clock:day", "Returns the day.", json!({"type": "object"}))
+    ///     .call(async |_| Ok(json!(DAY.fetch_add(1, Ordering::Relaxed))));
+    /// let host = Cellmate::builder().tool(day).workers_in_this_process().build().await?;
+    /// let run = host.run(Scope::agent("diary"))?;
+    /// let result = run.exec("1", "const a = await tools.day({}); return [a, await tools.day({})]").await;
+    /// assert_eq!(result.value(), Some(json!([1, 2])));
+    ///
+    /// // The first step made the first call, which keeps its outcome. Only the second call is made again.
+    /// DAY.store(9, Ordering::Relaxed);
+    /// let original = run.run_of_call("1").await?.unwrap();
+    /// let forked = run.fork("2", &original, 1).await?;
+    /// assert_eq!(run.wait("3", &forked).await.value(), Some(json!([1, 9])));
+    /// # host.shut_down().await
+    /// # }).unwrap();
+    /// ```
+    pub async fn fork(&self, call_id: &str, run_id: &RunId, steps: usize) -> Result<RunId> {
+        let PreparedRun { config, .. } = self.prepared.as_ref();
+        let forked = self.code_mode.fork(self.scope(), &config.code_mode, call_id, run_id, steps).await;
+        forked.map_err(|error| error::fork(&error))
+    }
+
     /// Returns the newest runs of this scope that [`wait`](Self::wait) can resume.
     pub async fn unfinished(&self, limit: u32) -> Result<Vec<RunId>> {
         let live = self.code_mode.live(self.scope(), limit).await.map_err(|error| error::store(&error))?;

@@ -51,6 +51,9 @@ impl Answer {
         match call.end {
             CallEnd::Settled(Outcome::Returned(returned)) => Self::Returned(returned.into_cell_value()),
             CallEnd::Settled(Outcome::Failed(error)) => Self::Failed { code: ErrorCode::NestedToolFailed, error },
+            CallEnd::Settled(Outcome::Dropped(dropped)) => {
+                Self::Failed { code: ErrorCode::NestedToolFailed, error: dropped.message }
+            }
             CallEnd::Settled(Outcome::Unknown) => {
                 Self::Failed { code: ErrorCode::NestedToolFailed, error: UNKNOWN_OUTCOME.to_owned() }
             }

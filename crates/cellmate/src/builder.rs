@@ -182,12 +182,13 @@ impl Builder {
         let store = self.store.open(&store_config).await?;
         let options = PoolOptions { memory_limit_bytes: config.largest_memory_limit(), ..self.pool };
         let pool = Pool::start(options).await.map_err(|error| error::pool(&error))?;
-        let code_mode = CodeMode::new(pool, store).map_err(error::randomness)?;
+        let code_mode = CodeMode::new(pool.clone(), store).map_err(error::randomness)?;
         // Without a setting, the model gets code mode.
         let surface = SurfaceOptions { entry: EntryPoint::Mcp, wanted: self.surface, prefix_bytes: 0 };
         let host = Arc::new(Host { local, approval_patterns, surface, ..Host::new(config, sources) });
         Ok(Cellmate {
             code_mode,
+            pool,
             host,
             #[cfg(feature = "mcp")]
             servers,

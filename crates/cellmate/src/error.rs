@@ -3,6 +3,7 @@
 use std::fmt;
 
 use codemode::pool::PoolError;
+use codemode::replay::{ForkError, RecordError};
 use contract::config::error::ConfigError;
 use contract::error::ErrorCode;
 use executor::run::PrepareError;
@@ -40,6 +41,10 @@ pub enum ErrorKind {
     NotPending,
     /// The decision does not fit the approval.
     InvalidDecision,
+    /// The run is not in the store or belongs to another scope, or it cannot be replayed or forked.
+    InvalidRun,
+    /// Too many runs are waiting; the limit is `maxLiveRuns`.
+    TooManyRuns,
     /// An error of the program that uses this crate; see [`Error::other`].
     Other,
 }
@@ -56,6 +61,8 @@ impl ErrorKind {
             Self::StoreUnavailable => "store_unavailable",
             Self::NotPending => "not_pending",
             Self::InvalidDecision => "invalid_decision",
+            Self::InvalidRun => "invalid_run",
+            Self::TooManyRuns => "too_many_runs",
             Self::Other => "other",
         }
     }
@@ -152,6 +159,23 @@ pub(crate) fn decision(error: &DecisionError) -> Error {
             Error::new(ErrorKind::InvalidDecision, error.to_string())
         }
         DecisionError::Store(error) => store(error),
+    }
+}
+
+pub(crate) fn record(error: &RecordError) -> Error {
+    match error {
+        RecordError::Store(error) => store(error),
+        error => Error::new(ErrorKind::InvalidRun, error.to_string()),
+    }
+}
+
+pub(crate) fn fork(error: &ForkError) -> Error {
+    match error {
+        ForkError::Record(error) => record(error),
+        ForkError::NotExec | ForkError::NoSuchStep { .. } => Error::new(ErrorKind::InvalidRun, error.to_string()),
+        ForkError::Full => Error::new(ErrorKind::TooManyRuns, error.to_string()),
+        ForkError::Randomness(error) => randomness(error),
+        ForkError::Commit(_) => Error::new(ErrorKind::StoreUnavailable, error.to_string()),
     }
 }
 

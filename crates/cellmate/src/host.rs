@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use codemode::CodeMode;
+use codemode::pool::Pool;
 use contract::ids::{ApprovalId, RunId};
 use contract::scope::Scope;
 use executor::run::{Host, RunRequest, prepare};
@@ -12,6 +13,7 @@ use store::{ApprovalScope, Decision, RunFilter, SettleResult};
 use crate::agent_run::AgentRun;
 use crate::approvals::{self, Approval, ApprovalRequests};
 use crate::error::{self, Result};
+use crate::replay::{self, Replay};
 use crate::run_info::RunInfo;
 
 /// The workers, the store and the tools of a program, for all its agents. Clones share them.
@@ -21,6 +23,7 @@ use crate::run_info::RunInfo;
 #[derive(Clone, Debug)]
 pub struct Cellmate {
     pub(crate) code_mode: CodeMode,
+    pub(crate) pool: Pool,
     pub(crate) host: Arc<Host>,
     #[cfg(feature = "mcp")]
     pub(crate) servers: Arc<mcp::Upstreams>,
@@ -87,6 +90,34 @@ impl Cellmate {
     /// Returns the transcript of a session as JSON lines: calls of the model, calls of tools, decisions and results.
     pub async fn export(&self, session_id: &str) -> Result<String> {
         self.code_mode.store().export(session_id).await.map_err(|error| error::store(&error))
+    }
+
+    /// Runs a recorded cell again with the replies that it received, and compares each step with the record.
+    ///
+    /// No tool is called, no approval is needed and nothing is written. The run may be waiting, or over for as long as
+    /// the store keeps it.
+    ///
+    /// ```
+    /// use cellmate::{Cellmate, Scope, StepEnd, Tool, json};
+    ///
+    /// # cellmate::block_on(async {
+    /// let toss = Tool::new("plugin:coin:toss", "Tosses a coin.", json!({"type": "object"}))
+    ///     .call(async |_| Ok(json!("heads")));
+    /// let host = Cellmate::builder().tool(toss).workers_in_this_process().build().await?;
+    /// let run = host.run(Scope::agent("gambler"))?;
+    /// run.exec("1", "return [await tools.toss({}), Math.random()]").await;
+    ///
+    /// let run_id = run.run_of_call("1").await?.unwrap();
+    /// let replay = host.replay(&run_id).await?;
+    /// assert!(replay.matches());
+    /// assert_eq!(replay.steps[0].calls[0].target, "plugin:coin:toss");
+    /// assert_eq!(replay.steps[1].replies[0].value, json!("heads"));
+    /// assert!(matches!(&replay.steps[1].end, StepEnd::Returned(value) if value[0] == "heads"));
+    /// # host.shut_down().await
+    /// # }).unwrap();
+    /// ```
+    pub async fn replay(&self, run_id: &RunId) -> Result<Replay> {
+        replay::replay(&self.pool, self.code_mode.store(), run_id).await
     }
 
     /// Cancels a run of any agent. Returns whether there was a run to cancel.

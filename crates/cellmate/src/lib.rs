@@ -11,6 +11,7 @@ mod error;
 mod host;
 #[cfg(feature = "mcp")]
 mod mcp_server;
+mod replay;
 mod run_info;
 pub mod source;
 mod storage;
@@ -25,6 +26,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use host::Cellmate;
 #[cfg(feature = "mcp")]
 pub use mcp_server::McpServer;
+pub use replay::{Replay, ReplayedCall, ReplayedReply, ReplayedStep, StepEnd};
 pub use run_info::RunInfo;
 pub use storage::{KeyFile, Store};
 pub use tool::{Tool, ToolCall, ToolError};
@@ -40,3 +42,8 @@ pub use contract::ids::{ApprovalId, CallId, OutputHandle, RunId};
 pub use contract::scope::Scope;
 pub use serde_json::{Value, json};
 pub use store::{ApprovalScope, Decision, RunState};
+
+/// The guide, whose programs are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/embedding.md")]
+mod guide {}

@@ -87,3 +87,16 @@ fn a_test_runs_cells_in_its_own_process() {
     });
     assert_eq!(value.unwrap(), Some(json!({"n": 1})));
 }
+
+#[test]
+fn the_guide_lists_the_code_of_every_kind_of_error() {
+    let guide = include_str!("../../../docs/guide/embedding.md");
+    let kinds = include_str!("../src/error.rs");
+    let codes: Vec<&str> = kinds
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Self::")?.split_once(" => \"")?.1.strip_suffix("\","))
+        .collect();
+    assert!(codes.contains(&ErrorKind::InvalidRun.code()), "{codes:?}");
+    let missing: Vec<&&str> = codes.iter().filter(|code| !guide.contains(&format!("| `{code}` |"))).collect();
+    assert!(missing.is_empty(), "docs/guide/embedding.md does not list {missing:?}");
+}

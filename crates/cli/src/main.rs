@@ -35,6 +35,7 @@ mod table;
 mod tokens;
 mod tools;
 mod turns;
+mod unmatched;
 mod unusable;
 mod upstream;
 mod wait;
@@ -73,7 +74,10 @@ fn main() -> std::process::ExitCode {
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
         Command::Plugins(arguments) => runtime.block_on(plugins::run(arguments)),
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
-        Command::Config(arguments) => config::run(&arguments),
+        Command::Config(arguments) => {
+            let _entered = runtime.enter();
+            config::run(&arguments)
+        }
         Command::Connect(arguments) => runtime.block_on(connect::run(&arguments)),
         Command::Disconnect(arguments) => connect::run_disconnect(&arguments),
         Command::Secrets(arguments) => secrets::run(&arguments),

@@ -132,6 +132,8 @@ fn section<'s>(settings: &'s Value, name: &str) -> &'s Value {
 
 /// Reads `{ "ask": "changes" | "never" | [patterns], "pass": [patterns], "nonInteractive": bool }`.
 ///
+/// A list adds to `changes`: it requires approval for more tools, never for fewer.
+///
 /// `nonInteractive` is only validated here: `approvals::non_interactive` reads it, from the user's own files only.
 fn approvals(given: &Value, errors: &mut Vec<ConfigError>) -> (ApprovalPolicy, Vec<Pattern>) {
     if given.is_null() {
@@ -152,7 +154,10 @@ fn asking(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<A
         Value::Null => None,
         Value::String(word) if word == "changes" => Some(ApprovalPolicy::Changes),
         Value::String(word) if word == "never" => Some(ApprovalPolicy::Never),
-        Value::Array(_) => reader::list(value, path, errors, Pattern::read).map(ApprovalPolicy::Named),
+        // The word `changes` may stand in the list, for what is asked about anyway.
+        Value::Array(_) => {
+            reader::list(value, path, errors, Pattern::read).map(|patterns| ApprovalPolicy::Changes.and(patterns))
+        }
         Value::String(_) | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
             let expected = "`changes`, `never` or a list of patterns";
             errors.push(ConfigError::word(path, value, expected, ["changes", "never"]));
@@ -164,6 +169,7 @@ fn asking(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<A
 #[cfg(test)]
 mod tests {
     use catalog::policy::Provider;
+    use contract::tool::{Repeat, ToolId, ToolSpec};
     use mcp::server::ApprovalPolicy;
     use serde_json::{Value, json};
 
@@ -188,7 +194,7 @@ mod tests {
     #[test]
     fn approval_settings_are_read_and_a_typo_is_refused() {
         let served = read(&json!({"approvals": {"ask": ["mcp:good:*"], "pass": ["mcp:good:read"]}})).unwrap();
-        assert!(matches!(served.asking, ApprovalPolicy::Named(ref patterns) if patterns.len() == 1));
+        assert!(matches!(served.asking, ApprovalPolicy::ChangesAnd(ref patterns) if patterns.len() == 1));
         assert_eq!(served.pass.len(), 1);
         assert_eq!(read(&Value::Null).unwrap().asking, ApprovalPolicy::Changes);
         assert_eq!(read(&json!({"approvals": {"ask": "never"}})).unwrap().asking, ApprovalPolicy::Never);
@@ -213,6 +219,45 @@ mod tests {
             assert!(!errors(&bad).is_empty(), "{bad}");
         }
         assert!(read(&json!({"approvals": {"exec": {"enabled": true}, "ask": "never"}})).is_ok());
+    }
+
+    /// From the text of a configuration to the tools whose calls need approval.
+    #[test]
+    fn a_list_of_patterns_asks_for_more_tools_than_the_default_and_never_for_fewer() {
+        const CHANGES: [&str; 3] = ["mcp:files:write_file", "openclaw:core:exec", "openclaw:core:write"];
+        const READS: [&str; 2] = ["mcp:files:read_file", "openclaw:core:web_fetch"];
+        let tool = |id: &&str, repeat| ToolSpec { repeat, ..ToolSpec::new(ToolId::parse(id).unwrap(), "", json!({})) };
+        let changes = CHANGES.iter().map(|id| tool(id, Repeat::Never));
+        let tools: Vec<ToolSpec> = changes.chain(READS.iter().map(|id| tool(id, Repeat::Always))).collect();
+        let asked = |text: &str| -> Vec<String> {
+            let policy = read(&json!({"approvals": serde_json::from_str::<Value>(text).unwrap()})).unwrap();
+            let hook = policy.asking.hook_for(&policy.pass, &tools);
+            let mut asked: Vec<_> = tools.iter().filter(|tool| hook.covers(&tool.id)).collect();
+            asked.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+            asked.iter().map(|tool| tool.id.as_str().to_owned()).collect()
+        };
+        let [write_file, exec, write] = CHANGES;
+        let [read_file, web_fetch] = READS;
+        for (text, expected) in [
+            ("null", &CHANGES[..]),
+            ("{}", &CHANGES),
+            (r#"{"ask": null}"#, &CHANGES),
+            (r#"{"ask": "changes"}"#, &CHANGES),
+            (r#"{"ask": []}"#, &CHANGES),
+            (r#"{"ask": ["changes"]}"#, &CHANGES),
+            (r#"{"ask": ["matches_nothing"]}"#, &CHANGES),
+            (r#"{"ask": ["mcp:everything:*"]}"#, &CHANGES),
+            (r#"{"ask": ["openclaw:core:exec"]}"#, &CHANGES),
+            (r#"{"ask": ["web_fetch"]}"#, &[write_file, exec, web_fetch, write]),
+            (r#"{"ask": ["changes", "web_fetch"]}"#, &[write_file, exec, web_fetch, write]),
+            (r#"{"ask": ["mcp:files:*"]}"#, &[read_file, write_file, exec, write]),
+            (r#"{"ask": ["files"], "pass": ["mcp:files:read_file", "openclaw:core:exec"]}"#, &[write_file, write]),
+            (r#"{"pass": ["openclaw:core:*"]}"#, &[write_file]),
+            (r#"{"pass": ["changes"]}"#, &CHANGES),
+            (r#"{"ask": "never"}"#, &[]),
+        ] {
+            assert_eq!(asked(text), expected, "{text}");
+        }
     }
 
     #[test]

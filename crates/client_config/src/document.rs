@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::clients::Client;
 use crate::places::Places;
-use crate::tree::{Kind, Member, SyntaxError, Tree};
+use crate::tree::{Kind, Member, SyntaxError, Tree, effective};
 use crate::variables::Dialect;
 use crate::{json5, toml};
 
@@ -131,6 +131,12 @@ pub(crate) fn settings(tree: &Tree) -> Map<String, Value> {
     }
     let rest = tree.members().iter().filter(|member| !ABOUT_SERVERS.contains(&member.key.as_str()));
     rest.filter_map(|member| Some((member.key.clone(), without_servers(member)?))).collect()
+}
+
+/// Returns the entry of the server with this name that takes effect.
+pub(crate) fn server<'t>(tree: &'t Tree, name: &str) -> Option<&'t Tree> {
+    let mut found = servers(tree).into_iter();
+    found.find_map(|servers| effective(servers.members).find(|member| member.key == name).map(|member| &member.value))
 }
 
 /// Returns the key that holds the server of this name, or that a new server is added to.

@@ -14,7 +14,7 @@ use crate::load::variables;
 use crate::places::{Places, Scope};
 use crate::server::{Origin, Source};
 use crate::take_over::{brace_variables, escape_variables};
-use crate::tree::{Member, SyntaxError, Tree};
+use crate::tree::{Member, SyntaxError, Tree, effective};
 use crate::variables::{Dialect, Variables};
 
 /// A file to copy servers from.
@@ -110,7 +110,7 @@ impl ImportFile {
         let mut imported = ImportedServers { ours, servers: Vec::new() };
         let variables = variables(places, &tree);
         for servers in self.containers(&tree, places) {
-            for member in servers.members {
+            for member in effective(servers.members) {
                 let wanted = names.is_empty() || names.contains(&member.key);
                 if wanted && !imported.servers.iter().any(|(name, _)| *name == member.key) {
                     let outcome = imported.take(self, member, servers.dialect, &variables)?;
@@ -152,10 +152,7 @@ impl ImportedServers {
             Dialect::Dollar | Dialect::Brace => {}
         }
         let tree = self.ours.tree()?;
-        let there = document::servers(&tree).iter().find_map(|servers| {
-            servers.members.iter().rev().find(|one| one.key == member.key).map(|one| one.value.to_json())
-        });
-        Ok(match there {
+        Ok(match document::server(&tree, &member.key).map(Tree::to_json) {
             Some(there) if there == copied => ImportOutcome::Same,
             Some(_) => ImportOutcome::Conflict,
             None => {
@@ -179,6 +176,8 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::{ImportFile, ImportOutcome};
+    use crate::edit::Intent;
+    use crate::take_over::take_over;
     use crate::{Change, Client, Places};
 
     fn world(files: &[(&str, &str)]) -> (tempfile::TempDir, Places) {
@@ -234,6 +233,28 @@ mod tests {
         assert!(text.contains("// mine") && text.contains(r#""new": {"command":"a"}"#), "{text}");
         let one = files[0].copy_to(Change::open(&ours).unwrap(), &["web".to_owned()], &places).unwrap();
         assert_eq!(one.servers.len(), 1);
+    }
+
+    #[test]
+    fn of_a_repeated_key_import_and_take_over_use_the_last_entry() {
+        let theirs = r#"{"mcpServers": {"a": {"command": "old"}, "b": {"command": "b"}, "a": {"command": "new"}}}"#;
+        let ours = "{mcpServers: {b: {command: 'x'}, b: {command: 'b'}}}";
+        let (folder, places) =
+            world(&[("home/.cursor/mcp.json", theirs), ("home/.config/cellmate/config.json5", ours)]);
+        let file = folder.path().join("home/.config/cellmate/config.json5");
+        let client = &ImportFile::of_client(Client::Cursor, &places)[0];
+        let imported = client.copy_to(Change::open(&file).unwrap(), &[], &places).unwrap();
+        let outcomes: Vec<String> =
+            imported.servers.iter().map(|(name, one)| format!("{name}: {}", outcome(one))).collect();
+        assert_eq!(outcomes, ["b: same", "a: added 0"]);
+        assert!(imported.ours.after().contains("new") && !imported.ours.after().contains("old"));
+
+        let (mut theirs, ours) = (Change::open(&client.file).unwrap(), Change::open(&file).unwrap());
+        let taken = take_over(Client::Cursor, "cellmate", folder.path(), &mut theirs, ours).unwrap();
+        let expected = ["b", "a"].map(|name| format!("`{name}` moves to cellmate's configuration"));
+        assert_eq!(taken.notes(Intent::Write), expected);
+        assert!(taken.ours.after().contains("new") && !taken.ours.after().contains("old"));
+        assert!(!theirs.after().contains("command"), "{}", theirs.after());
     }
 
     #[test]

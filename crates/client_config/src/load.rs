@@ -19,7 +19,7 @@ use crate::places::{Places, Scope};
 use crate::project::Restrictions;
 use crate::references::References;
 use crate::server::{Origin, Problem, ServerEntry, Source};
-use crate::tree::{Lines, Member, SyntaxError, Tree};
+use crate::tree::{Lines, Member, SyntaxError, Tree, effective};
 use crate::trust::{Trust, TrustRecord, TrustStore};
 use crate::variables::{Variables, parse_env_file};
 use crate::{display, secrets};
@@ -375,7 +375,7 @@ impl<'p> ConfigLoader<'p> {
     }
 
     fn take(&mut self, file: &Path, source: Source, lines: &Lines, servers: &Servers<'_>, variables: &Variables) {
-        for (position, member) in servers.members.iter().enumerate() {
+        for (position, member) in effective(servers.members).enumerate() {
             let line = lines.line(member.key_span.start);
             if position == MAX_CONFIG_ENTRIES {
                 let message = format!("it has more than {MAX_CONFIG_ENTRIES} servers; the rest is not read");

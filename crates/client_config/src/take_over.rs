@@ -57,8 +57,8 @@ pub fn take_over(
     let mut taken = TakenOver { ours, moved: Vec::new(), not_moved: Vec::new() };
     let folder = folder.display().to_string();
     for container in client.containers(&folder) {
-        let members = tree.at(&container).map(Tree::members).unwrap_or_default();
-        for member in members.iter().filter(|member| member.key != own_name) {
+        let members = tree.at(&container).into_iter().flat_map(Tree::effective_members);
+        for member in members.filter(|member| member.key != own_name) {
             match taken.take(client, member)? {
                 Ok(()) => {
                     let path: Vec<&str> = container.iter().copied().chain([member.key.as_str()]).collect();
@@ -90,10 +90,7 @@ impl TakenOver {
             brace_variables(&mut entry);
         }
         let tree = self.ours.tree()?;
-        let existing = document::servers(&tree).iter().find_map(|servers| {
-            servers.members.iter().find(|server| server.key == member.key).map(|server| server.value.to_json())
-        });
-        if let Some(existing) = existing {
+        if let Some(existing) = document::server(&tree, &member.key).map(Tree::to_json) {
             let is_same = existing == entry;
             return Ok(if is_same {
                 Ok(())

@@ -1,5 +1,6 @@
 //! A parsed configuration file, with the position of every value in its text.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -66,6 +67,13 @@ impl Lines {
     }
 }
 
+/// Returns these members without those that a later one with the same key replaces, as JSON parsers do.
+pub(crate) fn effective(members: &[Member]) -> impl Iterator<Item = &Member> {
+    let last: HashMap<&str, usize> = members.iter().enumerate().map(|(at, member)| (member.key.as_str(), at)).collect();
+    let is_last = move |(at, member): &(usize, &Member)| last.get(member.key.as_str()) == Some(at);
+    members.iter().enumerate().filter(is_last).map(|(_, member)| member)
+}
+
 impl Tree {
     pub(crate) fn empty_map() -> Self {
         Self { span: 0..0, kind: Kind::Map(Vec::new()) }
@@ -78,6 +86,11 @@ impl Tree {
 
     pub(crate) fn member(&self, key: &str) -> Option<&Member> {
         self.members().iter().rev().find(|member| member.key == key)
+    }
+
+    /// Returns the members of an object without those that a later one with the same key replaces.
+    pub(crate) fn effective_members(&self) -> impl Iterator<Item = &Member> {
+        effective(self.members())
     }
 
     pub(crate) fn at(&self, path: &[&str]) -> Option<&Self> {

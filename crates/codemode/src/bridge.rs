@@ -9,7 +9,7 @@ use contract::limits::{
     MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES, MAX_QUERY_BYTES, MAX_TARGET_BYTES,
 };
 use contract::tool::ToolSpec;
-use executor::{Outcome, UNKNOWN_OUTCOME};
+use executor::{Outcome, RESULT_DROPPED, UNKNOWN_OUTCOME};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use store::CallRow;
@@ -29,8 +29,8 @@ pub(crate) const MAX_SMALL_REPLY: usize = 4 << 10;
 /// The `code` of the error for a target or payload that exceeds a limit.
 const TOO_LARGE: &str = "value_too_large";
 
-/// The start of the error for a call whose tool returned a result that could not be kept.
-pub(crate) const RESULT_DROPPED: &str = "the tool was called, but its result was dropped";
+/// The code of an error about a call that may or may not have taken effect, so that a cell can tell it from a failure.
+const OUTCOME_UNKNOWN: &str = "unknown_outcome";
 
 impl Request {
     /// Checks a call and answers it if it needs no tool. A tool call's arguments are parsed only if the tool exists.
@@ -112,9 +112,16 @@ fn query(payload: &[u8]) -> Result<Value, PayloadError> {
 /// Returns the reply that a cell receives for the outcome of its call.
 pub(crate) fn reply(outcome: Outcome, tool: &str) -> ReplyValue {
     match outcome {
-        Outcome::Returned(returned) => resolve(&returned.into_cell_value(), tool),
+        Outcome::Returned(returned) => match encoded(&returned.into_cell_value()) {
+            Ok(json) => ReplyValue::Resolved(json),
+            Err(oversized) => {
+                let message = format!("{RESULT_DROPPED}: {oversized}");
+                reject_with_code(oversized.code(), &message, tool)
+            }
+        },
         Outcome::Failed(message) => reject(&message, tool),
-        Outcome::Unknown => reject(UNKNOWN_OUTCOME, tool),
+        Outcome::Dropped(dropped) => reject_with_code(dropped.cause.code(), &dropped.message, tool),
+        Outcome::Unknown => reject_with_code(OUTCOME_UNKNOWN, UNKNOWN_OUTCOME, tool),
     }
 }
 
@@ -265,19 +272,46 @@ fn not_callable(namespace: &str, name: &str) -> Request {
 }
 
 fn resolve(value: &Value, tool: &str) -> ReplyValue {
+    match encoded(value) {
+        Ok(json) => ReplyValue::Resolved(json),
+        Err(oversized) => reject_with_code(oversized.code(), &oversized.to_string(), tool),
+    }
+}
+
+/// Why a result does not fit in a reply.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Oversized {
+    #[error(
+        "the result has {0} bytes of JSON, but at most {MAX_BRIDGE_VALUE_BYTES} fit in a reply; ask for less at once, such \
+         as a page, a filter or fewer fields"
+    )]
+    Bytes(usize),
+    #[error(
+        "the result nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels; ask for less at once, such as fewer fields or a \
+         part of it"
+    )]
+    Depth,
+}
+
+impl Oversized {
+    /// The `code` of the error that the cell can catch.
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Bytes(_) => TOO_LARGE,
+            Self::Depth => "value_too_deep",
+        }
+    }
+}
+
+fn encoded(value: &Value) -> Result<Vec<u8>, Oversized> {
     let text = value.to_string();
     if text.len() > MAX_BRIDGE_VALUE_BYTES {
-        let message = format!(
-            "the result has {} bytes, but at most {MAX_BRIDGE_VALUE_BYTES} fit in a reply; request less",
-            text.len()
-        );
-        return reject(&message, tool);
+        return Err(Oversized::Bytes(text.len()));
     }
     if json::depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH {
-        let message = format!("the result nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels; request less");
-        return reject(&message, tool);
+        return Err(Oversized::Depth);
     }
-    ReplyValue::Resolved(text.into_bytes())
+    Ok(text.into_bytes())
 }
 
 fn reject(message: &str, tool: &str) -> ReplyValue {
@@ -300,11 +334,14 @@ mod tests {
     use contract::config::SearchLimits;
     use contract::frame::{HostCall, Method, ReplyValue};
     use contract::ids::CallId;
-    use contract::limits::{MAX_JSON_VALUES, MAX_QUERY_BYTES, MAX_TARGET_BYTES};
+    use contract::limits::{
+        MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES, MAX_QUERY_BYTES, MAX_TARGET_BYTES,
+    };
     use contract::tool::{ToolId, ToolSpec};
+    use executor::{DropCause, Outcome, RESULT_DROPPED, ToolResult};
     use serde_json::{Value, json};
 
-    use super::Request;
+    use super::{Request, reply};
 
     fn read(method: Method, target: &str, payload: &str) -> Request {
         let tool = |id: &str| ToolSpec::new(ToolId::parse(id).unwrap(), String::new(), json!({"type": "object"}));
@@ -357,6 +394,25 @@ mod tests {
             assert_eq!(rejected["code"], "value_too_large", "{rejected}");
         }
         assert!(rejection(read(Method::Namespace, "MCP", &long_path))["message"].is_string());
+    }
+
+    #[test]
+    fn a_result_that_is_dropped_has_a_code_and_says_that_the_tool_was_called() {
+        let long = Outcome::Returned(ToolResult::text("a".repeat(MAX_BRIDGE_VALUE_BYTES)));
+        let deep = (0..=MAX_BRIDGE_VALUE_DEPTH).fold(json!(1), |inner, _| json!([inner]));
+        let deep = Outcome::Returned(ToolResult::json(deep));
+        let cases = [
+            (long, "value_too_large", "at most 16777216 fit in a reply; ask for less at once"),
+            (deep, "value_too_deep", "nests deeper than 1000 levels; ask for less at once"),
+            (Outcome::dropped(DropCause::TooLarge, "ask for a page"), "value_too_large", "dropped: ask for a page"),
+            (Outcome::dropped(DropCause::Unavailable, "no disk"), "internal_error", "dropped: no disk"),
+        ];
+        for (outcome, code, expected) in cases {
+            let rejected = rejection(Request::Answered(reply(outcome, "mcp:s:t")));
+            let message = rejected["message"].as_str().unwrap();
+            assert!(message.starts_with(RESULT_DROPPED) && message.contains(expected), "{message}");
+            assert_eq!((&rejected["code"], &rejected["tool"]), (&json!(code), &json!("mcp:s:t")));
+        }
     }
 
     #[test]

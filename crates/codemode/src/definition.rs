@@ -3,6 +3,7 @@
 use contract::cell::Language;
 use contract::config::Languages;
 use contract::limits::Limits;
+use contract::scope::Scope;
 use serde::{Deserialize, Serialize};
 
 use crate::input::ExecInput;
@@ -16,6 +17,8 @@ pub(crate) struct Definition {
     pub(crate) seed: u64,
     pub(crate) limits: Limits,
     pub(crate) ttl_seconds: u64,
+    /// Whether the run was started for an agent in a sandbox.
+    pub(crate) sandboxed: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,17 +44,30 @@ struct StoredDefinition {
     /// Empty in definitions that were stored before cells could mix languages.
     #[serde(default)]
     languages: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    sandboxed: bool,
 }
 
 impl Definition {
     /// Creates the definition of a run that allows only the language of its cell.
     pub(crate) fn new(input: ExecInput, seed: u64, limits: Limits, ttl_seconds: u64) -> Self {
         let (language, languages) = (input.language, only(input.language));
-        Self { source: input.source, language, languages, seed, limits, ttl_seconds }
+        Self { source: input.source, language, languages, seed, limits, ttl_seconds, sandboxed: false }
     }
 
     pub(crate) fn allowing(self, languages: Languages) -> Self {
         Self { languages, ..self }
+    }
+
+    /// Records the scope that starts the run.
+    pub(crate) fn started_by(self, scope: &Scope) -> Self {
+        Self { sandboxed: scope.sandboxed, ..self }
+    }
+
+    /// Whether the run's code may run with the policy of this scope. The code of an agent in a sandbox runs only there:
+    /// the policy of an agent without one may allow more.
+    pub(crate) fn may_run_with(&self, scope: &Scope) -> bool {
+        !self.sandboxed || scope.sandboxed
     }
 
     /// Returns when a run that has just made progress expires, if it makes no more progress.
@@ -79,6 +95,7 @@ impl Definition {
                 .filter(|language| self.languages.allow(*language))
                 .map(|language| language.as_str().to_owned())
                 .collect(),
+            sandboxed: self.sandboxed,
         };
         serde_json::to_string(&stored).unwrap_or_default()
     }
@@ -94,6 +111,7 @@ impl Definition {
             languages: Languages::of(&languages).unwrap_or_else(|| only(language)),
             seed: stored.seed,
             ttl_seconds: stored.ttl_seconds,
+            sandboxed: stored.sandboxed,
         })
     }
 }
@@ -223,6 +241,7 @@ mod tests {
             seed: u64::MAX,
             limits: Limits { timeout_ms: 1234, ..Limits::DEFAULT },
             ttl_seconds: 7,
+            sandboxed: true,
         };
         assert_eq!(Definition::from_json(&definition.to_json()), Some(definition));
         assert_eq!(Definition::from_json("{}"), None);

@@ -10,10 +10,8 @@ use contract::cell::{CellResult, Effect, EffectState};
 use contract::ids::{CallId, RunId};
 use contract::limits::MAX_LISTED_EFFECTS;
 use contract::tool::Repeat;
-use executor::{Journal, UNKNOWN_OUTCOME};
+use executor::{Journal, RESULT_DROPPED, UNKNOWN_OUTCOME};
 use store::{CallRow, CallState, DispatchedCall, Store, StoredReply};
-
-use crate::bridge::RESULT_DROPPED;
 
 /// The effects of a run, oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -98,7 +96,9 @@ fn state_of(reply: Option<&str>, outcome: Option<&str>) -> EffectState {
     match (reply, outcome) {
         (Some(reply), _) if reply.starts_with(r#"{"Resolved""#) => EffectState::Done,
         (Some(reply), _) => rejected(reply),
-        (None, Some(outcome)) if outcome.starts_with(r#"{"returned""#) => EffectState::Done,
+        (None, Some(outcome)) if [r#"{"returned""#, r#"{"dropped""#].iter().any(|start| outcome.starts_with(start)) => {
+            EffectState::Done
+        }
         (None, Some(outcome)) if outcome.starts_with(r#"{"failed""#) => EffectState::Failed,
         (None, _) => EffectState::Unknown,
     }
@@ -123,7 +123,7 @@ mod tests {
     use contract::error::ErrorCode;
     use contract::ids::CallId;
     use contract::limits::MAX_LISTED_EFFECTS;
-    use executor::UNKNOWN_OUTCOME;
+    use executor::{DropCause, Outcome, RESULT_DROPPED, UNKNOWN_OUTCOME};
     use serde_json::json;
     use store::{CallRow, CallState, DispatchedCall, StoredReply};
 
@@ -156,7 +156,7 @@ mod tests {
         let message = |message: &str| StoredReply::Rejected(json!({"message": message, "tool": "t"}).to_string());
         let dropped = reject_with_code(
             "journal_limit_exceeded",
-            &format!("{}: this run's calls and results take 67108864 bytes", crate::bridge::RESULT_DROPPED),
+            &format!("{RESULT_DROPPED}: this run's calls and results take 67108864 bytes"),
             "",
         );
         let effects = collect(
@@ -170,12 +170,22 @@ mod tests {
                 stored(7, None, Some(r#"{"failed":"no"}"#)),
                 stored(8, None, Some(r#"{"unknown":true}"#)),
                 stored(9, Some(&resolved), None),
+                stored(10, None, Some(&Outcome::dropped(DropCause::TooLarge, "ask for less").to_json())),
             ],
             &[],
             |tool| tool == "mcp:a:9",
         );
-        let expected =
-            [(1, Done), (2, Failed), (3, Unknown), (4, Done), (5, Unknown), (6, Done), (7, Failed), (8, Unknown)];
+        let expected = [
+            (1, Done),
+            (2, Failed),
+            (3, Unknown),
+            (4, Done),
+            (5, Unknown),
+            (6, Done),
+            (7, Failed),
+            (8, Unknown),
+            (10, Done),
+        ];
         assert_eq!(states(&effects), expected);
     }
 

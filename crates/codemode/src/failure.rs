@@ -79,6 +79,14 @@ pub(crate) fn no_such_run() -> CellResult {
     failed(ErrorCode::InvalidInput, "no such run; `wait` takes the `runId` of an `exec` that returned `waiting`")
 }
 
+pub(crate) fn started_in_sandbox() -> CellResult {
+    failed(
+        ErrorCode::InvalidInput,
+        "the run was started for an agent in a sandbox and is resumed only where `tools.sandbox` applies: call `wait` in the \
+         server that started it, or start this one with --sandboxed",
+    )
+}
+
 pub(crate) fn snapshot_expired() -> CellResult {
     failed(
         ErrorCode::SnapshotExpired,

@@ -1,5 +1,7 @@
 //! The outcome of a call, and its stored form.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 use crate::large::LargeText;
@@ -11,8 +13,37 @@ pub enum Outcome {
     Returned(ToolResult),
     /// The tool failed, with this error message. The cell and the model read it, so it must contain no secrets.
     Failed(String),
+    /// The tool was called, but the host does not keep its result.
+    Dropped(DroppedResult),
     /// The host or the tool's server crashed between dispatch and result, and the tool must not be called twice.
     Unknown,
+}
+
+/// Why the host does not keep the result of a tool that was called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedResult {
+    pub cause: DropCause,
+    /// Begins with [`RESULT_DROPPED`], and says what to do.
+    pub message: String,
+}
+
+/// The kind of reason for which a result is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropCause {
+    /// The result exceeds a limit.
+    TooLarge,
+    /// The host could not store the result.
+    Unavailable,
+}
+
+impl DropCause {
+    /// The `code` of the error that the cell can catch.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::TooLarge => "value_too_large",
+            Self::Unavailable => "internal_error",
+        }
+    }
 }
 
 /// A tool's successful result.
@@ -66,6 +97,11 @@ impl ToolResult {
 }
 
 impl Outcome {
+    /// Returns the outcome of a call whose result is dropped for this reason.
+    pub fn dropped(cause: DropCause, why: impl fmt::Display) -> Self {
+        Self::Dropped(DroppedResult { cause, message: format!("{RESULT_DROPPED}: {why}") })
+    }
+
     /// Returns the stored form.
     pub fn to_json(&self) -> String {
         match self {
@@ -80,6 +116,7 @@ impl Outcome {
                 );
             }
             Self::Failed(message) => json!({"failed": message}),
+            Self::Dropped(dropped) => json!({"dropped": dropped.message, "code": dropped.cause.code()}),
             Self::Unknown => json!({"unknown": true}),
         }
         .to_string()
@@ -90,6 +127,11 @@ impl Outcome {
         let Ok(value) = contract::json::read(text) else { return Self::Unknown };
         if let Some(message) = value.get("failed").and_then(Value::as_str) {
             return Self::Failed(message.to_owned());
+        }
+        if let Some(message) = value.get("dropped").and_then(Value::as_str) {
+            let is_internal = value.get("code").and_then(Value::as_str) == Some(DropCause::Unavailable.code());
+            let cause = if is_internal { DropCause::Unavailable } else { DropCause::TooLarge };
+            return Self::Dropped(DroppedResult { cause, message: message.to_owned() });
         }
         let Some(returned) = value.get("returned") else { return Self::Unknown };
         let list = |name: &str| returned.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -107,6 +149,7 @@ impl Outcome {
         match self {
             Self::Returned(_) => "returned",
             Self::Failed(_) => "failed",
+            Self::Dropped(_) => "dropped",
             Self::Unknown => "unknown",
         }
     }
@@ -117,6 +160,9 @@ impl Outcome {
     }
 }
 
+/// The start of the message about a call whose tool returned a result that the host does not keep.
+pub const RESULT_DROPPED: &str = "the tool was called, but its result was dropped";
+
 /// The message that the cell, the model and the transcript get if a crash of the host or of the tool's server lost the
 /// outcome of a call.
 pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host or the tool's server stopped between \
@@ -126,7 +172,7 @@ pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Outcome, ToolResult};
+    use super::{DropCause, Outcome, ToolResult};
 
     #[test]
     fn an_outcome_survives_a_json_round_trip() {
@@ -136,6 +182,8 @@ mod tests {
             Outcome::Returned(ToolResult::json(Value::Null)),
             Outcome::Returned(labelled),
             Outcome::Failed("no such city".to_owned()),
+            Outcome::dropped(DropCause::TooLarge, "it has 2 bytes"),
+            Outcome::dropped(DropCause::Unavailable, "the store is full"),
             Outcome::Unknown,
         ] {
             assert_eq!(Outcome::from_json(&outcome.to_json()), outcome);

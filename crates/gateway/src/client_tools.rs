@@ -4,7 +4,7 @@
 //! with the result that the client sends in a later request.
 
 use contract::tool::{Repeat, Source, ToolId, ToolSpec, is_visible_name};
-use executor::{AuthorizedCall, CallFuture, Dispatch, ParkedOn, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ParkedOn, ToolSource};
 use wire::downstream::ClientTool;
 
 /// The most tools that one request may bring.
@@ -29,10 +29,24 @@ pub enum ClientToolsError {
     Repeated(String),
 }
 
+/// What a call of `tool_search_code` receives from a tool of the client.
+const UNREACHABLE: &str = "this is a tool of the user's application, and a program of `tool_search_code` ends before the \
+    application can answer, so the call was not made; continue without this tool, and tell the user that such tools need \
+    `tools.codeMode`, or `tools.toolSearch.mode: \"tools\"`";
+
 /// The tools of one request.
 #[derive(Debug)]
 pub struct ClientTools {
     specs: Vec<ToolSpec>,
+    callers: Callers,
+}
+
+/// Whether what calls the tools can wait for the client's results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Callers {
+    Wait,
+    /// Calls fail at once.
+    CannotWait,
 }
 
 impl ClientTools {
@@ -61,7 +75,13 @@ impl ClientTools {
                 ..ToolSpec::new(id, &tool.description, tool.parameters.clone())
             });
         }
-        Ok(Self { specs })
+        Ok(Self { specs, callers: Callers::Wait })
+    }
+
+    /// Returns these tools for programs that cannot wait for the client: their calls fail at once.
+    #[must_use]
+    pub fn unreachable(self) -> Self {
+        Self { callers: Callers::CannotWait, ..self }
     }
 }
 
@@ -71,7 +91,10 @@ impl ToolSource for ClientTools {
     }
 
     fn call(&self, _call: AuthorizedCall) -> CallFuture<'_> {
-        Box::pin(std::future::ready(Dispatch::Parked(ParkedOn::Client)))
+        Box::pin(std::future::ready(match self.callers {
+            Callers::Wait => Dispatch::Parked(ParkedOn::Client),
+            Callers::CannotWait => Dispatch::Settled(Outcome::Failed(UNREACHABLE.to_owned())),
+        }))
     }
 }
 

@@ -3,17 +3,23 @@
 //! A compaction is a turn of its own. Its parent is the last turn that it summarizes, so the model sees the conversation as
 //! before, followed by the request for a summary. Afterwards, conversations that contain the parent begin with the summary.
 //! All turns and the transcript stay as they are.
+//!
+//! A conversation that exceeds the model's context is summarized in stages, from its oldest turns on: each stage sees the
+//! summary of the one before. Of a turn that alone exceeds the context, the model sees an excerpt.
 
 use contract::ids::{RunId, TurnId};
 use store::{COMPACTION, RunPageFilter, RunState, StoreError, TurnRow, TurnState};
 use wire::conversation::{Item, Part};
 use wire::upstream::ToolChoice;
 
+use crate::excerpt;
 use crate::gateway::{Abandonment, Gateway, MAX_ANCESTORS, NewTurnRequest, TurnError, owner_of};
+use crate::provider::ModelTarget;
 use crate::summaries::Compactions;
-use crate::turn::EndRecord;
 use crate::turn::log::{LogEnd, LogReader, TurnEvent};
+use crate::turn::prepared::PreparedTurn;
 use crate::turn::record::{Compaction, TurnRequest};
+use crate::turn::{EndRecord, Owner};
 
 /// The tokens of a summary.
 pub(crate) const MAX_SUMMARY_TOKENS: u64 = 4_096;
@@ -88,30 +94,107 @@ impl Gateway {
         if let Some(made) = self.requested(&last.principal, &digest).await? {
             return Ok(Some(made));
         }
+        let mut before = None;
+        loop {
+            let stage = self.next_stage(&last).await?;
+            let is_last = stage.turn_id == last.turn_id;
+            let digest = if is_last { digest.clone() } else { format!("{COMPACTION}:{}", stage.turn_id) };
+            let made = match self.requested(&stage.principal, &digest).await? {
+                Some(made) => Some(made),
+                None => self.summarize(&stage, digest).await?,
+            };
+            // A stage that leads to itself makes no progress.
+            if is_last || made.is_none() || before.as_ref() == Some(&stage.turn_id) {
+                return Ok(made);
+            }
+            before = Some(stage.turn_id);
+        }
+    }
+
+    /// Returns the turn up to which the next request for a summary goes: the newest one whose conversation fits the
+    /// model's context, and at least the oldest one that can be summarized.
+    async fn next_stage(&self, last: &TurnRow) -> Result<TurnRow, CompactionError> {
         let record = self.read_record(&last.turn_id).await?;
-        let earlier = record.request();
+        let request = summary_request(last, record.request(), Vec::new());
+        let room = self.summary_room(&owner_of(last, record.request()), &request)?;
+        let (mut turns, mut compactions) = (Vec::new(), Compactions::default());
+        let (mut next, mut bytes) = (Some(last.clone()), 0_usize);
+        while let Some(row) = next.take().filter(|_| turns.len() < MAX_ANCESTORS) {
+            if let Some(compaction) = compactions.of(self.store(), &row).await?
+                && let Some(summary) = self.read_record(&compaction).await?.summary()
+            {
+                bytes += excerpt::size(&[summary]);
+                break;
+            }
+            let record = self.read_record(&row.turn_id).await?;
+            let can_end = row.state.is_over() && record.open_calls().is_empty();
+            next = match &row.parent {
+                Some(parent) => self.store().turn(parent).await?.filter(|parent| parent.principal == row.principal),
+                None => None,
+            };
+            turns.push((row, excerpt::size(&record.items()), can_end));
+        }
+        let mut stage = None;
+        for (row, size, can_end) in turns.into_iter().rev() {
+            bytes = bytes.saturating_add(size);
+            if bytes > room && stage.is_some() {
+                break;
+            }
+            if can_end {
+                stage = Some(row);
+            }
+        }
+        Ok(stage.unwrap_or_else(|| last.clone()))
+    }
+
+    /// Returns the conversation before a turn. A turn that summarizes a conversation gets an excerpt, if the whole exceeds
+    /// the model's context.
+    pub(crate) async fn history(
+        &self,
+        parent: &TurnId,
+        principal: &str,
+        request: &TurnRequest,
+        prepared: &PreparedTurn,
+        targets: &[ModelTarget],
+    ) -> Result<Vec<Item>, TurnError> {
+        let items = self.conversation(parent, principal).await?;
+        Ok(match request.compaction {
+            Some(_) => excerpt::fit(items, self.room(request, prepared, targets)),
+            None => items,
+        })
+    }
+
+    /// Returns the bytes of a conversation that fit the context of every model of a turn.
+    fn room(&self, request: &TurnRequest, prepared: &PreparedTurn, targets: &[ModelTarget]) -> usize {
+        let tool = |tool: &wire::conversation::ModelTool| {
+            tool.name.len() + tool.description.len() + tool.parameters.get().len()
+        };
+        let instructions = self.policy().config.instructions(&request.agent).len() + request.instructions.len();
+        let fixed = prepared.tools.iter().map(tool).sum::<usize>() + instructions + excerpt::size(&request.items);
+        let context = targets.iter().filter_map(|target| target.context_window).min();
+        excerpt::room(context, fixed, request.max_output_tokens.unwrap_or_default())
+    }
+
+    /// Returns the bytes of a conversation that fit a request for its summary.
+    fn summary_room(&self, owner: &Owner, request: &TurnRequest) -> Result<usize, TurnError> {
+        let targets = self.targets_of(request)?;
+        let prepared = self.prepare(owner, &TurnId::new("estimate"), request, &targets)?;
+        Ok(self.room(request, &prepared, &targets))
+    }
+
+    /// Lets the model summarize the conversation up to a turn.
+    async fn summarize(&self, last: &TurnRow, digest: String) -> Result<Option<Compacted>, CompactionError> {
+        let record = self.read_record(&last.turn_id).await?;
         let filter = RunPageFilter {
-            session: Some(session_id.to_owned()),
+            session: Some(last.session_id.clone()),
             state: Some(RunState::Waiting),
             ..RunPageFilter::default()
         };
         let waiting = self.store().run_page(&filter, None, MAX_NAMED_RUNS).await?;
         let waiting_runs: Vec<RunId> = waiting.into_iter().map(|run| run.run_id).collect();
-        let items = vec![Item::User(vec![Part::Text(INSTRUCTION.to_owned())])];
-        let summarizing = TurnRequest {
-            parent: Some(last.turn_id.clone()),
-            // As before, so that the provider's cache has the beginning of the request.
-            instructions: earlier.instructions.clone(),
-            tools: earlier.tools.clone(),
-            model: earlier.model.clone(),
-            tool_choice: ToolChoice::None,
-            max_output_tokens: Some(MAX_SUMMARY_TOKENS),
-            compaction: Some(Compaction { waiting_runs }),
-            ..TurnRequest::new(&earlier.agent, earlier.wire, items)
-        };
         let new = NewTurnRequest {
-            owner: owner_of(&last, earlier),
-            request: summarizing,
+            owner: owner_of(last, record.request()),
+            request: summary_request(last, record.request(), waiting_runs),
             digest,
             abandonment: Abandonment::Continue,
             on_end: Box::new(|_| EndRecord::default()),
@@ -169,6 +252,22 @@ impl Gateway {
             };
         }
         Ok(Found::Nothing)
+    }
+}
+
+/// Returns the request for a summary of the conversation up to a turn. `earlier` is the turn's own request.
+fn summary_request(last: &TurnRow, earlier: &TurnRequest, waiting_runs: Vec<RunId>) -> TurnRequest {
+    let items = vec![Item::User(vec![Part::Text(INSTRUCTION.to_owned())])];
+    TurnRequest {
+        parent: Some(last.turn_id.clone()),
+        // As before, so that the provider's cache has the beginning of the request.
+        instructions: earlier.instructions.clone(),
+        tools: earlier.tools.clone(),
+        model: earlier.model.clone(),
+        tool_choice: ToolChoice::None,
+        max_output_tokens: Some(MAX_SUMMARY_TOKENS),
+        compaction: Some(Compaction { waiting_runs }),
+        ..TurnRequest::new(&earlier.agent, earlier.wire, items)
     }
 }
 

@@ -9,12 +9,13 @@ use codemode::CodeMode;
 use contract::ids::TurnId;
 use contract::scope::Scope;
 use executor::clock::now_ms;
+use futures_util::future::try_join_all;
 use mcp::server::{CallPolicy, OfferedSources};
 use parking_lot::Mutex;
 use serde_json::json;
 use store::{
     COMPACTION, CommitError, Durability, Entry, EntryKind, HeldTurn, LeaseError, NewStep, NewTurn, ReleaseLease,
-    StoreError, TurnChange, TurnRow, TurnState,
+    StoreError, TurnChange, TurnMessage, TurnRow, TurnState,
 };
 use telemetry::LogIgnored;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -226,7 +227,7 @@ impl Gateway {
                     // Recorded here, so that later turns of the conversation show the model the same.
                     request.items = history::join(Vec::new(), [vec![Item::Results(open)], request.items].concat());
                 }
-                self.conversation(parent, &owner.principal).await?
+                self.history(parent, &owner.principal, &request, &prepared, &targets).await?
             }
             None => Vec::new(),
         };
@@ -303,9 +304,9 @@ impl Gateway {
     /// Returns a recorded response of a turn, if the client received all of it. They are numbered from 0.
     pub fn replay(&self, turn_id: &TurnId, record: &TurnRecord, response: usize) -> Option<TurnHandle> {
         let responses = record.responses();
-        let RecordedResponse { text, calls, usage, .. } = responses.get(response).filter(|one| one.is_whole)?.clone();
+        let RecordedResponse { said, calls, usage, .. } = responses.get(response).filter(|one| one.is_whole)?.clone();
         let log = TurnLog::default();
-        log.text(&text);
+        log.append_all(&said);
         log.end(match (calls.is_empty(), record.next()) {
             (true, Next::Over(TurnEnd::Completed(stop))) => LogEnd::Done { stop, usage },
             (true, _) => LogEnd::Done { stop: StopReason::EndTurn, usage },
@@ -329,11 +330,8 @@ impl Gateway {
         let cancelled = CancellationToken::new();
         let calls = ControlCalls { code_mode: self.code_mode(), prepared: &prepared, cancelled: &cancelled };
         let unfinished = if row.state.is_over() { Unfinished::Resume } else { Unfinished::Leave };
-        let mut results = Vec::with_capacity(open.len());
-        for call in &open {
-            results.push(calls.recorded(call, unfinished).await?);
-        }
-        Ok(results)
+        // Together: each may wait for a tool. The results have the order of the calls.
+        Ok(try_join_all(open.iter().map(|call| calls.recorded(call, unfinished))).await?)
     }
 
     /// Returns a turn that this process runs, if it belongs to the principal.
@@ -352,9 +350,9 @@ impl Gateway {
         self.inner.live.abort(turn_id, reason)
     }
 
-    /// Adds a person's message to a turn that this process runs: the model gets it with its next request.
-    pub fn steer(&self, turn_id: &TurnId, parts: Vec<Part>) -> bool {
-        self.inner.live.steer(turn_id, parts)
+    /// Gives a stored message to a turn, if this process runs it. Otherwise the process that runs it reads the message.
+    pub(crate) fn receive(&self, message: TurnMessage) {
+        self.inner.live.receive(message);
     }
 
     /// Returns the conversation up to and including a turn, as the model has seen it.
@@ -417,7 +415,7 @@ impl Gateway {
     }
 
     /// Returns the models of a turn: the one that the client asks for, or those of the agent.
-    fn targets_of(&self, request: &TurnRequest) -> Result<Vec<ModelTarget>, TurnError> {
+    pub(crate) fn targets_of(&self, request: &TurnRequest) -> Result<Vec<ModelTarget>, TurnError> {
         let Some(name) = &request.model else { return self.targets(&request.agent) };
         let target = self.inner.services.providers.target(name).filter(|_| self.is_offered(name));
         Ok(vec![target.ok_or_else(|| TurnError::NotOffered(name.clone()))?])
@@ -457,7 +455,7 @@ impl Gateway {
             .collect()
     }
 
-    fn prepare(
+    pub(crate) fn prepare(
         &self,
         owner: &Owner,
         turn_id: &TurnId,
@@ -498,7 +496,7 @@ impl Gateway {
         let targets = self.targets_of(record.request())?;
         let prepared = self.prepare(&owner, &row.turn_id, record.request(), &targets)?;
         let history = match &record.request().parent {
-            Some(parent) => self.conversation(parent, &row.principal).await?,
+            Some(parent) => self.history(parent, &row.principal, record.request(), &prepared, &targets).await?,
             None => Vec::new(),
         };
         let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::Repeated, admission };
@@ -509,7 +507,7 @@ impl Gateway {
         let Driven { owner, record, history, targets, prepared, attempt, admission } = driven;
         let (log, interventions) = (TurnLog::default(), Arc::new(Interventions::default()));
         // A response that was interrupted is sent from its beginning.
-        log.text(&record.responses().last().map(|response| response.text.clone()).unwrap_or_default());
+        log.append_all(&record.responses().last().map(|response| response.said.clone()).unwrap_or_default());
         let turn_id = held.turn_id.clone();
         let round = record.rounds();
         let live = LiveTurn {
@@ -542,6 +540,7 @@ impl Gateway {
             tokio::pin!(running);
             let abandoned = abandoned(watched, abandonment, gateway.settings().gateway.abandoned_seconds);
             tokio::select! {
+                biased;
                 () = &mut running => {}
                 () = interventions.lost.cancelled() => {
                     // The other process continues the turn and its runs, so nothing is aborted here.

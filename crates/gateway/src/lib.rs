@@ -10,6 +10,7 @@ pub mod api;
 pub mod client_tools;
 pub mod compaction;
 pub mod debug;
+mod excerpt;
 mod gateway;
 pub mod history;
 pub mod http;

@@ -28,8 +28,8 @@ pub(crate) struct Interventions {
 /// A message of a person to a running turn.
 #[derive(Debug)]
 pub(crate) struct SteeredMessage {
-    /// Its id in the store, if another process received it from its client.
-    pub(crate) message_id: Option<String>,
+    /// Its id in the store.
+    pub(crate) message_id: String,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -104,14 +104,6 @@ impl LiveTurns {
         }
     }
 
-    /// Adds a person's message to a turn. Returns whether there was one.
-    pub(crate) fn steer(&self, turn_id: &TurnId, parts: Vec<Part>) -> bool {
-        let live = self.0.lock();
-        let Some(turn) = live.get(turn_id) else { return false };
-        turn.interventions.steered.lock().push(SteeredMessage { message_id: None, parts });
-        true
-    }
-
     /// Does what a stored message asks for. A message is received once, although it stays in the store until its turn
     /// has changed.
     pub(crate) fn receive(&self, message: TurnMessage) {
@@ -129,7 +121,7 @@ impl LiveTurns {
                 }
                 match serde_json::from_str(&body) {
                     Ok(parts) => {
-                        let message = SteeredMessage { message_id: Some(message_id), parts };
+                        let message = SteeredMessage { message_id, parts };
                         turn.interventions.steered.lock().push(message);
                     }
                     Err(error) => tracing::warn!(turn = turn_id.as_str(), %error, "a message to a turn is unreadable"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::ids::TurnId;
 use executor::clock::now_ms;
-use store::{StoreError, TurnMessage, TurnMessageKind, TurnRow, TurnState};
+use store::{TurnMessage, TurnMessageKind, TurnRow, TurnState};
 use tokio::time::Instant;
 use wire::conversation::Part;
 
@@ -36,8 +36,9 @@ impl Gateway {
         Ok(false)
     }
 
-    /// Sends a person's message to a turn that another process runs. Returns `false` if the turn is not running.
-    pub(crate) async fn steer_elsewhere(&self, turn_id: &TurnId, parts: &[Part]) -> Result<bool, TurnError> {
+    /// Sends a person's message to a turn, which any process may run: the model gets it with its next request. The message
+    /// is stored first, so that a process that takes over the turn has it, too. Returns `false` if the turn is not running.
+    pub(crate) async fn steer(&self, turn_id: &TurnId, parts: &[Part]) -> Result<bool, TurnError> {
         let body = serde_json::to_string(parts).map_err(|error| TurnError::Corrupt(error.to_string()))?;
         self.send_message(turn_id, TurnMessageKind::Steer, body).await
     }
@@ -45,7 +46,10 @@ impl Gateway {
     async fn send_message(&self, turn_id: &TurnId, kind: TurnMessageKind, body: String) -> Result<bool, TurnError> {
         let message_id = crate::random::id()?;
         let message = TurnMessage { turn_id: turn_id.clone(), message_id, kind, body };
-        let sent: Result<bool, StoreError> = self.store().add_turn_message(&message, now_ms()).await;
-        Ok(sent?)
+        let is_sent = self.store().add_turn_message(&message, now_ms()).await?;
+        if is_sent {
+            self.receive(message);
+        }
+        Ok(is_sent)
     }
 }

@@ -13,17 +13,9 @@ use crate::error::StoreError;
 use crate::keys::Keys;
 use crate::location::{Location, make_private, sqlite_url};
 use crate::quota::DeferredBytes;
+use crate::sqlite_writer::SqliteWriter;
 
-/// How durable a commit is when it has returned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The commit survives a power loss. Required before an effect that must not happen twice, and before a person is
-    /// asked.
-    #[default]
-    Synced,
-    /// The commit survives a crash of the process, but maybe not a power loss.
-    Relaxed,
-}
+pub use crate::durability::Durability;
 
 /// The connections to the database, and the settings that operations on it need. Clones share the connections.
 #[derive(Clone, Debug)]
@@ -34,6 +26,8 @@ pub(crate) struct Backend {
     /// Commits survive a crash of the process at once, and a power loss after the next durable commit.
     relaxed: AnyPool,
     readers: AnyPool,
+    /// Writes transactions whose steps are known in advance. Only files have one.
+    sqlite_writer: Option<SqliteWriter>,
     /// An unused connection that keeps an in-memory database alive: the database lasts only while a connection to it is
     /// open, and a pool closes a connection if the task that was acquiring it is dropped.
     keep_alive: Option<AnyPool>,
@@ -80,7 +74,10 @@ impl Backend {
                 let durable = without_broken_connections(sqlite("FULL", 1)).connect_with(options.clone()).await?;
                 let relaxed = without_broken_connections(sqlite("NORMAL", 1)).connect_with(options.clone()).await?;
                 let readers = without_broken_connections(sqlite("NORMAL", READERS)).connect_with(options).await?;
-                Self::new(Dialect::Sqlite, [durable, relaxed, readers], location, keys)
+                // A simulation decides on its own thread what every step does.
+                let sqlite_writer = fault::time().is_none().then(|| SqliteWriter::new(path));
+                let backend = Self::new(Dialect::Sqlite, [durable, relaxed, readers], location.clone(), keys);
+                Self { sqlite_writer, ..backend }
             }
             Location::Postgres(url) => {
                 let options: AnyConnectOptions = url.parse()?;
@@ -101,7 +98,19 @@ impl Backend {
     fn new(dialect: Dialect, [durable, relaxed, readers]: [AnyPool; 3], location: Location, keys: Arc<Keys>) -> Self {
         let (retention, quotas) = (Retention::DEFAULT, Quotas::DEFAULT);
         let deferred_bytes = Arc::default();
-        Self { dialect, durable, relaxed, readers, keep_alive: None, location, keys, retention, quotas, deferred_bytes }
+        Self {
+            dialect,
+            durable,
+            relaxed,
+            readers,
+            sqlite_writer: None,
+            keep_alive: None,
+            location,
+            keys,
+            retention,
+            quotas,
+            deferred_bytes,
+        }
     }
 
     /// Returns the Postgres server's clock; `None` for SQLite.
@@ -121,6 +130,10 @@ impl Backend {
         }
     }
 
+    pub(crate) fn sqlite_writer(&self) -> Option<&SqliteWriter> {
+        self.sqlite_writer.as_ref()
+    }
+
     pub(crate) fn reader(&self) -> &AnyPool {
         &self.readers
     }
@@ -134,6 +147,9 @@ impl Backend {
 
     /// Waits for running operations and closes every connection.
     pub(crate) async fn close(&self) {
+        if let Some(writer) = &self.sqlite_writer {
+            writer.close().await;
+        }
         self.durable.close().await;
         self.relaxed.close().await;
         self.readers.close().await;

@@ -10,6 +10,9 @@ use crate::tls::{self, WeakTls};
 pub enum StoreError {
     #[error("the store failed: {0}")]
     Sql(#[from] sqlx::Error),
+    /// An error of the thread that writes an SQLite file.
+    #[error("the store failed: {0}")]
+    Sqlite(#[from] rusqlite::Error),
     #[error("the store contains data that this program cannot read: {0}")]
     Corrupt(String),
     #[error(
@@ -65,7 +68,7 @@ impl StoreError {
             Self::InvalidText => "the output is not valid text and was not stored",
             Self::OutputLost => "the output was not stored completely; call the tool again",
             Self::TooManyTokens { .. } => "too many tokens are in force",
-            Self::Sql(_) | Self::Injected(_) => "the store is unavailable; try again",
+            Self::Sql(_) | Self::Sqlite(_) | Self::Injected(_) => "the store is unavailable; try again",
             Self::TooNew { .. } => "the store was written by a newer version of this program",
             Self::OtherKey { .. } => "the store's cells are sealed with a key that this process does not have",
             Self::WeakTls(_) | Self::Exposed { .. } => {

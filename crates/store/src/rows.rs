@@ -288,20 +288,24 @@ impl CallRow {
     /// Returns the bytes that the row counts for in its run's journal, including its transcript entries.
     pub fn journal_bytes(&self) -> usize {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let reply = self.reply.as_ref().map_or(0, |reply| Self::reply_bytes(reply.text().len()));
+        let reply = self.reply.as_ref().map_or(0, |reply| self.reply_bytes(reply.text().len()));
         let texts = self.target.len() + self.payload.len() + length(&self.input) + length(&self.outcome);
         JOURNAL_ROW_BYTES + texts + length(&self.ticket) + self.transcript_bytes() + reply
     }
 
-    /// Returns the bytes that a reply of this length counts for, including its content and details in the transcript.
-    pub fn reply_bytes(length: usize) -> usize {
-        length + 2 * length.min(MAX_TRANSCRIPT_BYTES)
+    /// Returns the bytes that a reply of this length to the call counts for. The transcript has the content and the details
+    /// of a tool's result, and no other reply.
+    pub fn reply_bytes(&self, length: usize) -> usize {
+        if self.calls_a_tool() { length + 2 * length.min(MAX_TRANSCRIPT_BYTES) } else { length }
     }
 
     /// Returns the bytes of the call's arguments in the transcript.
     fn transcript_bytes(&self) -> usize {
-        let is_tool_call = [Method::Call, Method::Namespace].iter().any(|method| method.as_str() == self.method);
-        if is_tool_call { self.payload.len().min(MAX_TRANSCRIPT_BYTES) } else { 0 }
+        if self.calls_a_tool() { self.payload.len().min(MAX_TRANSCRIPT_BYTES) } else { 0 }
+    }
+
+    fn calls_a_tool(&self) -> bool {
+        [Method::Call, Method::Namespace].iter().any(|method| method.as_str() == self.method)
     }
 }
 

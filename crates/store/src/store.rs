@@ -473,7 +473,7 @@ impl Store {
         turns::lease::renew(&self.backend, holder, turns, lease_until).await
     }
 
-    /// Returns which of these turns another process has taken over, or have ended.
+    /// Returns which of these turns another process has taken over. A turn that its holder has ended is not among them.
     pub async fn lost_turns(&self, holder: &str, turns: &[TurnId]) -> Result<Vec<TurnId>, StoreError> {
         turns::lease::lost(&self.backend, holder, turns).await
     }

@@ -10,7 +10,8 @@ use sqlx::{AnyConnection, Row};
 use crate::Millis;
 use crate::backend::{Backend, Dialect, Durability};
 use crate::error::StoreError;
-use crate::sql::{ROWS_PER_STATEMENT, row_placeholders};
+use crate::sql::ROWS_PER_STATEMENT;
+use crate::statement::Statement;
 
 /// The kind of a transcript entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -97,30 +98,32 @@ pub(crate) async fn write(
             .execute(&mut *connection)
             .await?;
     }
-    let last = sqlx::query("SELECT COALESCE(MAX(position), 0) FROM transcript WHERE session_id = $1")
-        .bind(session_id.to_owned())
-        .fetch_one(&mut *connection)
-        .await?;
-    let mut position: i64 = last.try_get(0)?;
-    for batch in entries.chunks(ROWS_PER_STATEMENT) {
-        let sql = format!(
-            "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) VALUES {}",
-            row_placeholders(batch.len(), 6)
-        );
-        let mut query = sqlx::query(&sql);
-        for entry in batch {
-            position += 1;
-            query = query
-                .bind(session_id.to_owned())
-                .bind(position)
-                .bind(entry.at)
-                .bind(origin.to_owned())
-                .bind(entry.kind.as_str())
-                .bind(entry.entry.to_string());
-        }
-        query.execute(&mut *connection).await?;
+    for statement in statements(session_id, origin, entries) {
+        statement.execute(connection).await?;
     }
     Ok(())
+}
+
+/// Returns the statements that append entries. The transaction must be the only one that writes this transcript.
+pub(crate) fn statements(session_id: &str, origin: &str, entries: &[Entry]) -> impl Iterator<Item = Statement> {
+    entries.chunks(ROWS_PER_STATEMENT).map(move |batch| {
+        let row = |row: usize| {
+            let [at, kind, entry] = [3, 4, 5].map(|column| row * 3 + column);
+            format!("({}, ${at}, ${kind}, ${entry})", row + 1)
+        };
+        let rows: Vec<String> = (0..batch.len()).map(row).collect();
+        let sql = format!(
+            "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
+             SELECT $1, last.position + new.column1, new.column2, $2, new.column3, new.column4 \
+             FROM (SELECT COALESCE(MAX(position), 0) AS position FROM transcript WHERE session_id = $1) AS last, \
+             (VALUES {}) AS new",
+            rows.join(", ")
+        );
+        let statement = Statement::new(sql).bind(session_id).bind(origin);
+        batch.iter().fold(statement, |statement, entry| {
+            statement.bind(entry.at).bind(entry.kind.as_str()).bind(entry.entry.to_string())
+        })
+    })
 }
 
 /// Appends entries to a session's transcript in a transaction of their own.

@@ -6,6 +6,8 @@
 mod glob;
 mod layers;
 mod provider;
+mod spelling;
+mod unmatched;
 
 use std::fmt;
 
@@ -13,9 +15,12 @@ use contract::config::pattern::Pattern;
 use contract::config::policy::Lists;
 use contract::tool::{Source, ToolId, ToolSpec};
 
+use spelling::{Case, is_cell_name, is_cell_path};
+
 pub use glob::matches as matches_glob;
 pub use layers::{RunScope, layers, provider_keys};
 pub use provider::{BadProvider, Provider};
+pub use unmatched::{KnownTools, ListKind, UnmatchedPattern, unmatched};
 
 /// The lists of one place in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,33 +87,63 @@ impl Layer {
 }
 
 fn find<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern> {
-    patterns.iter().find(|pattern| names(pattern, id))
+    patterns.iter().find(|pattern| grants(pattern, id))
 }
 
 /// Finds a pattern that denies a tool. The case of letters does not matter, as in OpenClaw: a deny list that is written
 /// for it must not lose a restriction.
 fn find_denying<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern> {
-    patterns.iter().find(|pattern| matches_with(pattern, id, glob::matches_any_case))
+    patterns.iter().find(|pattern| denies(pattern, id))
 }
 
-/// Returns whether a pattern matches a tool.
+/// Returns whether a pattern of a list that allows or exempts tools matches a tool.
 ///
 /// A group matches its members. A glob with a `:` is matched against the whole id only, so `mcp:docs:*` matches the
 /// tools of the server `docs`. A glob without one is matched against the name and the owner, for every source, and also
 /// against OpenClaw's other names: `docs__read` for `mcp:docs:read`, `bash` for the shell.
-pub fn names(pattern: &Pattern, id: &ToolId) -> bool {
-    matches_with(pattern, id, glob::matches)
+///
+/// The name of one MCP tool may also be written as in cells: `mcp:docs:readPage`, `readPage` or `MCP.docs.readPage` for
+/// `mcp:docs:read_page`. The server's name is written exactly. `docs.read_page` is not accepted: another server may have
+/// a tool with this name.
+pub fn grants(pattern: &Pattern, id: &ToolId) -> bool {
+    match pattern.as_str().strip_prefix("MCP.") {
+        // No server gets rights by naming a tool `MCP.docs.readPage`.
+        Some(path) if pattern.group().is_none() && id.source() == Source::Mcp => {
+            let written = path.rsplit_once('.').filter(|_| !id.name().contains('.'));
+            let is_named = |(owner, name): (&str, &str)| {
+                owner == id.owner() && (name == id.name() || is_cell_name(name, id.name(), Case::Exact))
+            };
+            written.is_some_and(is_named) || glob::matches(pattern.as_str(), id.owner())
+        }
+        _ => matches_with(pattern, id, Case::Exact),
+    }
 }
 
-fn matches_with(pattern: &Pattern, id: &ToolId, matches: fn(&str, &str) -> bool) -> bool {
+/// Returns whether a pattern of a list that restricts tools, such as one of tools that need approval, matches a tool.
+///
+/// It matches all that [`grants`] does. In addition, the name of an MCP tool may be written with that of its server, in
+/// their own spelling or as in cells, with wildcards: `docs.read_page`, `docs.*`, `MCP.docs.readPage`, `MCP.docs`.
+pub fn restricts(pattern: &Pattern, id: &ToolId) -> bool {
+    matches_with(pattern, id, Case::Exact) || is_cell_path(pattern, id, Case::Exact)
+}
+
+/// Returns whether a pattern of a deny list matches a tool: like [`restricts`], in any case of letters.
+pub fn denies(pattern: &Pattern, id: &ToolId) -> bool {
+    matches_with(pattern, id, Case::Any) || is_cell_path(pattern, id, Case::Any)
+}
+
+fn matches_with(pattern: &Pattern, id: &ToolId, case: Case) -> bool {
     if let Some(group) = pattern.group() {
         return group.contains(id);
     }
-    let glob = pattern.as_str();
+    let (glob, matches) = (pattern.as_str(), case.glob());
     if pattern.is_about_ids() {
-        return matches(glob, id.as_str());
+        return matches(glob, id.as_str()) || spelling::is_cell_id(glob, id, case);
     }
-    matches(glob, id.name()) || matches(glob, id.owner()) || matches_in_openclaw(glob, id, matches)
+    matches(glob, id.name())
+        || matches(glob, id.owner())
+        || matches_in_openclaw(glob, id, matches)
+        || (id.source() == Source::Mcp && is_cell_name(glob, id.name(), case))
 }
 
 /// Returns whether a glob matches the name that a tool has in OpenClaw's policies, if that differs from ours.

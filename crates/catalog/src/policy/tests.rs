@@ -6,7 +6,10 @@ use contract::config::policy::Lists;
 use contract::tool::{ToolId, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{BadProvider, Decision, Layer, Policy, Provider, RunScope, layers};
+use super::{
+    BadProvider, Decision, KnownTools, Layer, ListKind, Policy, Provider, RunScope, denies, grants, layers, restricts,
+    unmatched,
+};
 
 const TOOLS: [&str; 8] = [
     "openclaw:core:exec",
@@ -114,6 +117,116 @@ fn a_deny_list_ignores_case_and_an_allow_list_does_not() {
     }
 }
 
+/// How a cell, `tools list` and an approval write a tool works in lists, too: in restrictions also with wildcards, in
+/// allow lists only for one tool of one server, or of every server if no server is named.
+#[test]
+fn the_spellings_of_cells_and_lists_name_an_mcp_tool() {
+    const TOOL: &str = "mcp:my-files:write_file";
+    // Pattern; whether it matches in `deny`, `ask`, `allow`.
+    let cases = [
+        ("write_file", true, true, true),
+        ("writeFile", true, true, true),
+        ("WRITEFILE", true, false, false),
+        ("my-files.write_file", true, true, false),
+        ("my-files.writeFile", true, true, false),
+        ("myFiles.writeFile", true, true, false),
+        ("myfiles.writefile", true, false, false),
+        ("my-files.*", true, true, false),
+        ("MCP.my-files.write_file", true, true, true),
+        ("MCP.my-files.writeFile", true, true, true),
+        ("MCP.myFiles.writeFile", true, true, false),
+        ("MCP.myFiles.*", true, true, false),
+        ("MCP.my-files", true, true, false),
+        ("mcp.myfiles.writefile", true, false, false),
+        ("mcp:my-files:write_file", true, true, true),
+        ("mcp:my-files:writeFile", true, true, true),
+        ("MCP:my-files:writefile", true, false, false),
+        // Wildcards, other servers, parts and other tools.
+        ("mcp:my-files:writeF*", false, false, false),
+        ("mcp:*:writeFile", false, false, false),
+        ("mcp:myFiles:writeFile", false, false, false),
+        ("my-files:writeFile", false, false, false),
+        ("writeF*", false, false, false),
+        ("write", false, false, false),
+        ("File", false, false, false),
+        ("writefile2", false, false, false),
+        ("files.write_file", false, false, false),
+        ("MCP.files.writeFile", false, false, false),
+        ("MCP.writeFile", false, false, false),
+        (".write_file", false, false, false),
+    ];
+    let id = ToolId::parse(TOOL).unwrap();
+    for (text, denied, asked, allowed) in cases {
+        let pattern = Pattern::parse(text).unwrap();
+        let found = (denies(&pattern, &id), restricts(&pattern, &id), grants(&pattern, &id));
+        assert_eq!(found, (denied, asked, allowed), "{text}");
+    }
+    // Tools of other sources have no such names.
+    for other in ["plugin:my-files:write_file", "client:my-files:write_file", "openclaw:my-files:write_file"] {
+        let other = ToolId::parse(other).unwrap();
+        for text in ["writeFile", "my-files.write_file", "MCP.my-files.writeFile"] {
+            let pattern = Pattern::parse(text).unwrap();
+            assert!(!denies(&pattern, &other) && !grants(&pattern, &other), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_server_gets_no_right_by_naming_a_tool_like_another_servers() {
+    for (text, imitation) in [
+        ("MCP.files.writeFile", "mcp:evil:MCP.files.writeFile"),
+        ("MCP.files.writeFile", "mcp:evil:files.writeFile"),
+        ("MCP.a.b.c", "mcp:a:b.c"),
+        ("mcp:files:writeFile", "mcp:evil:writeFile"),
+        ("mcp:files:writeFile", "mcp:Files:write_file"),
+    ] {
+        let (pattern, id) = (Pattern::parse(text).unwrap(), ToolId::parse(imitation).unwrap());
+        assert!(!grants(&pattern, &id), "{text} {imitation}");
+    }
+    assert!(grants(&Pattern::parse("MCP.a.b.c").unwrap(), &ToolId::parse("mcp:a.b:c").unwrap()));
+}
+
+#[test]
+fn a_pattern_that_matches_nothing_is_reported_only_if_the_tools_are_known() {
+    let ids = ["mcp:files:write_file", "mcp:files:read_file", "mcp:git:push", "openclaw:core:grep"];
+    let known = KnownTools {
+        ids: ids.iter().map(|id| ToolId::parse(id).unwrap()).collect(),
+        listed: vec!["files".to_owned(), "git".to_owned()],
+        unlisted: Vec::new(),
+    };
+    let unknown = KnownTools { unlisted: vec!["slow".to_owned()], ..known.clone() };
+    let report = |text: &str, kind: ListKind, known: &KnownTools| {
+        let found = unmatched(&Pattern::parse(text).unwrap(), kind, known)?;
+        Some(found.meant.map_or_else(String::new, |id| id.as_str().to_owned()))
+    };
+    // Pattern; list; the tool that is meant, or nothing if it is not known which; `None` if there is no report.
+    for (text, kind, reported) in [
+        ("mcp:files:write_fil", ListKind::Deny, Some("mcp:files:write_file")),
+        ("mcp:flies:write_file", ListKind::Deny, Some("mcp:files:write_file")),
+        ("mcp:files:zzz*", ListKind::Deny, Some("")),
+        ("wirte_file", ListKind::Ask, Some("mcp:files:write_file")),
+        ("files.write_file", ListKind::Grant, Some("mcp:files:write_file")),
+        ("files:write_file", ListKind::Deny, Some("mcp:files:write_file")),
+        ("files.write_file", ListKind::Deny, None),
+        ("writeFile", ListKind::Grant, None),
+        ("files", ListKind::Grant, None),
+        // Tools that other machines or OpenClaw have.
+        ("mcp:github:delete_*", ListKind::Deny, None),
+        ("sessions_list", ListKind::Deny, None),
+        ("exec", ListKind::Deny, None),
+        ("zzz*", ListKind::Deny, None),
+        ("zzz", ListKind::Deny, None),
+        ("group:web", ListKind::Deny, None),
+        ("client:app:pick", ListKind::Deny, None),
+        ("plugin:x:y", ListKind::Deny, None),
+    ] {
+        assert_eq!(report(text, kind, &known).as_deref(), reported, "{text}");
+    }
+    assert_eq!(report("wirte_file", ListKind::Deny, &unknown), None);
+    assert_eq!(report("mcp:slow:anything", ListKind::Deny, &unknown), None);
+    assert!(report("mcp:files:write_fil", ListKind::Deny, &unknown).is_some());
+}
+
 /// A server cannot choose a name so that a pattern about another server matches it.
 #[test]
 fn no_name_imitates_the_id_of_another_servers_tool() {
@@ -133,17 +246,17 @@ fn no_name_imitates_the_id_of_another_servers_tool() {
         "plugin:docs:wipe",
     ];
     for text in imitations {
-        let named = ToolId::parse(text).is_ok_and(|id| super::names(&docs, &id));
+        let named = ToolId::parse(text).is_ok_and(|id| super::grants(&docs, &id));
         assert!(!named, "{text:?}");
     }
     let read = Pattern::parse("read").unwrap();
     for text in
         ["mcp:evil:re\u{200b}ad", "mcp:evil:r\u{435}ad", "mcp:evil:read ", "mcp:evil:\u{ff52}ead", "mcp:evil:x:read"]
     {
-        let named = ToolId::parse(text).is_ok_and(|id| super::names(&read, &id));
+        let named = ToolId::parse(text).is_ok_and(|id| super::grants(&read, &id));
         assert!(!named, "{text:?}");
     }
-    assert!(super::names(&docs, &ToolId::parse("mcp:docs:wipe").unwrap()));
+    assert!(super::grants(&docs, &ToolId::parse("mcp:docs:wipe").unwrap()));
 }
 
 #[test]

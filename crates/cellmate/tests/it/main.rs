@@ -5,6 +5,8 @@
 mod approvals;
 mod cells;
 mod durable;
+mod postgres;
+mod replays;
 #[cfg(feature = "mcp")]
 mod servers;
 mod surfaces;
@@ -43,6 +45,11 @@ fn main() -> ExitCode {
         durable::another_host_resumes_the_run_from_the_store,
         durable::another_key_is_refused_while_a_cell_is_suspended,
         durable::a_parked_call_of_a_source_is_settled_later,
+        replays::a_replay_repeats_the_run_and_calls_no_tool,
+        replays::a_fork_keeps_recorded_replies_and_makes_the_other_calls_again,
+        replays::a_fork_asks_again_for_what_was_approved_in_the_original,
+        replays::a_run_that_is_missing_or_of_another_scope_is_not_forked,
+        postgres::a_server_that_cannot_be_reached_is_named_without_its_password,
         surfaces::code_mode_shows_exec_and_wait_by_default,
         surfaces::tool_search_is_called_by_name,
         surfaces::direct_tools_are_called_by_name_and_resumed_after_approval,
@@ -58,6 +65,13 @@ fn main() -> ExitCode {
             servers::a_misused_setting_is_refused,
         ])
         .collect();
+    let with_server = trials![
+        postgres::a_run_of_one_host_is_approved_resumed_and_forked_by_another,
+        postgres::another_key_is_refused_while_a_cell_is_suspended,
+    ];
+    let no_server = std::env::var_os(postgres::SERVER).is_none();
+    let with_server = with_server.into_iter().map(|trial| trial.with_ignored_flag(no_server));
+    let trials = trials.into_iter().chain(with_server).collect();
     let arguments = Arguments::from_args();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use client_config::{
-    Client, ConfigError, ConfigFile, FileState, KeyPath, Places, Position, Problem, Source, display, listed_files,
-    load, own_files,
+    Client, ConfigError, ConfigFile, FileState, KeyPath, LoadedConfig, Places, Position, Problem, Source, display,
+    listed_files, load, own_files,
 };
 use contract::config::openclaw::{self, UnusedKind, UnusedSetting};
 use contract::spelling::nearest;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::schema;
 use crate::shared_arguments::ConfigArguments;
 use crate::style::{Stream, Style, paint};
-use crate::{local_tools, policy, render};
+use crate::{local_tools, policy, render, unmatched};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
@@ -141,11 +141,14 @@ fn check(places: &Places) -> (Vec<PathBuf>, Vec<Finding>) {
         listed.iter().any(|one| one.file == *file && is(&one.state))
     };
     match load(places) {
-        Ok(loaded) => findings.extend(loaded.problems.iter().map(|problem| Finding {
-            // A file that is not trusted is not read, which is not a mistake in it.
-            severity: if untrusted(&problem.file) { Severity::Warning } else { Severity::Error },
-            ..of_problem(problem, opened.get(&problem.file))
-        })),
+        Ok(loaded) => {
+            findings.extend(loaded.problems.iter().map(|problem| Finding {
+                // A file that is not trusted is not read, which is not a mistake in it.
+                severity: if untrusted(&problem.file) { Severity::Warning } else { Severity::Error },
+                ..of_problem(problem, opened.get(&problem.file))
+            }));
+            findings.extend(unmatched_patterns(&loaded, places));
+        }
         // Reported above: only a file of the user's own can be the reason.
         Err(_) if !findings.is_empty() => {}
         Err(error) => findings.push(unusable(&error)),
@@ -154,6 +157,27 @@ fn check(places: &Places) -> (Vec<PathBuf>, Vec<Finding>) {
     findings.sort_by(|one, other| (&one.file, one.at).cmp(&(&other.file, other.at)));
     let there = listed.iter().filter(|one| one.state != FileState::Missing).map(|one| one.file.clone());
     (there.collect(), findings)
+}
+
+/// Returns a warning for each pattern of the user's files that matches no tool, if the tools are known.
+fn unmatched_patterns(loaded: &LoadedConfig, places: &Places) -> Vec<Finding> {
+    let Ok(policy) = policy::read(&loaded.settings) else { return Vec::new() };
+    let known = unmatched::known_tools(loaded, &policy, places, places.state().as_deref(), places.tool_lists());
+    let own = own_files(places).into_iter().filter(|(_, source)| source.is_the_users());
+    let files = own.filter_map(|(file, source)| ConfigFile::open(&file, source).ok().flatten());
+    let warnings = files.flat_map(|file| {
+        let found = unmatched::warnings(&file.settings(), &known).into_iter();
+        found
+            .map(|warning| Finding {
+                file: file.file.clone(),
+                at: KeyPath::parse(&warning.path).ok().map(|path| file.position(&path)),
+                severity: Severity::Warning,
+                message: warning.message,
+                unused: None,
+            })
+            .collect::<Vec<_>>()
+    });
+    warnings.collect()
 }
 
 /// Returns the problems of one file, as it is now or after a change.

@@ -104,9 +104,15 @@ fn own_properties() -> Vec<(String, Value)> {
 }
 
 fn approvals() -> Value {
-    let ask = json!({"anyOf": [{"enum": ["changes", "never"]}, patterns("Tools whose calls need approval.")], "default": "changes"});
+    let ask = json!({"anyOf": [{"enum": ["changes", "never"]}, patterns("Tools whose calls need approval, besides those that may change something.")], "default": "changes"});
     let keys = [
-        ("ask", described(ask, "Which calls need approval: those that may change something, none, or of these tools.")),
+        (
+            "ask",
+            described(
+                ask,
+                "Which calls need approval: those that may change something, none, or those and the calls of these tools.",
+            ),
+        ),
         ("pass", patterns("Tools whose calls never need approval.")),
         (
             "nonInteractive",

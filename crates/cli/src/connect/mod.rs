@@ -3,6 +3,7 @@
 
 mod disconnect;
 mod gateway;
+mod program;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -242,7 +243,7 @@ fn restart(client: Client) -> String {
 
 /// Returns the command that starts this program from any folder.
 fn our_command(places: &Places) -> Result<(String, Vec<String>), ConnectError> {
-    let program = std::env::current_exe().ok().and_then(|path| path.into_os_string().into_string().ok());
+    let program = program::path().and_then(|path| path.into_os_string().into_string().ok());
     let program = program.ok_or_else(|| ConnectError::Usage("cannot find the path of this program".to_owned()))?;
     let mut args = vec!["mcp".to_owned()];
     // As arguments, because the client may not pass on the environment variable that named them.

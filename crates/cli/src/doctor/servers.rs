@@ -4,12 +4,16 @@ use client_config::{LoadedConfig, Problem, display};
 use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
+use crate::policy;
 use crate::servers::{ServerReport, probe_all, problem_json, server_json, server_reports};
+use crate::unmatched::{self, PatternWarning};
 
 #[derive(Debug)]
 pub(super) struct Servers {
     reports: Vec<ServerReport>,
     problems: Vec<Problem>,
+    /// Patterns of the policy that match no tool. They are no failure.
+    patterns: Vec<PatternWarning>,
 }
 
 impl Servers {
@@ -25,8 +29,16 @@ impl Servers {
             drop(probe_all(on, lists).await);
         }
         let reports = server_reports(&loaded, &places, store).await.map_err(|error| error.to_string())?;
+        let (state, lists) = (store.folder(&places), store.lists(&places));
+        let patterns = policy::read(&loaded.settings).map_or_else(
+            |_| Vec::new(),
+            |policy| {
+                let known = unmatched::known_tools(&loaded, &policy, &places, state.as_deref(), lists);
+                unmatched::warnings(&loaded.settings, &known)
+            },
+        );
         let LoadedConfig { problems, .. } = loaded;
-        Ok(Self { reports, problems })
+        Ok(Self { reports, problems, patterns })
     }
 
     pub(super) fn are_ok(&self) -> bool {
@@ -34,6 +46,12 @@ impl Servers {
     }
 
     pub(super) fn readable(&self) -> String {
+        let mut text = self.readable_servers();
+        self.patterns.iter().for_each(|warning| text += &format!("policy         {}\n", warning.message));
+        text
+    }
+
+    fn readable_servers(&self) -> String {
         if self.reports.is_empty() && self.problems.is_empty() {
             return "servers        none; add one with `cellmate servers add NAME -- COMMAND`\n".to_owned();
         }
@@ -59,6 +77,11 @@ impl Servers {
         json!({
             "servers": self.reports.iter().map(server_json).collect::<Vec<_>>(),
             "problems": self.problems.iter().map(problem_json).collect::<Vec<_>>(),
+            "unmatchedPatterns": self.patterns.iter().map(pattern_json).collect::<Vec<_>>(),
         })
     }
+}
+
+fn pattern_json(warning: &PatternWarning) -> Value {
+    json!({"setting": warning.path, "message": warning.message})
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::tools::plugins::{Plugin, PluginHost, Plugins, TrialReport, inspect, try_plugin};
+use ::tools::plugins::{CallTrial, HookTrial, Plugin, PluginHost, Plugins, TrialReport, inspect, try_call, try_plugin};
 use clap::Args;
 use contract::config::PluginsConfig;
 use contract::text::{line, plain};
@@ -20,7 +20,8 @@ use crate::render;
 pub(super) struct TestArguments {
     /// Installed plugin, or the folder of one that is not installed.
     plugin: String,
-    /// Also call this tool, which then really does what it does; may be repeated.
+    /// Also ask the hooks about a call of this tool, and call it if it is the plugin's own, which then really does what
+    /// it does; the tool of another source is named by its id; may be repeated.
     #[arg(long = "call", value_name = "TOOL")]
     calls: Vec<String>,
     /// Input of the tool, as JSON; of each --call in their order [default: `{}`].
@@ -35,12 +36,6 @@ pub(super) struct TestArguments {
 
 /// How much of a tool's result is shown.
 const MAX_RESULT_CHARS: usize = 4_000;
-
-/// A tool that was called, and its result.
-struct CallTrial {
-    tool: String,
-    result: Result<Value, String>,
-}
 
 pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
     match test(arguments).await {
@@ -67,14 +62,13 @@ async fn test(arguments: &TestArguments) -> Result<ExitCode, String> {
     let mut calls = Vec::new();
     if report.start.is_ok() {
         for (tool, input) in arguments.calls.iter().zip(inputs) {
-            let result = plugin.try_tool(tool, input).await.map(|returned| returned.into_cell_value());
-            calls.push(CallTrial { tool: tool.clone(), result });
+            calls.push((tool.as_str(), try_call(&plugin, tool, input).await));
         }
     }
     let stderr = plugin.status().stderr;
     plugin.retire().await;
     print(&report, &calls, stderr.as_deref(), arguments.json);
-    let is_ok = report.is_ok() && calls.iter().all(|call| call.result.is_ok());
+    let is_ok = report.is_ok() && calls.iter().all(|(_, call)| call.is_ok());
     Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
 }
 
@@ -119,23 +113,30 @@ fn load(host: &PluginHost, settings: &PluginsConfig, id: &str) -> Result<Arc<Plu
     }
 }
 
-fn print(report: &TrialReport, calls: &[CallTrial], stderr: Option<&str>, as_json: bool) {
+fn print(report: &TrialReport, calls: &[(&str, CallTrial)], stderr: Option<&str>, as_json: bool) {
     if as_json {
         let as_value = |result: &Result<String, String>| match result {
             Ok(text) => json!({"ok": true, "result": text}),
             Err(why) => json!({"ok": false, "error": why}),
         };
-        let hooks = report.hooks.iter().map(|trial| json!({"hook": trial.hook, "outcome": as_value(&trial.result)}));
+        let hooks = |trials: &[HookTrial]| -> Vec<Value> {
+            trials.iter().map(|trial| json!({"hook": trial.hook, "outcome": as_value(&trial.result)})).collect()
+        };
         let scopes = report.scopes.iter().map(|(name, made)| json!({"namespace": name, "error": made.as_ref().err()}));
-        let calls = calls.iter().map(|call| match &call.result {
-            Ok(value) => json!({"tool": call.tool, "ok": true, "result": value}),
-            Err(why) => json!({"tool": call.tool, "ok": false, "error": why}),
+        let calls = calls.iter().map(|(tool, call)| {
+            let mut value = json!({"tool": tool, "ok": call.is_ok(), "hooks": hooks(&call.hooks)});
+            match (&call.result, value.as_object_mut()) {
+                (Some(Ok(result)), Some(fields)) => drop(fields.insert("result".to_owned(), result.clone())),
+                (Some(Err(why)), Some(fields)) => drop(fields.insert("error".to_owned(), json!(why))),
+                _ => {}
+            }
+            value
         });
         render::print_json(&json!({
             "ok": report.is_ok(),
             "pluginStartMs": report.start.as_ref().ok().map(|took| took.as_millis()),
             "startError": report.start.as_ref().err(),
-            "hooks": hooks.collect::<Vec<_>>(),
+            "hooks": hooks(&report.hooks),
             "namespaces": scopes.collect::<Vec<_>>(),
             "calls": calls.collect::<Vec<_>>(),
             "stderr": stderr,
@@ -157,14 +158,19 @@ fn print(report: &TrialReport, calls: &[CallTrial], stderr: Option<&str>, as_jso
         let result = made.as_ref().map_or_else(|why| format!("failed: {why}"), |()| "created".to_owned());
         render::print(&format!("scope       {namespace}: {result}\n"));
     }
-    for call in calls {
-        let tool = line(&call.tool, 100);
+    for (tool, call) in calls {
+        let tool = line(tool, 100);
+        for trial in &call.hooks {
+            let result = trial.result.as_ref().map_or_else(|why| format!("failed: {why}"), Clone::clone);
+            render::print(&format!("{}  {tool}: {result}\n", trial.hook));
+        }
         match &call.result {
-            Ok(value) => {
+            None => render::print(&format!("call        {tool}: not called, because it is not the plugin's own\n")),
+            Some(Ok(value)) => {
                 let text = plain(&render::pretty(&value.to_string()), MAX_RESULT_CHARS);
                 render::print(&format!("call        {tool}: {}\n", text.replace('\n', "\n  ")));
             }
-            Err(why) => render::print(&format!("call        {tool} failed: {}\n", why.replace('\n', "\n  "))),
+            Some(Err(why)) => render::print(&format!("call        {tool} failed: {}\n", why.replace('\n', "\n  "))),
         }
     }
     if let Some(stderr) = stderr {

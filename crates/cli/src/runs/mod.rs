@@ -81,7 +81,7 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
         Action::List(list) => {
             let (now, store) = (now_ms(), open_without_keys(&store_settings).await?);
             let filter = filter(&list, now);
-            print::list(&store.runs(&filter, list.limit).await?, list.limit, now, as_json);
+            print::list(&store.runs(&filter, list.limit).await?, &list, now, as_json);
             Ok(ExitCode::SUCCESS)
         }
         Action::Show { run } => {

@@ -7,6 +7,7 @@ use contract::text;
 use serde_json::Value;
 use store::{CallRow, Millis, RunListEntry, StoredReply};
 
+use super::arguments::ListArguments;
 use super::find::run_summary;
 use super::values;
 use crate::age::span;
@@ -21,16 +22,25 @@ const MAX_NAME_CHARS: usize = 100;
 const MIN_ID_LETTERS: usize = 11;
 
 /// Prints the page of runs that the store returned for this limit.
-pub(super) fn list(runs: &[RunListEntry], limit: u32, now: Millis, as_json: bool) {
+pub(super) fn list(runs: &[RunListEntry], arguments: &ListArguments, now: Millis, as_json: bool) {
     if as_json {
         print_json(&Value::from(runs.iter().map(values::listed).collect::<Vec<_>>()));
         return;
     }
     if runs.is_empty() {
-        return eprintln!("no runs; `cellmate exec` and MCP clients start them");
+        let is_filtered = !arguments.states.is_empty() || arguments.since.is_some();
+        return eprintln!(
+            "{}",
+            if is_filtered {
+                "no such runs; `cellmate runs list` without --state and --since lists all"
+            } else {
+                "no runs; `cellmate exec` and MCP clients start them"
+            }
+        );
     }
     let width = terminal_width();
     print(&list_table(runs, now, width).render(width));
+    let limit = arguments.limit;
     if runs.len() >= limit as usize {
         eprintln!("the newest {limit} are shown; --limit shows more");
     }

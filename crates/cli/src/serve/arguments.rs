@@ -91,7 +91,7 @@ pub(crate) struct ServingArguments {
     surface: Option<SurfaceArgument>,
     #[command(flatten)]
     pub(super) policy: PolicyArguments,
-    /// Require approval only for tools that match this pattern; may be repeated.
+    /// Also require approval for tools that match this pattern, even if they only read; may be repeated.
     #[arg(long = "ask", value_name = "PATTERN", value_parser = pattern)]
     ask: Vec<Pattern>,
     /// Never require approval.
@@ -113,14 +113,35 @@ impl ServingArguments {
         self.surface.map(SurfaceArgument::into)
     }
 
-    /// Returns the approval policy of the command line, which replaces the configured one.
-    pub(super) fn asking(&self) -> Option<ApprovalPolicy> {
+    /// Returns what the command line says about approvals.
+    pub(super) fn approvals(&self) -> ApprovalArguments {
         if self.ask_nobody {
-            Some(ApprovalPolicy::Never)
+            ApprovalArguments::AskNobody
         } else if self.ask.is_empty() {
-            None
+            ApprovalArguments::AsConfigured
         } else {
-            Some(ApprovalPolicy::Named(self.ask.clone()))
+            ApprovalArguments::AlsoAsk(self.ask.clone())
+        }
+    }
+}
+
+/// How the command line changes the configured approval policy.
+#[derive(Clone, Debug)]
+pub(super) enum ApprovalArguments {
+    AsConfigured,
+    /// Tools that match these patterns need approval, too.
+    AlsoAsk(Vec<Pattern>),
+    /// No tool needs approval.
+    AskNobody,
+}
+
+impl ApprovalArguments {
+    /// Returns the policy that applies.
+    pub(super) fn apply_to(&self, configured: ApprovalPolicy) -> ApprovalPolicy {
+        match self {
+            Self::AsConfigured => configured,
+            Self::AlsoAsk(patterns) => configured.and(patterns.clone()),
+            Self::AskNobody => ApprovalPolicy::Never,
         }
     }
 }

@@ -13,13 +13,14 @@ use ::tools::plugins::Plugins;
 use client_config::display::for_shell;
 use client_config::{ConfigError, LoadedConfig, Places, Problem, ServerEntry, display};
 use mcp::Upstream;
-use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
+use mcp::server::{CallPolicy, OfferedSources};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::sleep;
 
+use super::arguments::ApprovalArguments;
 use crate::local_tools::{Local, Reloaded, plugin_folder, reloaded};
 use crate::policy::{self, BadSettings};
 use crate::upstream::Servers;
@@ -131,8 +132,7 @@ pub(super) struct Reloader {
     /// The state folder, which has the installed plugins.
     pub(super) state_folder: PathBuf,
     pub(super) current: Current,
-    /// The approval policy of the command line, which replaces the configured one.
-    pub(super) asking: Option<ApprovalPolicy>,
+    pub(super) approvals: ApprovalArguments,
     /// The largest memory limit that the workers were started for.
     pub(super) memory_limit_bytes: u64,
     /// The sections of the configuration that are read only at the start.
@@ -216,7 +216,7 @@ impl Reloader {
         let is_new_local = !local.plugins.are_same(&former);
         let policy = CallPolicy {
             config: policy.config,
-            approval_policy: self.asking.clone().unwrap_or(policy.asking),
+            approval_policy: self.approvals.apply_to(policy.asking),
             exempt: policy.pass,
         };
         let is_refused = is_new_policy && largest > self.memory_limit_bytes;

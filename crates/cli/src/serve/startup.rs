@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use catalog::{EntryPoint, Surface, SurfaceOptions};
-use client_config::{ConfigError, Places, Problem, load};
+use client_config::{ConfigError, Places, Problem, TOOL_LISTS, load};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolError, PoolOptions};
 use executor::clock::now_ms;
@@ -25,7 +25,7 @@ use crate::local_tools::local_tools;
 use crate::log::CONSOLE;
 use crate::policy::{self, BadSettings, CallPolicy};
 use crate::state::{State, StateError, store_check};
-use crate::{log, render};
+use crate::{log, render, unmatched};
 
 /// How long active cells may take to suspend at shutdown, and how often that is checked.
 const SUSPEND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -96,7 +96,10 @@ impl RunningHost {
             // The provider of a turn is known.
             EntryPoint::Contract => None,
         };
-        for note in provider.into_iter().chain(unused) {
+        let (folder, lists) = (store_settings.state.folder(), store_settings.state.path(TOOL_LISTS));
+        let known = unmatched::known_tools(&loaded, &policy, &places, Some(folder), Some(lists));
+        let patterns = unmatched::warnings(&loaded.settings, &known).into_iter().map(|warning| warning.message);
+        for note in provider.into_iter().chain(unused).chain(patterns) {
             tracing::warn!(target: CONSOLE, "{note}");
             render::note(&format!("cellmate: {note}"));
         }
@@ -120,13 +123,13 @@ impl RunningHost {
             loaded,
             state_folder: state.folder().to_owned(),
             current: current.clone(),
-            asking: arguments.asking(),
+            approvals: arguments.approvals(),
             memory_limit_bytes,
             fixed: service.fixed_sections,
         };
         let reloading = tokio::spawn(reloader.watch());
         tokio::spawn(release_memory());
-        let asking = arguments.asking().unwrap_or(policy.asking);
+        let asking = arguments.approvals().apply_to(policy.asking);
         let policy = CallPolicy { asking, ..policy };
         Ok(Self {
             places,

@@ -26,7 +26,8 @@ const MAX_NAME_CHARS: usize = 64;
 /// Whether to trust what new servers declare about their tools.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct DeclaredTrust {
-    /// Trust what the server declares about its tools: those that only read then need no approval.
+    /// Trust what the server declares about its tools: those that only read, or add something once and destroy
+    /// nothing, then need no approval.
     #[arg(long, conflicts_with = "no_trusted")]
     trusted: bool,
     /// Do not trust what the server declares about its tools, and do not ask.

@@ -57,7 +57,8 @@ enum ServersCommand {
     Test(test::TestArguments),
     /// Log in to an HTTP server, in a browser.
     Login(login::LoginArguments),
-    /// Trust what servers declare about their tools: those that only read then need no approval.
+    /// Trust what servers declare about their tools: those that only read, or add something once and destroy
+    /// nothing, then need no approval.
     TrustTools(trust_tools::TrustToolsArguments),
     /// Moved to `cellmate config trust`.
     #[command(hide = true)]

@@ -149,6 +149,7 @@ fn report(end: CallEnd, as_json: bool) -> ExitCode {
     let (returned, message) = match outcome {
         Outcome::Returned(returned) => (Some(returned), None),
         Outcome::Failed(message) => (None, Some(message)),
+        Outcome::Dropped(dropped) => (None, Some(dropped.message)),
         Outcome::Unknown => (None, Some(UNKNOWN_OUTCOME.to_owned())),
     };
     let result = returned.map(|returned| returned.to_cell_value());

@@ -1,9 +1,13 @@
 //! `spec/cells/*.md`, in process and through the binary.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use testkit::case::{self, Answers, Case};
 use testkit::runner;
+
+/// Processes that run cells at the same time.
+const PARALLEL: usize = 3;
 
 fn cases() -> Vec<Case> {
     case::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cells")).unwrap()
@@ -34,11 +38,23 @@ async fn every_cell_does_what_the_contract_says_in_process() {
 #[test]
 fn every_cell_does_what_the_contract_says_through_the_binary() {
     let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cells");
-    std::fs::create_dir_all(&scratch).unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_cellmate"));
-    let run = |case: Case| {
-        let result = runner::run_through_binary(binary, &case, &scratch).unwrap();
-        (case, result)
+    // Each process starts a worker and some cells wait, so several run at the same time, in folders of their own.
+    let next = Mutex::new(cases().into_iter());
+    let work = |number: usize| {
+        let scratch = scratch.join(number.to_string());
+        std::fs::create_dir_all(&scratch).unwrap();
+        let mut results = Vec::new();
+        loop {
+            let Some(case) = next.lock().unwrap().next() else { return results };
+            let result = runner::run_through_binary(binary, &case, &scratch).unwrap();
+            results.push((case, result));
+        }
     };
-    judge(cases().into_iter().map(run).collect());
+    let results = std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..PARALLEL).map(|number| scope.spawn(move || work(number))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    judge(results);
 }

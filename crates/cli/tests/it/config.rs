@@ -160,3 +160,42 @@ fn servers_that_start_are_reported_on_a_terminal_only() {
     assert!(seen.contains("[1/1] greeter: 2 tools ("), "{seen:?}");
     assert!(seen.contains("\u{1b}[32mok\u{1b}[0m    greeter: 2 tools in"), "{seen:?}");
 }
+
+#[test]
+fn patterns_that_match_no_tool_are_reported_once_the_servers_have_listed_their_tools() {
+    let person = Person::new();
+    let config = json!({
+        "mcpServers": {"s": {"command": "sh", "args": [person.server()]}},
+        "tools": {"deny": ["mcp:s:othr", "s.other"]},
+        "approvals": {"ask": ["changes", "gret"], "pass": ["mcp:s:greet"]},
+    });
+    person.write(USER_CONFIG, &config.to_string());
+    let deny = "`tools.deny[0]`: `mcp:s:othr` matches no tool of the known servers; did you mean `mcp:s:other`?";
+    let ask = "`approvals.ask[1]`: `gret` matches no tool of the known servers; did you mean `mcp:s:greet`?";
+    let served = |person: &Person| {
+        let mut command = person.command(&["mcp"]);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let before = person.run(&["config", "check"]);
+    assert!(before.code == 0 && !before.out.contains("matches no tool"), "{}", before.out);
+    assert!(!served(&person).contains("matches no tool"), "the server has not listed its tools yet");
+
+    let tested = person.run(&["servers", "test", "s"]);
+    assert_eq!(tested.code, 0, "{}{}", tested.out, tested.err);
+    let after = person.run(&["config", "check"]);
+    let shown = [deny, ask].iter().all(|warning| after.out.contains(&format!(": warning: {warning}")));
+    assert!(after.code == 0 && shown && after.out.matches("matches no tool").count() == 2, "{}", after.out);
+    let problems = person.run(&["config", "check", "--json"]).json();
+    assert_eq!(problems["problems"][0]["severity"], "warning", "{problems}");
+    let doctor = person.run(&["doctor"]);
+    let shown = [deny, ask].iter().all(|warning| doctor.out.contains(&format!("policy         {warning}\n")));
+    assert!(shown, "{}", doctor.out);
+    let doctor = person.run(&["doctor", "--json"]).json();
+    assert_eq!(doctor["unmatchedPatterns"][0], json!({"setting": "tools.deny[0]", "message": deny}));
+    let stderr = served(&person);
+    assert!([deny, ask].iter().all(|warning| stderr.contains(&format!("cellmate: {warning}\n"))), "{stderr}");
+    // The pattern that works denies the tool.
+    let listed = person.run(&["tools", "list"]);
+    assert!(listed.out.contains("s.greet") && !listed.out.contains("s.other"), "{}", listed.out);
+}

@@ -380,3 +380,32 @@ fn a_gateway_is_refused_for_other_clients_and_with_arguments_about_servers() {
     let output = person.run(&["connect", "claude-code", "--gateway", "--dry-run"]);
     assert!(output.err.contains("ANTHROPIC_API_KEY is set") && !output.out.contains("canary"), "{}", output.out);
 }
+
+#[test]
+fn connect_writes_the_link_on_the_path_and_not_its_target() {
+    let person = Person::new();
+    std::fs::create_dir(person.path("bin")).unwrap();
+    let link = person.path("bin/cellmate");
+    std::os::unix::fs::symlink(exe(), &link).unwrap();
+    let path = std::env::join_paths(
+        [person.path("bin")].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    )
+    .unwrap();
+    // A shell finds the program on the path, and passes the typed name on.
+    let connect = |name: &str| {
+        let script = format!("{name} connect cursor --yes");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]).current_dir(person.path("project")).env_clear();
+        command.env("PATH", &path).env("HOME", person.path("home"));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        parsed(&person.read("home/.cursor/mcp.json"))["mcpServers"]["cellmate"]["command"].clone()
+    };
+    for name in ["cellmate", "../bin/cellmate", link.to_str().unwrap()] {
+        let written = connect(name);
+        let written = std::path::Path::new(written.as_str().unwrap());
+        assert!(written.is_absolute() && written.is_symlink() && written.ends_with("bin/cellmate"), "{written:?}");
+        std::fs::remove_file(person.path("home/.cursor/mcp.json")).unwrap();
+    }
+    assert_eq!(connect(exe()), exe());
+}

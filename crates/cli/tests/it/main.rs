@@ -14,6 +14,7 @@ mod gateway;
 mod mcp;
 mod openclaw;
 mod person;
+mod plugins;
 mod repl;
 mod secrets;
 mod servers;

@@ -9,6 +9,8 @@
 //! - `@ cell CODE`: runs a cell in `cellmate mcp`; `{run}` and `{approval}` are its ids in later commands.
 //! - `< TEXT`: the standard input of the next command.
 //!
+//! `{token}` is the id of the first HTTP token that a command has shown.
+//!
 //! A command may begin with `NAME=value` variables, such as `COLUMNS=60` for a narrow terminal, and with `tty` to run on
 //! a terminal; otherwise it has none. With `| head N` at its end, only N lines of its output are recorded. To record the output of new commands, add their `$ ` lines and run the tests with
 //! `CELLMATE_UPDATE_SNAPSHOTS=1`; then read the difference.
@@ -88,14 +90,14 @@ impl Session {
         let answer = exec_over_streams(&mut child, code).to_string();
         child.wait().unwrap();
         for (name, prefix) in [("run", "cm_"), ("approval", "apr_")] {
-            if let Some(id) = words(&answer).find(|word| word.starts_with(prefix)) {
+            if let Some(id) = words_of(&answer).find(|word| word.starts_with(prefix)) {
                 self.names.insert(name, id.to_owned());
             }
         }
     }
 
     /// Runs a command line and returns what is recorded of it.
-    fn run(&self, line: &str, input: &str) -> String {
+    fn run(&mut self, line: &str, input: &str) -> String {
         let (mut variables, mut is_terminal, mut words) = (Vec::new(), false, Vec::new());
         for word in split(&self.expanded(line)) {
             match word.split_once('=') {
@@ -125,6 +127,10 @@ impl Session {
         // A command that does not read its input may have exited already.
         drop(child.stdin.take().unwrap().write_all(self.expanded(input).as_bytes()));
         let output = child.wait_with_output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if let Some(id) = words_of(&out).chain(words_of(&err)).find(|word| word.starts_with("tok_")) {
+            self.names.entry("token").or_insert_with(|| id.to_owned());
+        }
         let text = |bytes: &[u8]| normalised(&String::from_utf8_lossy(bytes).replace("\r\n", "\n"));
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         let mut recorded = match most {
@@ -173,7 +179,7 @@ fn is_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter| !is_word(letter)).filter(|word| !word.is_empty())
 }
 
@@ -381,29 +387,82 @@ fn commands_print_what_is_recorded() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
+/// What is recorded of each command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Help,
+    Success,
+    Failure,
+    Json,
+    NarrowTerminal,
+    NoTerminal,
+}
+
+impl Kind {
+    const ALL: [Self; 6] =
+        [Self::Help, Self::Success, Self::Failure, Self::Json, Self::NarrowTerminal, Self::NoTerminal];
+
+    /// Returns the kinds that a case is an example of. The words before the program's name are its environment.
+    fn of(environment: &[String], arguments: &[String], recorded: &str) -> BTreeSet<Self> {
+        let has = |flag: &str| arguments.iter().any(|word| word == flag);
+        let columns = environment.iter().find_map(|word| word.strip_prefix("COLUMNS="));
+        let mut kinds = BTreeSet::new();
+        if columns.is_some_and(|columns| columns.parse::<u16>().unwrap() <= 60) {
+            kinds.insert(Self::NarrowTerminal);
+        }
+        if has("--help") {
+            kinds.insert(Self::Help);
+            return kinds;
+        }
+        let failed = recorded.lines().any(|line| line.starts_with("= "));
+        kinds.insert(if failed { Self::Failure } else { Self::Success });
+        if has("--json") {
+            kinds.insert(Self::Json);
+        }
+        if environment.iter().all(|word| word != "tty") {
+            kinds.insert(Self::NoTerminal);
+        }
+        kinds
+    }
+}
+
+/// The kinds that a command cannot have, and why.
+const IMPOSSIBLE: [(&str, Kind, &str); 4] = [
+    ("gateway", Kind::Success, "it serves until it is stopped; `tests/it/gateway` starts it"),
+    ("gateway", Kind::Json, "it has no result to print"),
+    ("mcp", Kind::Json, "its standard output is the protocol"),
+    ("servers login", Kind::Success, "it needs a browser and a server with a login; `mcp`'s tests of logins have both"),
+];
+
 #[test]
-fn every_command_has_a_recorded_help_and_a_recorded_result() {
-    let mut lines: Vec<Vec<String>> = Vec::new();
+fn every_command_has_a_recording_of_every_kind() {
+    let commands: Vec<Vec<String>> = commands(&[]);
+    let mut recorded: BTreeMap<&[String], BTreeSet<Kind>> = BTreeMap::new();
     for file in files() {
         let (cases, _) = parse(&std::fs::read_to_string(file).unwrap());
-        lines.extend(cases.into_iter().map(|case| split(&case.line)));
+        for case in cases {
+            let words = split(&case.line);
+            let program = words.iter().position(|word| word == "cellmate").unwrap();
+            let (environment, arguments) = (&words[..program], &words[program + 1..]);
+            if let Some(command) = commands.iter().find(|command| arguments.starts_with(command)) {
+                recorded.entry(command).or_default().extend(Kind::of(environment, arguments, &case.recorded));
+            }
+        }
     }
-    let lines: Vec<Vec<String>> = lines
-        .into_iter()
-        .map(|words| words.into_iter().skip_while(|word| word != "cellmate").skip(1).collect())
-        .collect();
-    let mut missing = BTreeSet::new();
-    for command in commands(&[]) {
-        let of_command = |words: &&Vec<String>| words.starts_with(&command);
-        let is_help = |words: &Vec<String>| words.iter().any(|word| word == "--help");
+    let mut missing = Vec::new();
+    for command in &commands {
         let shown = command.join(" ");
-        if !lines.iter().filter(of_command).any(is_help) {
-            missing.insert(format!("cellmate {shown} --help"));
-        }
-        if !lines.iter().filter(of_command).any(|words| !is_help(words)) {
-            missing.insert(format!("cellmate {shown}: a success or a failure"));
+        let has = |kind: Kind| recorded.get(command.as_slice()).is_some_and(|kinds| kinds.contains(&kind));
+        for kind in Kind::ALL {
+            let is_impossible = IMPOSSIBLE.iter().any(|(name, which, _)| (*name, *which) == (shown.as_str(), kind));
+            assert!(!(is_impossible && has(kind)), "cellmate {shown} has a recording of {kind:?}: update IMPOSSIBLE");
+            if !is_impossible && !has(kind) {
+                missing.push(format!("cellmate {shown}: {kind:?}"));
+            }
         }
     }
+    let unknown = IMPOSSIBLE.iter().find(|(name, ..)| commands.iter().all(|command| command.join(" ") != *name));
+    assert!(unknown.is_none(), "no such command: {unknown:?}");
     assert!(missing.is_empty(), "add these to tests/snapshots/*.txt: {missing:#?}");
 }
 

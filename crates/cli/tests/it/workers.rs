@@ -211,23 +211,30 @@ async fn dropping_a_cell_frees_its_slot() {
     assert_eq!(value(&pool, "return 1").await, "1");
 }
 
+/// Default of `CELLMATE_FAULT_SUSPENDED`, the number of cells that wait; `make test-faults` takes ten thousand.
+const WAITING: u64 = 1000;
+
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_cells_can_wait_at_once() {
+async fn as_many_cells_as_allowed_can_wait_at_once_and_one_more_is_refused() {
+    let count = std::env::var("CELLMATE_FAULT_SUSPENDED").ok().and_then(|text| text.parse().ok()).unwrap_or(WAITING);
     let store = Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap();
-    let quotas = config::Quotas { waiting_runs: 10_000, ..config::Quotas::DEFAULT };
+    let quotas = config::Quotas { waiting_runs: count, ..config::Quotas::DEFAULT };
     let store = store.bounded(config::Retention::DEFAULT, quotas);
     let code_mode = CodeMode::new(Pool::start(jailed(2)).await.unwrap(), store).unwrap();
     let tools = runner::canned(&json!([{"id": "openclaw:test:never", "answers": [{"never": true}]}])).unwrap();
     let config = config::CodeMode::enabled(Limits { max_wait_ms: 100, ..Limits::DEFAULT });
+    let config = config::CodeMode { max_live_runs: count, ..config };
     let mut waiting = Vec::new();
-    for batch in 0..20 {
-        let batch: Vec<_> = (0..500)
-            .map(|number| {
-                let (code_mode, tools, config) = (code_mode.clone(), tools.clone(), config.clone());
-                let source = format!("const mine = {}; await Promise.race([tools.call('openclaw:test:never'), yield_control()]); return mine", batch * 500 + number);
-                tokio::spawn(async move { code_mode.exec(&tools, &config, "exec", ExecInput::javascript(source)).await })
-            })
-            .collect();
+    let numbers: Vec<u64> = (0..count).collect();
+    for batch in numbers.chunks(500) {
+        let start = |number: &u64| {
+            let (code_mode, tools, config) = (code_mode.clone(), tools.clone(), config.clone());
+            let source = format!(
+                "const mine = {number}; await Promise.race([tools.call('openclaw:test:never'), yield_control()]); return mine"
+            );
+            tokio::spawn(async move { code_mode.exec(&tools, &config, "exec", ExecInput::javascript(source)).await })
+        };
+        let batch: Vec<_> = batch.iter().map(start).collect();
         for cell in batch {
             match cell.await.unwrap() {
                 CellResult::Waiting { run_id, .. } => waiting.push(run_id),
@@ -235,7 +242,7 @@ async fn ten_thousand_cells_can_wait_at_once() {
             }
         }
     }
-    assert_eq!(waiting.len(), 10_000);
+    assert_eq!(waiting.len() as u64, count);
     // The cell has returned, but its call never settles, so the run keeps waiting.
     assert!(matches!(code_mode.wait(&tools, &config, "wait", &waiting[7]).await, CellResult::Waiting { .. }));
     let refused = code_mode.exec(&tools, &config, "exec", ExecInput::javascript("return 1")).await;

@@ -173,7 +173,7 @@ pub(super) async fn start(
     };
     let run_id = RunId::new(format!("{}{name}", mode.run_prefix()));
     let definition = Definition::new(cell, seed, config.limits.clamped(), config.snapshot_ttl_seconds);
-    let definition = definition.allowing(config.languages);
+    let definition = definition.allowing(config.languages).started_by(executor.scope());
     let tables = executor.catalog().tables_for(mode.view());
     let kept = (definition.to_json(), definition.expires_at(now_ms()));
     let held = registry.new_run(run_id.clone(), executor.scope().as_ref().clone(), tool_call_id, &tables, kept);

@@ -22,7 +22,8 @@ pub(super) async fn fork(
     at: usize,
 ) -> Result<RunId, ForkError> {
     let record = Record::read(&registry.store, run_id).await?;
-    if !record.run.scope.admits(scope) {
+    let may_run = record.definition.as_ref().is_none_or(|definition| definition.may_run_with(scope));
+    if !record.run.scope.admits(scope) || !may_run {
         return Err(RecordError::NoSuchRun.into());
     }
     let definition = record.definition.as_ref().ok_or(RecordError::NoCell)?;

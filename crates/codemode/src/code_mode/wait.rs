@@ -16,10 +16,12 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::bridge;
+use crate::definition::Definition;
 use crate::driver::{Command, reopened};
 use crate::effects;
 use crate::failure::{
-    aborted, commit_message, failed, failed_with, no_such_run, snapshot_expired, store_unavailable, unreadable_result,
+    aborted, commit_message, failed, failed_with, no_such_run, snapshot_expired, started_in_sandbox, store_unavailable,
+    unreadable_result,
 };
 use crate::mode::RunMode;
 use crate::registry::{RunRegistry, WakeError};
@@ -71,6 +73,10 @@ async fn wait_for_result(
             Err(error) => {
                 return failed_with(&store_unavailable("expire a run", &error)).with_telemetry(of_stored_run(&row));
             }
+        }
+        let definition = Definition::from_json(&row.definition);
+        if definition.is_some_and(|definition| !definition.may_run_with(executor.scope())) {
+            return started_in_sandbox().with_telemetry(of_stored_run(&row));
         }
         if late {
             return held_elsewhere(registry, executor, &row).await;

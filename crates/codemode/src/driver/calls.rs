@@ -13,7 +13,10 @@ use contract::json;
 use contract::limits::MAX_QUERY_BYTES;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use executor::{CallEnd, CallRequest, Executor, Journal, Outcome, ProgressSink, Reservation, RunDataBudget, StateSink};
+use executor::{
+    CallEnd, CallRequest, Executor, Journal, Outcome, ProgressSink, RESULT_DROPPED, Reservation, RunDataBudget,
+    StateSink,
+};
 use serde_json::Value;
 use store::{CallRow, CallState, CommitError, StoreError, StoredReply, ValueWrite};
 use telemetry::LogIgnored;
@@ -23,7 +26,7 @@ use tracing::Instrument;
 
 use super::task::{SessionDone, TaskDone, TaskResult};
 use super::{Driver, Ownership};
-use crate::bridge::{self, MAX_SMALL_REPLY, RESULT_DROPPED, Request};
+use crate::bridge::{self, MAX_SMALL_REPLY, Request};
 use crate::cell::Event;
 use crate::failure::{commit_message, failure};
 use crate::mode::RunMode;
@@ -121,7 +124,7 @@ impl Driver {
     }
 
     pub(super) fn settle(&mut self, call: CallId, reply: ReplyValue, held: Option<Reservation>) -> Event {
-        let (reply, held) = match self.run.journal.check_room_for(text_of(&reply).len()) {
+        let (reply, held) = match self.run.journal.check_room_for_reply(call, text_of(&reply).len()) {
             Err(full) if text_of(&reply).len() > MAX_SMALL_REPLY => (not_kept(full.code(), &full), None),
             _ => (reply, held),
         };
@@ -265,8 +268,8 @@ impl Driver {
 
     /// Queues a reply that needs no tool call, as the result of a task.
     pub(super) fn queue_reply(&mut self, call: CallId, reply: ReplyValue) {
-        let what = TaskResult::Replied { reply, held: None };
-        self.spawn(async move { TaskDone::instant(call, what) });
+        let event = self.settle(call, reply, None);
+        self.answered.push_back(event);
     }
 
     /// Follows a call whose tool must be asked for its outcome. If the tool cannot be asked now, the next `wait` tries

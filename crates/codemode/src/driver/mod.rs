@@ -260,29 +260,33 @@ impl Driver {
         while !self.cell.is_over() {
             let waits = !self.cell.in_turn();
             // Polled in a fixed order, so that the same events always produce the same run.
-            let event = tokio::select! {
-                biased;
-                command = commands.recv(), if accepts_commands => match command {
-                    Some(command) => self.on_command(command),
-                    // All senders are gone.
-                    None => { accepts_commands = false; None }
-                },
-                (location, event) = location::wait_for(&mut self.work) => {
-                    self.work = None;
-                    self.location = location;
-                    Some(event)
+            let event = if let Some(event) = self.answered.pop_front() {
+                Some(event)
+            } else {
+                tokio::select! {
+                    biased;
+                    command = commands.recv(), if accepts_commands => match command {
+                        Some(command) => self.on_command(command),
+                        // All senders are gone.
+                        None => { accepts_commands = false; None }
+                    },
+                    (location, event) = location::wait_for(&mut self.work) => {
+                        self.work = None;
+                        self.location = location;
+                        Some(event)
+                    }
+                    Some(done) = self.calls.join_next() => match done {
+                        Ok(done) => Some(self.on_task_done(done)),
+                        // A timer was cancelled. It may have been the last task, so check whether the run is idle.
+                        Err(_) => Some(Event::Woke),
+                    },
+                    Some((call, state)) = self.received_states.recv() => Some(self.on_call_state(call, state)),
+                    () = sleep_until(self.began, self.wake_at.map(|at| at.saturating_sub(self.age_ms))) => {
+                        self.wake_at = None;
+                        Some(Event::Woke)
+                    }
+                    () = until(self.expires), if waits => return self.expire().await,
                 }
-                Some(done) = self.calls.join_next() => match done {
-                    Ok(done) => Some(self.on_task_done(done)),
-                    // A timer was cancelled. It may have been the last task, so check whether the run is idle.
-                    Err(_) => Some(Event::Woke),
-                },
-                Some((call, state)) = self.received_states.recv() => Some(self.on_call_state(call, state)),
-                () = sleep_until(self.began, self.wake_at.map(|at| at.saturating_sub(self.age_ms))) => {
-                    self.wake_at = None;
-                    Some(Event::Woke)
-                }
-                () = until(self.expires), if waits => return self.expire().await,
             };
             let Some(event) = event else { continue };
             let turn = self.turn.clone();

@@ -8,7 +8,7 @@ mod structured;
 
 use std::time::Duration;
 
-use contract::cell::CellResult;
+use contract::cell::{CellResult, OutputItem};
 use contract::config;
 use contract::error::ErrorCode;
 use contract::ids::RunId;
@@ -32,10 +32,12 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The answer of a Tool Search tool, and what its use did and cost.
 ///
 /// The answers of cells and of failures also contain the telemetry, as `telemetry`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ToolSearchAnswer {
     pub value: Value,
     pub telemetry: Value,
+    /// Images and sounds that a cell shows. The value describes them without their data.
+    pub media: Vec<OutputItem>,
 }
 
 /// The tools of Tool Search. They answer any input with JSON.
@@ -87,7 +89,8 @@ impl ToolSearch {
         };
         let value = tool_search_answer(config, executor.catalog(), &result);
         let telemetry = value.get("telemetry").cloned().unwrap_or_default();
-        ToolSearchAnswer { value, telemetry }
+        let media = result.output().iter().filter(|item| matches!(item, OutputItem::Image(_) | OutputItem::Audio(_)));
+        ToolSearchAnswer { value, telemetry, media: media.cloned().collect() }
     }
 
     /// Waits for the end of a cell, and aborts one that does not end in time because no worker had a place for it.

@@ -122,7 +122,7 @@ impl ToolSearch {
 
     async fn answer(&self, control: &Control<'_>, result: Result<Value, Failure>) -> ToolSearchAnswer {
         let answer = match result {
-            Ok(value) => ToolSearchAnswer { value, telemetry: json!(control.telemetry) },
+            Ok(value) => ToolSearchAnswer { value, telemetry: json!(control.telemetry), media: Vec::new() },
             Err(failure) => failed_answer(&failure, &control.telemetry),
         };
         let entry = json!({"result": for_transcript(&answer.value), "telemetry": control.telemetry});
@@ -151,7 +151,7 @@ impl<'a> Control<'a> {
 }
 
 fn failed_answer(failure: &Failure, telemetry: &Telemetry) -> ToolSearchAnswer {
-    ToolSearchAnswer { value: tool_search_failure(failure, telemetry), telemetry: json!(telemetry) }
+    ToolSearchAnswer { value: tool_search_failure(failure, telemetry), telemetry: json!(telemetry), media: Vec::new() }
 }
 
 /// Reads the input of `tool_call`: the tool as searches list it, its id, and the arguments.
@@ -165,6 +165,7 @@ fn returned(outcome: Outcome) -> Result<Value, Failure> {
     match outcome {
         Outcome::Returned(returned) => Ok(returned.into_cell_value()),
         Outcome::Failed(message) => Err(failure(ErrorCode::NestedToolFailed, message)),
+        Outcome::Dropped(dropped) => Err(failure(ErrorCode::NestedToolFailed, dropped.message)),
         Outcome::Unknown => Err(failure(ErrorCode::NestedToolFailed, UNKNOWN_OUTCOME)),
     }
 }

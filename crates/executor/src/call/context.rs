@@ -64,7 +64,7 @@ impl CallContext {
     }
 
     pub(crate) fn needs_approval(&self, tool: &ToolSpec) -> bool {
-        self.ask.iter().any(|pattern| catalog::policy::names(pattern, &tool.id))
+        self.ask.iter().any(|pattern| catalog::policy::restricts(pattern, &tool.id))
     }
 
     pub(crate) fn may_repeat(&self, id: &str) -> bool {

@@ -10,7 +10,7 @@ use store::{CommitError, NewOutput, OutputKind, StoreError};
 
 use crate::journal::Journal;
 use crate::large::{LargeText, StoredText, refer_to_stored};
-use crate::outcome::{Outcome, ToolResult};
+use crate::outcome::{DropCause, Outcome, ToolResult};
 
 /// The bytes that the first or last characters of a text have at most.
 const MAX_EDGE_BYTES: usize = STORED_RESULT_FIRST_CHARS * 4;
@@ -38,9 +38,7 @@ pub(crate) async fn store_large_texts(of: ResultOf<'_>, outcome: Outcome) -> Out
             refer(&mut returned, &large, &stored);
             Outcome::Returned(returned)
         }
-        Err(why) => {
-            Outcome::Failed(format!("`{}` was called, but its result of {bytes} bytes was dropped: {why}", of.tool))
-        }
+        Err(why) => Outcome::dropped(why.cause(), format_args!("`{}` returned {bytes} bytes: {why}", of.tool)),
     }
 }
 
@@ -67,12 +65,21 @@ enum NotStored {
     RunLimit,
     #[error("{0}")]
     Quota(Box<store::Exceeded>),
-    #[error("{}", .0.public())]
+    #[error("{}; check whether the call took effect before you repeat it", .0.public())]
     Store(StoreError),
     #[error("this process no longer holds the run")]
     Stopped,
-    #[error("it cannot be read from its temporary file")]
+    #[error("the host cannot read it from its temporary file; check whether the call took effect before you repeat it")]
     Read,
+}
+
+impl NotStored {
+    fn cause(&self) -> DropCause {
+        match self {
+            Self::RunLimit | Self::Quota(_) => DropCause::TooLarge,
+            Self::Store(_) | Self::Stopped | Self::Read => DropCause::Unavailable,
+        }
+    }
 }
 
 impl From<CommitError> for NotStored {

@@ -30,6 +30,7 @@ impl RecordedCall<'_> {
         let (is_error, content, details) = match outcome {
             Outcome::Returned(returned) => (false, Value::from(returned.content.clone()), returned.details.as_ref()),
             Outcome::Failed(message) => (true, text(message), None),
+            Outcome::Dropped(dropped) => (true, text(&dropped.message), None),
             Outcome::Unknown => (true, text(UNKNOWN_OUTCOME), None),
         };
         let details = for_transcript(details.unwrap_or(&Value::Null));

@@ -174,9 +174,16 @@ impl Journal {
         opened
     }
 
-    /// Checks that the journal has space for a reply of this length.
-    pub fn check_room_for(&self, reply: usize) -> Result<(), JournalFull> {
-        self.lock().totals.check_room_for(CallRow::reply_bytes(reply))
+    /// Checks that the journal has space for this many bytes.
+    pub fn check_room_for(&self, bytes: usize) -> Result<(), JournalFull> {
+        self.lock().totals.check_room_for(bytes)
+    }
+
+    /// Checks that the journal has space for a reply of this length to a call, and for its transcript entry.
+    pub fn check_room_for_reply(&self, call: CallId, length: usize) -> Result<(), JournalFull> {
+        let unwritten = self.lock();
+        let bytes = unwritten.known.get(&call).map_or(length, |known| known.row.reply_bytes(length));
+        unwritten.totals.check_room_for(bytes)
     }
 
     /// Returns whether there are so many unwritten records that they should be written now, to free their memory.
@@ -302,7 +309,7 @@ impl Journal {
                 row.attempt += 1;
                 change(row);
             });
-            unwritten.had_effects = true;
+            unwritten.had_effects |= repeat != Repeat::Always;
             unwritten.change.used_approvals.extend(used_approvals);
             let waits = repeat == Repeat::Never || !unwritten.change.used_approvals.is_empty();
             unwritten.must_sync |= waits;
@@ -470,7 +477,7 @@ impl Journal {
         written.map(|_| ())
     }
 
-    /// Returns whether any tool was called.
+    /// Returns whether any tool was called that may change something.
     pub fn had_effects(&self) -> bool {
         self.lock().had_effects
     }
@@ -494,11 +501,9 @@ impl UnwrittenChanges {
 
     fn settle(&mut self, call: CallId, outcome: Option<String>, reply: StoredReply) {
         // An outcome may arrive twice. The first one wins, because the cell may have seen it already.
-        if self.known.get(&call).is_none_or(|known| known.has_reply) {
-            return;
-        }
-        let outcome_bytes = outcome.as_ref().map_or(0, String::len);
-        self.charge(CallRow::reply_bytes(reply.text().len()).saturating_add(outcome_bytes));
+        let Some(known) = self.known.get(&call).filter(|known| !known.has_reply) else { return };
+        let reply_bytes = known.row.reply_bytes(reply.text().len());
+        self.charge(reply_bytes.saturating_add(outcome.as_ref().map_or(0, String::len)));
         self.settle_order += 1;
         let order = self.settle_order;
         self.update(call, |row| {

@@ -278,6 +278,7 @@ async fn answer(store: &Store, made: DirectCall) -> Result<Value, InvokeError> {
             Ok(result)
         }
         CallEnd::Settled(Outcome::Failed(message)) => Err(tool_error(message).into()),
+        CallEnd::Settled(Outcome::Dropped(dropped)) => Err(tool_error(dropped.message).into()),
         CallEnd::Settled(Outcome::Unknown) => {
             let error = ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "unknown_outcome", UNKNOWN_OUTCOME);
             Err(error.into())

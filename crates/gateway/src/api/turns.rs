@@ -167,10 +167,7 @@ pub(super) async fn steer(
 ) -> Result<Json<Value>, ApiError> {
     let turn = visible(api.store(), &viewer, ids.first()).await?;
     let parts = vec![Part::Text(fields.text("text").unwrap_or_default().to_owned())];
-    if api.gateway.steer(&turn.turn_id, parts.clone()) {
-        return Ok(Json(json!({"steered": true})));
-    }
-    if api.gateway.steer_elsewhere(&turn.turn_id, &parts).await.map_err(unavailable)? {
+    if api.gateway.steer(&turn.turn_id, &parts).await.map_err(unavailable)? {
         return Ok(Json(json!({"steered": true})));
     }
     let message = match turn.state {

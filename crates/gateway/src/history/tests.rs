@@ -5,10 +5,13 @@ use serde_json::json;
 use wire::Wire;
 use wire::conversation::{Arguments, Assistant, CallResult, Item, ModelCall, Part, RawAssistant, StopReason, Usage};
 use wire::downstream::{ClientCall, ClientRequest};
+use wire::upstream::ModelEvent;
 
 use super::{KnownTurn, KnownTurns, digest, digests_at_end, join, prefixes, rebuild, with_answer};
 use crate::turn::log::LogEnd;
-use crate::turn::record::{Answers, ControlResult, DeliveredCall, ModelStep, Step, TurnRecord, TurnRequest};
+use crate::turn::record::{
+    Answers, ControlResult, DeliveredCall, ModelStep, RecordedResponse, Step, TurnRecord, TurnRequest,
+};
 
 fn user(text: &str) -> Item {
     Item::User(vec![Part::Text(text.to_owned())])
@@ -270,10 +273,14 @@ fn a_message_during_a_call_follows_the_results_of_the_call() {
 #[test]
 fn responses_are_recorded_one_for_each_time_that_the_client_sent_something() {
     let responses = record().responses();
-    let shown: Vec<(&str, Option<&str>, bool)> = responses
-        .iter()
-        .map(|one| (one.text.as_str(), one.calls.first().map(|call| call.id.as_str()), one.is_whole))
-        .collect();
-    assert_eq!(shown, [("thinking\n\nasking", Some("c1"), true), ("", Some("c2"), true), ("and", Some("c3"), true)]);
+    let text = |one: &RecordedResponse| -> String {
+        let texts =
+            one.said.iter().filter_map(|event| if let ModelEvent::Text(text) = event { Some(text) } else { None });
+        texts.map(String::as_str).collect()
+    };
+    let shown: Vec<(String, Option<&str>, bool)> =
+        responses.iter().map(|one| (text(one), one.calls.first().map(|call| call.id.as_str()), one.is_whole)).collect();
+    let expected = [("thinking\n\nasking", "c1"), ("", "c2"), ("and", "c3")];
+    assert_eq!(shown, expected.map(|(text, call)| (text.to_owned(), Some(call), true)));
     assert_eq!(with_answer(&[], "x", &responses[0].calls).len(), 1);
 }

@@ -41,6 +41,7 @@ pub(super) async fn turn_response(
         let mut waited = tokio::time::interval_at(tokio::time::Instant::now() + keep_alive, keep_alive);
         loop {
             tokio::select! {
+                biased;
                 events = reader.next() => {
                     if let Some(response) = whole(&mut writer, wire, events, &request_id) {
                         return response;
@@ -75,7 +76,7 @@ fn whole(writer: &mut ResponseWriter, wire: Wire, events: Vec<TurnEvent>, reques
     for event in events {
         match event {
             TurnEvent::Text(text) => drop(writer.text(&text)),
-            TurnEvent::Reasoning(_) => {}
+            TurnEvent::Reasoning(text) => drop(writer.reasoning(&text)),
             TurnEvent::End(LogEnd::Failed { status, message, has_effects, retry_after }) => {
                 let error = WireError { retry_after, ..failure(status, message, has_effects) };
                 return Some(error_response(wire, &error, request_id));
@@ -110,6 +111,7 @@ async fn send(
             silent.reset();
         }
         tokio::select! {
+            biased;
             events = reader.next() => {
                 if events.is_empty() {
                     return;
@@ -117,7 +119,7 @@ async fn send(
                 for event in events {
                     match event {
                         TurnEvent::Text(text) => piece.extend(writer.text(&text)),
-                        TurnEvent::Reasoning(_) => {}
+                        TurnEvent::Reasoning(text) => piece.extend(writer.reasoning(&text)),
                         TurnEvent::End(end) => {
                             piece.extend(ended(&mut writer, &end, &request_id));
                             // Nothing follows, whether the client has received it or not.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use store::{NewResponse, ResponseRow};
 use wire::downstream::{ResponseWriter, WireError};
+use wire::upstream::ModelEvent;
 
 use crate::turn::TurnSummary;
 use crate::turn::log::LogEnd;
@@ -58,7 +59,12 @@ pub(super) fn input_items(fields: &Map<String, Value>) -> Option<String> {
 /// Returns the row of a response that ends now. `writer` has not written anything.
 pub(super) fn row(writer: ResponseWriter, input: Option<&str>, summary: &TurnSummary<'_>) -> Option<NewResponse> {
     let mut writer = writer.unstreamed();
-    drop(writer.text(summary.text));
+    for event in summary.said {
+        drop(match event {
+            ModelEvent::Text(text) => writer.text(text),
+            ModelEvent::Reasoning(text) => writer.reasoning(text),
+        });
+    }
     let response_id = writer.response_id();
     let (body, item_ids) = match summary.end {
         LogEnd::Done { stop, usage } => {

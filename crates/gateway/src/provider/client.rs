@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 use wire::Wire;
 use wire::limits::MAX_RESPONSE_BYTES;
-use wire::upstream::{Broken, Decoder, ModelEvent, ModelResponse, ProviderError, Quirks, read_whole};
+use wire::upstream::{Broken, Decoder, ModelEvent, ModelResponse, ProviderError, Quirks, read_whole, said};
 
 use super::error::CallError;
 use super::limits::{MAX_ERROR_BYTES, MAX_RESPONSE_TIME, MAX_TRAILING_BYTES, TRAILING};
@@ -91,7 +91,7 @@ impl Provider {
             has_key: self.inner.has_key,
         };
         let mut call = CallLog::start(self.inner.debug, &facts, &body);
-        let result = self.exchange(body, &mut call, &mut on_event).await;
+        let result = fault::run_in_turn(self.exchange(body, &mut call, &mut on_event)).await;
         match &result {
             Ok(response) => call.done(response.usage),
             Err(error) => call.failed(&error.summary()),
@@ -127,9 +127,7 @@ impl Provider {
         } else {
             let whole = body.read(MAX_RESPONSE_BYTES).await?;
             let response = read_whole(self.inner.wire, &whole, new_call_id)?;
-            if !response.message.text.is_empty() {
-                on_event(ModelEvent::Text(response.message.text.clone()));
-            }
+            said(&response.message).into_iter().for_each(on_event);
             Ok(response)
         }
     }

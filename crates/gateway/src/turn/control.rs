@@ -382,6 +382,7 @@ fn outcome_result(call: &ModelCall, outcome: Outcome) -> CallResult {
     let (parts, is_error) = match outcome {
         Outcome::Returned(returned) => (returned_parts(&returned), false),
         Outcome::Failed(message) => (vec![Part::Text(message)], true),
+        Outcome::Dropped(dropped) => (vec![Part::Text(dropped.message)], true),
         Outcome::Unknown => (vec![Part::Text(UNKNOWN_OUTCOME.to_owned())], true),
     };
     CallResult { call_id: call.id.clone(), parts, is_error }

@@ -16,7 +16,7 @@ use store::{
 use tokio::time::Instant;
 use wire::conversation::{CallResult, Image, Item, ModelCall, Part, StopReason, Usage};
 use wire::downstream::ClientCall;
-use wire::upstream::{ModelEvent, ModelRequest, ToolChoice};
+use wire::upstream::{ModelEvent, ModelRequest, PARAGRAPH, ToolChoice, said};
 
 use super::control::{Attempt, ControlCalls, ControlEnd, is_client_tool, waiting_result};
 use super::log::{LogEnd, TurnLog};
@@ -141,8 +141,7 @@ impl Driver {
         for SteeredMessage { message_id, parts } in steered {
             let transcript =
                 vec![entry(EntryKind::UserMessage, json!({"turnId": &self.held.turn_id, "steered": true}))];
-            let messages = message_id.into_iter().collect();
-            let change = TurnChange { transcript, messages, ..TurnChange::default() };
+            let change = TurnChange { transcript, messages: vec![message_id], ..TurnChange::default() };
             self.commit(vec![Step::Steered(parts)], change).await?;
         }
         Ok(())
@@ -176,7 +175,6 @@ impl Driver {
         }
         let items = history::join(self.history.clone(), self.record.items());
         let mut last_error = None;
-        let separator = if self.log.visible_text().is_empty() { "" } else { "\n\n" };
         for target in &self.targets {
             let body = self.request_body(target, &items);
             if let Err(violation) = verify(&self.prepared.surface, target.provider.wire(), &body) {
@@ -189,27 +187,24 @@ impl Driver {
             }
             let mut attempts = 0;
             loop {
-                let (log, mut has_said) = (self.log.clone(), false);
-                let on_event = |event: ModelEvent| match event {
-                    ModelEvent::Text(text) => {
-                        if !has_said {
-                            log.text(separator);
-                        }
-                        has_said = true;
-                        log.text(&text);
-                    }
-                    ModelEvent::Reasoning(text) => log.reasoning(&text),
+                let mut speaker = self.log.speaker();
+                let mut has_events = false;
+                let on_event = |event: ModelEvent| {
+                    has_events = true;
+                    speaker.say(&event);
                 };
                 let responded = tokio::select! {
-                    responded = target.provider.respond(body.clone(), on_event) => responded,
+                    biased;
                     () = self.interventions.abort.cancelled() => return Err(self.aborted()),
+                    responded = target.provider.respond(body.clone(), on_event) => responded,
                 };
                 let error = match responded {
                     Ok(response) => {
                         // Some servers stream a message as a whole, without its pieces.
-                        if !has_said && !response.message.text.is_empty() {
-                            self.log.text(separator);
-                            self.log.text(&response.message.text);
+                        if !speaker.has_text() {
+                            let rest = said(&response.message).into_iter();
+                            rest.filter(|event| !has_events || matches!(event, ModelEvent::Text(_)))
+                                .for_each(|event| speaker.say(&event));
                         }
                         return Ok(ModelStep {
                             provider: target.provider.id().to_owned(),
@@ -224,7 +219,7 @@ impl Driver {
                 let provider = target.provider.id();
                 tracing::warn!(provider, model = target.model, %error, "a request to a model failed");
                 attempts += 1;
-                if has_said {
+                if speaker.has_text() {
                     // What the client has received cannot be taken back.
                     return Err(failed(&error));
                 }
@@ -236,8 +231,9 @@ impl Driver {
                     break;
                 };
                 tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
+                    biased;
                     () = self.interventions.abort.cancelled() => return Err(self.aborted()),
+                    () = tokio::time::sleep(pause) => {}
                 }
             }
         }
@@ -296,6 +292,7 @@ impl Driver {
             let attempt = self.attempt;
             let made = join_all(calls.iter().map(|call| controls.run(call, attempt)));
             tokio::select! {
+                biased;
                 made = made => made,
                 () = self.interventions.abort.cancelled() => {
                     self.abort_runs(calls).await;
@@ -353,9 +350,10 @@ impl Driver {
                 return false;
             }
             tokio::select! {
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                biased;
                 () = self.interventions.abort.cancelled() => return true,
                 () = self.services.shutdown.cancelled() => return false,
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
             for (run_id, asked) in people {
                 let store = self.services.code_mode.store();
@@ -447,8 +445,8 @@ impl Driver {
     }
 
     fn end_record(&mut self, end: &LogEnd) -> EndRecord {
-        let (text, round) = (self.log.visible_text(), self.record.rounds());
-        let summary = TurnSummary { turn_id: &self.held.turn_id, text: &text, round, end };
+        let (text, said, round) = (self.log.visible_text(), self.log.said(), self.record.rounds());
+        let summary = TurnSummary { turn_id: &self.held.turn_id, text: &text, said: &said, round, end };
         self.on_end.take().map(|on_end| on_end(&summary)).unwrap_or_default()
     }
 
@@ -458,7 +456,7 @@ impl Driver {
         let (state, log_end) = match &end {
             TurnEnd::Completed(stop) => (TurnState::Completed, LogEnd::Done { stop: stop.clone(), usage }),
             TurnEnd::Held { message, .. } => {
-                let separator = if self.log.visible_text().is_empty() { "" } else { "\n\n" };
+                let separator = if self.log.visible_text().is_empty() { "" } else { PARAGRAPH };
                 self.log.text(&format!("{separator}{message}"));
                 (TurnState::Completed, LogEnd::Done { stop: StopReason::EndTurn, usage })
             }

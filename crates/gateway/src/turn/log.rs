@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use wire::conversation::{StopReason, Usage};
 use wire::downstream::ClientCall;
+use wire::upstream::{ModelEvent, PARAGRAPH};
 
 /// The bytes of text that one log keeps. A model's response has at most half of them.
 pub const MAX_LOG_BYTES: usize = 64 << 20;
@@ -76,6 +77,16 @@ impl TurnLog {
         self.append(TurnEvent::Reasoning(text.to_owned()), text.len());
     }
 
+    /// Appends what was said in an earlier process.
+    pub fn append_all(&self, said: &[ModelEvent]) {
+        for event in said {
+            match event {
+                ModelEvent::Text(text) => self.text(text),
+                ModelEvent::Reasoning(text) => self.reasoning(text),
+            }
+        }
+    }
+
     /// Ends the log. Later events are ignored.
     pub fn end(&self, end: LogEnd) {
         let mut state = self.shared.state.lock();
@@ -120,6 +131,31 @@ impl TurnLog {
         state.events.iter().filter_map(text).collect()
     }
 
+    /// Returns what was appended so far, without the end.
+    pub fn said(&self) -> Vec<ModelEvent> {
+        let state = self.shared.state.lock();
+        let said = |event: &TurnEvent| match event {
+            TurnEvent::Text(text) => Some(ModelEvent::Text(text.clone())),
+            TurnEvent::Reasoning(text) => Some(ModelEvent::Reasoning(text.clone())),
+            TurnEvent::End(_) => None,
+        };
+        state.events.iter().filter_map(said).collect()
+    }
+
+    /// Appends what a model says in one response. The first piece of each kind begins a paragraph of its own.
+    pub fn speaker(&self) -> Speaker {
+        Speaker { log: self.clone(), has_text: false, has_reasoning: false }
+    }
+
+    fn separator(&self, kind: &ModelEvent) -> &'static str {
+        let state = self.shared.state.lock();
+        let follows = match kind {
+            ModelEvent::Text(_) => state.events.iter().any(|event| matches!(event, TurnEvent::Text(_))),
+            ModelEvent::Reasoning(_) => matches!(state.events.last(), Some(TurnEvent::Reasoning(_))),
+        };
+        if follows { PARAGRAPH } else { "" }
+    }
+
     /// Returns a reader that starts at the beginning.
     pub fn read(&self) -> LogReader {
         LogReader { shared: Arc::clone(&self.shared), changed: self.shared.changed.subscribe(), next: 0 }
@@ -133,6 +169,39 @@ impl TurnLog {
     /// Completes when the log has had no reader for as long as `changed` is polled and none is left.
     pub async fn without_readers(&self) {
         self.shared.changed.closed().await;
+    }
+}
+
+/// Appends one response of a model to a log.
+#[derive(Debug)]
+pub struct Speaker {
+    log: TurnLog,
+    has_text: bool,
+    has_reasoning: bool,
+}
+
+impl Speaker {
+    pub fn say(&mut self, event: &ModelEvent) {
+        let is_first = match event {
+            ModelEvent::Text(_) => !std::mem::replace(&mut self.has_text, true),
+            ModelEvent::Reasoning(_) => !std::mem::replace(&mut self.has_reasoning, true),
+        };
+        let separator = if is_first { self.log.separator(event) } else { "" };
+        match event {
+            ModelEvent::Text(text) => {
+                self.log.text(separator);
+                self.log.text(text);
+            }
+            ModelEvent::Reasoning(text) => {
+                self.log.reasoning(separator);
+                self.log.reasoning(text);
+            }
+        }
+    }
+
+    /// Returns whether the response has visible text, which cannot be taken back.
+    pub fn has_text(&self) -> bool {
+        self.has_text
     }
 }
 
@@ -169,6 +238,8 @@ impl LogReader {
 mod tests {
     use wire::conversation::{StopReason, Usage};
 
+    use wire::upstream::ModelEvent;
+
     use super::{LogEnd, TurnEvent, TurnLog};
 
     fn done() -> LogEnd {
@@ -195,6 +266,34 @@ mod tests {
         assert_eq!(first.next().await, []);
         assert_eq!(log.read().next().await, all);
         assert_eq!(log.visible_text(), "ab");
+    }
+
+    #[test]
+    fn each_response_of_a_model_begins_a_paragraph() {
+        let (text, reasoning) =
+            (|text: &str| ModelEvent::Text(text.into()), |text: &str| ModelEvent::Reasoning(text.into()));
+        let log = TurnLog::default();
+        let mut first = log.speaker();
+        first.say(&reasoning("a"));
+        first.say(&reasoning("b"));
+        log.speaker().say(&reasoning("c"));
+        let mut third = log.speaker();
+        third.say(&text("d"));
+        third.say(&text("e"));
+        assert!(third.has_text() && !first.has_text());
+        let mut fourth = log.speaker();
+        fourth.say(&reasoning("f"));
+        fourth.say(&text("g"));
+        let said: String = log
+            .said()
+            .into_iter()
+            .map(|event| match event {
+                ModelEvent::Text(text) => text,
+                ModelEvent::Reasoning(text) => format!("({text})"),
+            })
+            .collect();
+        assert_eq!(said, "(a)(b)(\n\n)(c)de(f)\n\ng");
+        assert_eq!(log.visible_text(), "de\n\ng");
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ pub mod record;
 
 use contract::ids::TurnId;
 use store::NewResponse;
+use wire::upstream::ModelEvent;
 
 use log::LogEnd;
 
@@ -34,6 +35,8 @@ pub struct TurnSummary<'a> {
     pub turn_id: &'a TurnId,
     /// The visible text of this response.
     pub text: &'a str,
+    /// The text and the reasoning of this response, in order.
+    pub said: &'a [ModelEvent],
     /// The number of the response among those of the turn, from 0.
     pub round: u32,
     pub end: &'a LogEnd,

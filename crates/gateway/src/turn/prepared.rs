@@ -59,7 +59,7 @@ impl PreparedTurn {
             vec![Arc::new(ClientTools::new(DEFAULT_APP, &request.tools)?)]
         };
         let scope = Scope { sandboxed: scope.sandboxed || settings.sandboxed, ..scope };
-        let run_request = RunRequest { scope, provider, client_tools, ..RunRequest::default() };
+        let mut run_request = RunRequest { scope, provider, client_tools, ..RunRequest::default() };
         let mut host = Host {
             local: offered.local.clone(),
             runtime_available: settings.runtime_available,
@@ -70,6 +70,12 @@ impl PreparedTurn {
         if run.chosen_by == ChosenBy::Default {
             // Without a setting, a large catalog is not shown to the model as it is.
             host.surface.wanted = Some(SurfaceChoice::Auto);
+            run = prepare(&host, &run_request)?;
+        }
+        if run.surface == Surface::ToolSearchCode && !request.tools.is_empty() {
+            // The contract ends such a program after a time, and there is no `wait` for it.
+            let tools = ClientTools::new(DEFAULT_APP, &request.tools)?.unreachable();
+            run_request.client_tools = vec![Arc::new(tools)];
             run = prepare(&host, &run_request)?;
         }
         let approvals = policy.approval_policy.hook_for(&policy.exempt, run.executor.catalog().tools());

@@ -9,7 +9,7 @@ use serde_json::Map;
 use wire::Wire;
 use wire::conversation::{Assistant, CallResult, Item, ModelCall, Part, StopReason, Usage};
 use wire::downstream::{ClientCall, ClientTool};
-use wire::upstream::ToolChoice;
+use wire::upstream::{ModelEvent, PARAGRAPH, ToolChoice, said};
 
 /// One step of a turn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -169,8 +169,8 @@ pub struct Answers {
 /// What a client received as one response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedResponse {
-    /// The visible text.
-    pub text: String,
+    /// The visible text and the reasoning, in order.
+    pub said: Vec<ModelEvent>,
     /// The calls that the client was asked to make; none at the end of the turn.
     pub calls: Vec<ClientCall>,
     /// Whether the client received all of it.
@@ -406,7 +406,7 @@ impl TurnRecord {
         for step in &self.steps {
             match step {
                 Step::Model(model) => {
-                    push_text(&mut current.text, &model.message.text);
+                    push_said(&mut current.said, said(&model.message));
                     usage = Usage { output_tokens: usage.output_tokens + model.usage.output_tokens, ..model.usage };
                 }
                 Step::Delivered(calls) => {
@@ -416,7 +416,7 @@ impl TurnRecord {
                 Step::Answered(_) => responses.push(std::mem::take(&mut current)),
                 Step::Ended(end) => {
                     if let TurnEnd::Held { message, .. } = end {
-                        push_text(&mut current.text, message);
+                        push_said(&mut current.said, vec![ModelEvent::Text(message.clone())]);
                     }
                     current.is_whole = matches!(end, TurnEnd::Completed(_) | TurnEnd::Held { .. });
                     current.usage = usage;
@@ -500,12 +500,24 @@ fn close(items: &mut Vec<Item>, unanswered: &mut Vec<&ModelCall>, open: impl Fn(
     }
 }
 
-/// Adds a text as the driver shows it: texts of several model responses are paragraphs.
-fn push_text(text: &mut String, more: &str) {
-    if !text.is_empty() && !more.is_empty() {
-        text.push_str("\n\n");
+/// Adds what a model says as the driver shows it: each response begins a paragraph.
+fn push_said(all: &mut Vec<ModelEvent>, more: Vec<ModelEvent>) {
+    let (mut has_text, mut has_reasoning) = (false, false);
+    for event in more {
+        let follows = match &event {
+            ModelEvent::Text(_) => {
+                !std::mem::replace(&mut has_text, true) && all.iter().any(|one| matches!(one, ModelEvent::Text(_)))
+            }
+            ModelEvent::Reasoning(_) => {
+                !std::mem::replace(&mut has_reasoning, true) && matches!(all.last(), Some(ModelEvent::Reasoning(_)))
+            }
+        };
+        all.push(match event {
+            ModelEvent::Text(text) if follows => ModelEvent::Text(format!("{PARAGRAPH}{text}")),
+            ModelEvent::Reasoning(text) if follows => ModelEvent::Reasoning(format!("{PARAGRAPH}{text}")),
+            event => event,
+        });
     }
-    text.push_str(more);
 }
 
 #[cfg(test)]

@@ -74,6 +74,22 @@ impl Answer {
         }
     }
 
+    /// Returns the model's reasoning.
+    pub(crate) fn reasoning(&self) -> String {
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match self.wire {
+            Wire::Chat => text(&self.body["choices"][0]["message"]["reasoning_content"]),
+            Wire::Responses => {
+                let items = list(&self.body["output"]);
+                let parts =
+                    items.iter().filter(|item| item["type"] == "reasoning").flat_map(|item| list(&item["summary"]));
+                parts.map(|part| text(&part["text"])).collect()
+            }
+            Wire::Messages => list(&self.body["content"]).iter().map(|block| text(&block["thinking"])).collect(),
+        }
+    }
+
     /// Returns the calls that the client is asked to make.
     pub(crate) fn calls(&self) -> Vec<Asked> {
         let parse = |text: &Value| serde_json::from_str(text.as_str().unwrap()).unwrap();
@@ -165,7 +181,7 @@ fn collect(wire: Wire, events: &[Event]) -> Value {
 }
 
 fn collect_chat(events: &[Event]) -> Value {
-    let (mut content, mut reason, mut usage) = (String::new(), Value::Null, Value::Null);
+    let (mut content, mut reasoning, mut reason, mut usage) = (String::new(), String::new(), Value::Null, Value::Null);
     let mut calls: Vec<Value> = Vec::new();
     for event in events {
         if let Some(given) = event.data.get("usage").filter(|usage| !usage.is_null()) {
@@ -173,6 +189,7 @@ fn collect_chat(events: &[Event]) -> Value {
         }
         let Some(choice) = event.data.pointer("/choices/0") else { continue };
         content += choice["delta"]["content"].as_str().unwrap_or_default();
+        reasoning += choice["delta"]["reasoning_content"].as_str().unwrap_or_default();
         for delta in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
             let index = usize::try_from(delta["index"].as_u64().unwrap()).unwrap();
             if index == calls.len() {
@@ -190,6 +207,9 @@ fn collect_chat(events: &[Event]) -> Value {
     if !calls.is_empty() {
         message["tool_calls"] = json!(calls);
     }
+    if !reasoning.is_empty() {
+        message["reasoning_content"] = json!(reasoning);
+    }
     json!({"choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": usage})
 }
 
@@ -206,11 +226,13 @@ fn collect_messages(events: &[Event]) -> Value {
             "content_block_delta" => {
                 let index = usize::try_from(data["index"].as_u64().unwrap()).unwrap();
                 let (block, delta) = (&mut message["content"][index], &data["delta"]);
+                let mut append = |name: &str| {
+                    block[name] = json!(block[name].as_str().unwrap().to_owned() + delta[name].as_str().unwrap());
+                };
                 match delta["type"].as_str().unwrap() {
-                    "text_delta" => {
-                        block["text"] =
-                            json!(block["text"].as_str().unwrap().to_owned() + delta["text"].as_str().unwrap());
-                    }
+                    "text_delta" => append("text"),
+                    "thinking_delta" => append("thinking"),
+                    "signature_delta" => append("signature"),
                     "input_json_delta" => inputs[index] += delta["partial_json"].as_str().unwrap(),
                     other => panic!("{other}"),
                 }

@@ -79,7 +79,7 @@ async fn what_cannot_be_called_is_refused_in_the_form_of_the_route() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_needs_approval_is_made_once_after_another_token_approves_it() {
-    let approvals = ApprovalPolicy::Named(vec![Pattern::parse("openclaw:core:add").unwrap()]);
+    let approvals = ApprovalPolicy::ChangesAnd(vec![Pattern::parse("openclaw:core:add").unwrap()]);
     let world = World::start(Options { approvals, ..options() }, Vec::new()).await;
     let request = json!({"tool": "add", "args": {"a": 7}});
     let asked = post(&world, ADA, INVOKE, &request).await;

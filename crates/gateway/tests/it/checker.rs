@@ -90,6 +90,7 @@ fn item(item: &Value, missing: &mut Missing) {
             missing.need_text(item, &["/role"]);
             missing.need(item, &["/content/0/text", "/content/0/type", "/content/0/annotations"]);
         }
+        "reasoning" => missing.need_text(item, &["/summary/0/type", "/summary/0/text"]),
         other => missing.say(false, &format!("an item of an unknown type {other}")),
     }
 }
@@ -110,6 +111,7 @@ fn message(body: &Value, missing: &mut Missing) {
                 missing.need_text(block, &["/id", "/name"]);
                 missing.need(block, &["/input"]);
             }
+            "thinking" => missing.need_text(block, &["/thinking", "/signature"]),
             other => missing.say(false, &format!("a block of an unknown type {other}")),
         }
     }
@@ -203,6 +205,18 @@ fn response_events(events: &[Event], missing: &mut Missing) {
                 missing.need(data, &["/output_index", "/content_index", "/text"]);
                 missing.need_text(data, &["/item_id"]);
             }
+            "response.reasoning_summary_part.added" | "response.reasoning_summary_part.done" => {
+                missing.need(data, &["/output_index", "/summary_index", "/part/type", "/part/text"]);
+                missing.need_text(data, &["/item_id"]);
+            }
+            "response.reasoning_summary_text.delta" => {
+                missing.need(data, &["/output_index", "/summary_index", "/delta"]);
+                missing.need_text(data, &["/item_id"]);
+            }
+            "response.reasoning_summary_text.done" => {
+                missing.need(data, &["/output_index", "/summary_index", "/text"]);
+                missing.need_text(data, &["/item_id"]);
+            }
             "response.created" | "response.in_progress" | "keepalive" | "response.completed" => {}
             other => missing.say(false, &format!("an unknown event {other}")),
         }
@@ -232,6 +246,12 @@ fn item_events(events: &[Event], index: usize, whole: &Value, missing: &mut Miss
         let arguments = &whole["arguments"];
         missing.say(joined("response.function_call_arguments.delta") == *arguments, "the deltas of the arguments");
         missing.say(one("response.function_call_arguments.done", "arguments", arguments), "the end of the arguments");
+    } else if whole["type"] == "reasoning" {
+        let text = &whole["summary"][0]["text"];
+        missing.say(joined("response.reasoning_summary_text.delta") == *text, "the deltas of the reasoning");
+        missing.say(one("response.reasoning_summary_text.done", "text", text), "the end of the reasoning");
+        missing.say(of("response.reasoning_summary_part.added").len() == 1, "one reasoning_summary_part.added");
+        missing.say(of("response.reasoning_summary_part.done").len() == 1, "one reasoning_summary_part.done");
     } else {
         let text = &whole["content"][0]["text"];
         missing.say(joined("response.output_text.delta") == *text, "the deltas of the text");
@@ -270,6 +290,7 @@ fn message_events(events: &[Event], missing: &mut Missing) {
                         missing.need(data, &["/content_block/input"]);
                         missing.need_text(data, &["/content_block/id", "/content_block/name"]);
                     }
+                    "thinking" => missing.need(data, &["/content_block/thinking", "/content_block/signature"]),
                     other => missing.say(false, &format!("a block of an unknown type {other}")),
                 }
             }
@@ -279,6 +300,8 @@ fn message_events(events: &[Event], missing: &mut Missing) {
                 let text = match data["delta"]["type"].as_str().unwrap_or_default() {
                     "text_delta" => data["delta"]["text"].as_str(),
                     "input_json_delta" => data["delta"]["partial_json"].as_str(),
+                    "thinking_delta" => data["delta"]["thinking"].as_str(),
+                    "signature_delta" => data["delta"]["signature"].as_str(),
                     _ => None,
                 };
                 missing.say(text.is_some(), "the text of a delta");

@@ -393,9 +393,32 @@ async fn tools_of_the_client_can_be_called_directly_and_with_tool_search() {
     }
 }
 
+/// A program of `tool_search_code` ends before a client can answer, so its call fails at once instead of at its timeout.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_of_the_client_in_tool_search_code_fails_at_once_with_what_to_do() {
+    let code = "const [hit] = await openclaw.tools.search('lookup');
+        try { return await openclaw.tools.call(hit.id, {q: 1}) } catch (error) { return 'refused: ' + error.message }";
+    let search = Reply::call("tool_search_code", json!({"code": code}));
+    let tools_config = json!({"toolSearch": {"mode": "code", "codeTimeoutMs": 60_000}});
+    for wire in WIRES {
+        let options =
+            Options { surface: Some(SurfaceChoice::Search), tools_config: tools_config.clone(), ..Options::default() };
+        let world = World::start(options, vec![search.clone(), Reply::text("done")]).await;
+        let answer = Talk::new(wire, "look").ask(&world).await;
+        assert_eq!((answer.text().as_str(), answer.calls().len()), ("done", 0), "{wire:?} {}", answer.raw);
+        let result = body_text(&world.model.requests()[1]);
+        for part in ["refused: ", "tool of the user's application", "the call was not made", "tools.codeMode"] {
+            assert!(result.contains(part), "{wire:?}: {part} in {result}");
+        }
+        assert!(!result.contains("timed out"), "{wire:?}: {result}");
+    }
+}
+
 fn with_approvals(hold_seconds: u64) -> Options {
     Options {
-        approvals: ApprovalPolicy::Named(vec![contract::config::pattern::Pattern::parse("openclaw:core:add").unwrap()]),
+        approvals: ApprovalPolicy::ChangesAnd(vec![
+            contract::config::pattern::Pattern::parse("openclaw:core:add").unwrap(),
+        ]),
         gateway: json!({"holdSeconds": hold_seconds}),
         ..Options::default()
     }

@@ -75,6 +75,91 @@ async fn a_compacted_conversation_reaches_the_model_as_its_summary_and_the_newes
     }
 }
 
+/// The tokens of the model's context in tests of long sessions. The definitions of `exec` and `wait` fit, and some turns.
+const SMALL_CONTEXT: u64 = 12_000;
+
+fn small_context() -> Options {
+    Options { provider: json!({"models": [{"id": "m-1", "contextWindow": SMALL_CONTEXT}]}), ..Options::default() }
+}
+
+/// Returns replies for questions whose cells return this many bytes.
+fn long_replies(turns: usize, bytes: usize) -> Vec<Reply> {
+    let code = |turn| format!("return 'hidden {turn} ' + 'x'.repeat({bytes}) + ' end {turn}'");
+    (0..turns).flat_map(|turn| [exec(&code(turn)), Reply::text(&format!("answer {turn}"))]).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_exceeds_the_models_context_is_summarized_in_stages_that_fit() {
+    let (turns, bytes) = (8, 5_000);
+    let mut script = long_replies(turns, bytes);
+    script.extend((0..turns).map(|stage| Reply::text(&format!("summary of stage {stage}"))));
+    let world = World::start(small_context(), script).await;
+    talk(&world, &mut Vec::new(), 0..turns).await;
+    let asked = world.model.requests().len();
+    let compact = format!("/api/v1/sessions/{}/compact", session(&world).await);
+    let made = post(&world, ADA, &compact, &json!({"keepTurns": 0, "key": "k"})).await;
+    assert_eq!((made.status, &made.body["compacted"]), (200, &json!(true)), "{}", made.text);
+    let stages: Vec<String> =
+        world.model.requests()[asked..].iter().map(|one| String::from_utf8(one.body.clone()).unwrap()).collect();
+    assert!((2..turns).contains(&stages.len()), "{} stages", stages.len());
+    for (number, stage) in stages.iter().enumerate() {
+        // Three bytes are counted as a token; the summary needs some of the context.
+        assert!(stage.len() as u64 <= (SMALL_CONTEXT - 4_096) * 3, "stage {number} has {} bytes", stage.len());
+        assert!(stage.contains("Summarize the conversation"), "{stage}");
+        // Each stage continues the summary of the one before.
+        let before = number.checked_sub(1).map(|before| format!("summary of stage {before}"));
+        assert!(before.is_none_or(|before| stage.contains(&before)), "{stage}");
+    }
+    for turn in 0..turns {
+        let seen = stages.iter().filter(|stage| stage.contains(&format!("end {turn}"))).count();
+        assert_eq!(seen, 1, "turn {turn} is summarized once");
+    }
+    let last = format!("summary of stage {}", stages.len() - 1);
+    assert!(made.body["summary"].as_str().unwrap().contains(&last), "{}", made.text);
+    // A repeated request, and one for the same turns, ask no model.
+    for again in [json!({"keepTurns": 0, "key": "k"}), json!({"keepTurns": 0})] {
+        assert_eq!(post(&world, ADA, &compact, &again).await.body, made.body);
+    }
+    assert_eq!(world.model.requests().len(), asked + stages.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_stage_is_repeated_and_the_stages_before_it_are_not() {
+    let turns = 6;
+    let mut script = long_replies(turns, 5_000);
+    script.extend([Reply::text("summary one"), Reply::status(400, "no"), Reply::text("summary two")]);
+    script.extend((0..turns).map(|_| Reply::text("summary three")));
+    let world = World::start(small_context(), script).await;
+    talk(&world, &mut Vec::new(), 0..turns).await;
+    let asked = world.model.requests().len();
+    let compact = format!("/api/v1/sessions/{}/compact", session(&world).await);
+    let body = json!({"keepTurns": 0});
+    let failed = post(&world, ADA, &compact, &body).await;
+    assert_eq!((failed.status, &failed.body["error"]["type"]), (503, &json!("model_failed")), "{}", failed.text);
+    assert_eq!(world.model.requests().len(), asked + 2);
+    let made = post(&world, ADA, &compact, &body).await;
+    assert_eq!(made.body["compacted"], true, "{}", made.text);
+    let requests = world.model.requests();
+    let (second, repeated) = (&requests[asked + 1].body, &requests[asked + 2].body);
+    assert_eq!(second, repeated, "it continues after the first summary");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_turn_that_alone_exceeds_the_context_the_model_sees_an_excerpt() {
+    let mut script = long_replies(1, 40_000);
+    script.push(Reply::text("summary"));
+    let world = World::start(small_context(), script).await;
+    talk(&world, &mut Vec::new(), 0..1).await;
+    let compact = format!("/api/v1/sessions/{}/compact", session(&world).await);
+    let made = post(&world, ADA, &compact, &json!({"keepTurns": 0})).await;
+    assert_eq!(made.body["compacted"], true, "{}", made.text);
+    let prompt = last_prompt(&world);
+    assert!(prompt.len() as u64 <= (SMALL_CONTEXT - 4_096) * 3, "{}", prompt.len());
+    for part in ["question 0", "hidden 0", "end 0", "bytes are left out", "answer 0"] {
+        assert!(prompt.contains(part), "{part} in {prompt}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_without_older_turns_is_not_compacted_and_no_model_is_asked() {
     let world = World::start(Options::default(), replies(0..2)).await;

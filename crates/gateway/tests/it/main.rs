@@ -28,6 +28,8 @@ mod headers;
 mod limits;
 mod mandatory;
 mod nodes;
+mod parallel;
+mod reasoning;
 mod streams;
 mod turns;
 mod world;

@@ -111,7 +111,7 @@ impl Answer {
 
     /// The answer of a Tool Search tool. Its telemetry is only in the response's `_meta`, and its length is bounded.
     pub fn of_search(answer: ToolSearchAnswer) -> Self {
-        let ToolSearchAnswer { mut value, telemetry } = answer;
+        let ToolSearchAnswer { mut value, telemetry, media: shown } = answer;
         let code = value.get("code").and_then(Value::as_str);
         let not_run = [ErrorCode::InvalidInput, ErrorCode::RuntimeUnavailable].map(ErrorCode::as_str);
         let is_error = is_failure(&value) && code.is_some_and(|code| not_run.contains(&code));
@@ -124,8 +124,11 @@ impl Answer {
             }
         }
         // The result of a tool that was called.
-        let content = value.pointer_mut("/result/content").and_then(Value::as_array_mut);
-        let media = content.map_or_else(Vec::new, |content| take_media(content, MediaBudget::default()));
+        let mut budget = MediaBudget::default();
+        let mut media = Attachments::of_output(&shown, &mut budget).media;
+        if let Some(result) = value.get_mut("result") {
+            take_media(result, &mut budget, &mut media);
+        }
         Self { value: bounded(value), telemetry, is_error, media, links: Vec::new() }
     }
 
@@ -327,7 +330,7 @@ mod tests {
     #[test]
     fn an_answer_of_tool_search_has_its_telemetry_beside_it_and_a_bounded_length() {
         let answer = |value: serde_json::Value| {
-            Answer::of_search(ToolSearchAnswer { value, telemetry: json!({"mode": "code"}) })
+            Answer::of_search(ToolSearchAnswer { value, telemetry: json!({"mode": "code"}), media: Vec::new() })
         };
         let done = answer(json!({"ok": true, "value": {"telemetry": 1, "logs": []}, "logs": [], "telemetry": {}}));
         assert_eq!(done.value, json!({"ok": true, "value": {"telemetry": 1, "logs": []}}));
@@ -395,7 +398,7 @@ mod tests {
     fn the_image_of_a_called_tool_is_beside_the_answer_of_tool_search() {
         let block = json!({"type": "image", "data": "AAEC", "mimeType": "image/png"});
         let value = json!({"tool": {"id": "mcp:s:t"}, "result": {"content": [block]}});
-        let answer = Answer::of_search(ToolSearchAnswer { value, telemetry: json!({}) });
+        let answer = Answer::of_search(ToolSearchAnswer { value, telemetry: json!({}), media: Vec::new() });
         assert_eq!(answer.value["result"]["content"][0], json!({"type": "image", "mimeType": "image/png", "bytes": 3}));
         assert_eq!(*answer.media[0].data, [0, 1, 2]);
     }

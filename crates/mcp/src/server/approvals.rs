@@ -1,13 +1,14 @@
 //! Approvals: which calls need one, and how a control call waits for one and stores a person's decision.
 //!
 //! By default every tool that may change something needs approval: all tools except those that a trusted server
-//! declares read-only, or additive and idempotent, and those of the client. A person can approve a tool permanently, so that it is asked about
-//! only once.
+//! declares read-only, or additive and idempotent, and those of the client. Patterns can add tools, never remove some.
+//! A person can approve a tool permanently, so that it is asked about only once.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::policy::{grants, restricts};
 use codemode::CodeMode;
 use contract::cell::{CellResult, PendingState, WaitingReason};
 use contract::config::pattern::Pattern;
@@ -35,57 +36,63 @@ const NAMED: &str = "the configuration requires approval of this tool";
 pub enum ApprovalPolicy {
     /// Every tool that may change something needs approval.
     Changes,
-    /// The tools that match these patterns need approval, whatever their annotations say.
-    Named(Vec<Pattern>),
+    /// Tools that may change something need approval, and those that match these patterns, whatever their annotations
+    /// say. A list of patterns never exempts a tool: `exempt` and `Never` do.
+    ChangesAnd(Vec<Pattern>),
     /// No tool needs approval.
     Never,
 }
 
 impl ApprovalPolicy {
-    fn applies_to(&self, tool: &ToolSpec) -> bool {
+    /// Returns a policy that requires approval for the tools that match these patterns, too. It never requires less than
+    /// the default.
+    pub fn and(self, patterns: Vec<Pattern>) -> Self {
         match self {
-            // A client carries out the calls of its own tools, and asks its user itself.
-            Self::Changes => tool.repeat != Repeat::Always && tool.id.source() != Source::Client,
-            Self::Named(patterns) => names(patterns, &tool.id),
-            Self::Never => false,
+            Self::Changes | Self::Never => Self::ChangesAnd(patterns),
+            Self::ChangesAnd(mut named) => {
+                named.extend(patterns);
+                Self::ChangesAnd(named)
+            }
+        }
+    }
+
+    /// Returns why a tool needs approval; `None` if it needs none.
+    fn reason(&self, tool: &ToolSpec) -> Option<&'static str> {
+        // A client carries out the calls of its own tools, and asks its user itself.
+        let may_change = || tool.repeat != Repeat::Always && tool.id.source() != Source::Client;
+        match self {
+            Self::Never => None,
+            Self::ChangesAnd(patterns) if patterns.iter().any(|pattern| restricts(pattern, &tool.id)) => Some(NAMED),
+            Self::Changes | Self::ChangesAnd(_) => may_change().then_some(MAY_CHANGE),
         }
     }
 
     /// Returns the hook that requires approval for these tools. Tools that match `exempt`, which the user has
     /// declared harmless, need none.
     pub fn hook_for(&self, exempt: &[Pattern], tools: &[ToolSpec]) -> ApprovalHook {
-        let asked = tools.iter().filter(|tool| self.applies_to(tool) && !names(exempt, &tool.id));
-        let tools = Arc::new(asked.map(|tool| tool.id.as_str().to_owned()).collect());
-        let reason = match self {
-            Self::Changes | Self::Never => MAY_CHANGE,
-            Self::Named(_) => NAMED,
-        };
-        ApprovalHook { tools, reason }
+        let asked = tools.iter().filter(|tool| !exempt.iter().any(|pattern| grants(pattern, &tool.id)));
+        let reasons = asked.filter_map(|tool| Some((tool.id.as_str().to_owned(), self.reason(tool)?)));
+        ApprovalHook { reasons: Arc::new(reasons.collect()) }
     }
-}
-
-fn names(patterns: &[Pattern], id: &ToolId) -> bool {
-    patterns.iter().any(|pattern| catalog::policy::names(pattern, id))
 }
 
 /// Requires a person's approval for a set of tools of one catalog.
 #[derive(Clone, Debug)]
 pub struct ApprovalHook {
-    tools: Arc<HashSet<String>>,
-    reason: &'static str,
+    /// Why a tool needs approval, by its id.
+    reasons: Arc<HashMap<String, &'static str>>,
 }
 
 impl ApprovalHook {
     /// Whether calls of this tool need approval, unless a standing approval covers them.
     pub fn covers(&self, id: &ToolId) -> bool {
-        self.tools.contains(id.as_str())
+        self.reasons.contains_key(id.as_str())
     }
 }
 
 impl Hook for ApprovalHook {
     fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
-        let asked = event.tool_id.as_ref().is_some_and(|id| self.tools.contains(id));
-        let reason = asked.then(|| self.reason.to_owned());
+        let reason = event.tool_id.as_ref().and_then(|id| self.reasons.get(id)).map(|&reason| reason.to_owned());
         Box::pin(async move { Ok(HookAnswer { require_approval: reason, ..HookAnswer::default() }) })
     }
 }
@@ -186,14 +193,14 @@ mod tests {
     use contract::tool::{Repeat, ToolId, ToolSpec};
     use serde_json::json;
 
-    use super::ApprovalPolicy;
+    use super::{ApprovalPolicy, MAY_CHANGE, NAMED};
 
     fn tool(id: &str, repeat: Repeat) -> ToolSpec {
         ToolSpec { repeat, ..ToolSpec::new(ToolId::parse(id).unwrap(), "", json!({})) }
     }
 
     #[test]
-    fn a_read_only_tool_and_a_clients_tool_need_no_approval_unless_a_pattern_names_them() {
+    fn patterns_add_tools_to_those_that_may_change_something_and_remove_none() {
         let pattern = |text: &str| Pattern::parse(text).unwrap();
         let tools = [
             tool("mcp:git:log", Repeat::Always),
@@ -202,14 +209,25 @@ mod tests {
             tool("client:app:push", Repeat::Never),
         ];
         let asked = |policy: &ApprovalPolicy, exempt: &[Pattern]| {
-            let mut ids: Vec<String> = policy.hook_for(exempt, &tools).tools.iter().cloned().collect();
-            ids.sort_unstable();
-            ids
+            let reasons = policy.hook_for(exempt, &tools).reasons;
+            let mut asked: Vec<_> = reasons.iter().map(|(id, reason)| (id.clone(), *reason)).collect();
+            asked.sort_unstable();
+            asked
         };
-        assert_eq!(asked(&ApprovalPolicy::Changes, &[]), ["mcp:files:write", "mcp:git:push"]);
-        assert_eq!(asked(&ApprovalPolicy::Changes, &[pattern("mcp:files:*")]), ["mcp:git:push"]);
-        assert_eq!(asked(&ApprovalPolicy::Named(vec![pattern("mcp:git:*")]), &[]), ["mcp:git:log", "mcp:git:push"]);
-        assert_eq!(asked(&ApprovalPolicy::Named(vec![pattern("client:*")]), &[]), ["client:app:push"]);
+        let expected = |asked: &[(&str, &'static str)]| -> Vec<(String, &'static str)> {
+            asked.iter().map(|(id, reason)| ((*id).to_owned(), *reason)).collect()
+        };
+        let (write, push) = (("mcp:files:write", MAY_CHANGE), ("mcp:git:push", MAY_CHANGE));
+        assert_eq!(asked(&ApprovalPolicy::Changes, &[]), expected(&[write, push]));
+        assert_eq!(asked(&ApprovalPolicy::Changes, &[pattern("mcp:files:*")]), expected(&[push]));
+        let also = |text: &str| ApprovalPolicy::Changes.and(vec![pattern(text)]);
+        let named = [write, ("mcp:git:log", NAMED), ("mcp:git:push", NAMED)];
+        assert_eq!(asked(&also("mcp:git:*"), &[]), expected(&named));
+        assert_eq!(asked(&also("mcp:git:*"), &[pattern("mcp:git:push")]), expected(&named[..2]));
+        assert_eq!(asked(&also("client:*"), &[]), expected(&[("client:app:push", NAMED), write, push]));
+        assert_eq!(asked(&also("nothing"), &[]), expected(&[write, push]));
+        assert_eq!(asked(&also("client:*").and(vec![pattern("nothing")]), &[]).len(), 3);
+        assert_eq!(asked(&ApprovalPolicy::Never.and(vec![pattern("nothing")]), &[]), expected(&[write, push]));
         assert!(asked(&ApprovalPolicy::Never, &[]).is_empty());
     }
 }

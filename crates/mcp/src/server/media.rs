@@ -5,11 +5,18 @@
 use std::sync::Arc;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use contract::cell::{CellResult, Media, MediaKind, OutputItem, Preview};
 use contract::ids::OutputHandle;
 use contract::limits::{Limits, MAX_RESULT_LINKS};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+/// Base64 as MCP servers write it, with or without padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Part of a result that is sent after its JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,17 +78,23 @@ pub(crate) struct Attachments {
 impl Attachments {
     /// Decides which images and sounds of a result are shown, in their order.
     pub(crate) fn of(result: &CellResult, mut budget: MediaBudget) -> Self {
+        let mut beside = Self::of_output(result.output(), &mut budget);
+        if let CellResult::Completed { value, .. } = result {
+            beside.links_in_value(value.get());
+        }
+        beside
+    }
+
+    /// Decides which images and sounds of an output are shown, in their order.
+    pub(crate) fn of_output(output: &[OutputItem], budget: &mut MediaBudget) -> Self {
         let mut beside = Self::default();
-        for (at, item) in result.output().iter().enumerate() {
+        for (at, item) in output.iter().enumerate() {
             match item {
-                OutputItem::Image(media) => beside.add(at, MediaKind::Image, media, &mut budget),
-                OutputItem::Audio(media) => beside.add(at, MediaKind::Audio, media, &mut budget),
+                OutputItem::Image(media) => beside.add(at, MediaKind::Image, media, budget),
+                OutputItem::Audio(media) => beside.add(at, MediaKind::Audio, media, budget),
                 OutputItem::Stored(preview) => beside.link(link_of(preview)),
                 OutputItem::Text { .. } | OutputItem::Json { .. } => {}
             }
-        }
-        if let CellResult::Completed { value, .. } = result {
-            beside.links_in_value(value.get());
         }
         beside
     }
@@ -128,31 +141,34 @@ fn link_of(preview: &Preview) -> OutputLink {
     OutputLink { handle: preview.handle.clone(), mime_type: mime_type.map(str::to_owned), bytes: preview.bytes }
 }
 
-/// Moves the images and sounds out of the content of a tool's result, as far as there is room. Of the others, only the
-/// data is removed.
-pub(crate) fn take_media(content: &mut [Value], mut budget: MediaBudget) -> Vec<MediaBlock> {
-    let mut media = Vec::new();
-    for block in content {
-        let kind = match block.get("type").and_then(Value::as_str) {
-            Some("image") => MediaKind::Image,
-            Some("audio") => MediaKind::Audio,
-            _ => continue,
-        };
-        let text = |name: &str| block.get(name).and_then(Value::as_str);
-        let (Some(data), Some(mime_type)) = (text("data"), text("mimeType")) else { continue };
-        let Ok(data) = STANDARD.decode(data) else { continue };
-        let mime_type = mime_type.to_owned();
-        if let Some(fields) = block.as_object_mut() {
-            fields.shift_remove("data");
-            fields.insert("bytes".to_owned(), json!(data.len()));
-        }
-        if budget.take(data.len()) {
-            media.push(MediaBlock { kind, mime_type, data: data.into() });
-        } else if let Some(fields) = block.as_object_mut() {
-            fields.insert("shown".to_owned(), Value::Bool(false));
-        }
+/// Moves the images and sounds out of a tool's result, at every depth, as far as there is room. Of the others, only the
+/// data is removed. The recursion is bounded by the depth that a parser of results allows.
+pub(crate) fn take_media(result: &mut Value, budget: &mut MediaBudget, media: &mut Vec<MediaBlock>) {
+    match result {
+        Value::Array(items) => items.iter_mut().for_each(|item| take_media(item, budget, media)),
+        Value::Object(fields) => match block(fields) {
+            Some(block) => {
+                fields.shift_remove("data");
+                fields.insert("bytes".to_owned(), json!(block.data.len()));
+                if budget.take(block.data.len()) {
+                    media.push(block);
+                } else {
+                    fields.insert("shown".to_owned(), Value::Bool(false));
+                }
+            }
+            None => fields.values_mut().for_each(|field| take_media(field, budget, media)),
+        },
+        _ => {}
     }
-    media
+}
+
+/// Reads an image or sound block in MCP's format.
+fn block(fields: &Map<String, Value>) -> Option<MediaBlock> {
+    let text = |name: &str| fields.get(name).and_then(Value::as_str);
+    let kind = [MediaKind::Image, MediaKind::Audio].into_iter().find(|kind| Some(kind.as_str()) == text("type"))?;
+    let mime_type = text("mimeType").filter(|mime_type| Media::is_mime_type(mime_type))?;
+    let data = BASE64.decode(text("data")?).ok()?;
+    Some(MediaBlock { kind, mime_type: mime_type.to_owned(), data: data.into() })
 }
 
 #[cfg(test)]
@@ -230,16 +246,23 @@ mod tests {
 
     #[test]
     fn the_content_of_a_tools_result_loses_its_data_and_keeps_the_rest() {
-        let mut content = vec![
-            json!({"type": "text", "text": "a"}),
-            json!({"type": "image", "data": "AAEC", "mimeType": "image/png"}),
-            json!({"type": "audio", "data": "AAEC", "mimeType": "audio/wav"}),
-            json!({"type": "image", "data": "not base64", "mimeType": "image/png"}),
-        ];
-        let media = take_media(&mut content, MediaBudget { blocks: 1, bytes: 10 });
-        assert_eq!((media.len(), media[0].kind, &*media[0].data), (1, MediaKind::Image, &[0, 1, 2][..]));
+        let mut result = json!({
+            "content": [
+                {"type": "text", "text": "a"},
+                {"type": "image", "data": "AAEC", "mimeType": "image/png"},
+                {"type": "audio", "data": "AAEC", "mimeType": "audio/wav"},
+                {"type": "image", "data": "not base64", "mimeType": "image/png"},
+            ],
+            "structuredContent": {"pages": [{"type": "image", "data": "/+8", "mimeType": "image/png"}]},
+        });
+        let mut media = Vec::new();
+        take_media(&mut result, &mut MediaBudget { blocks: 2, bytes: 5 }, &mut media);
+        let shown: Vec<_> = media.iter().map(|block| (block.kind, &*block.data)).collect();
+        assert_eq!(shown, [(MediaKind::Image, &[0, 1, 2][..]), (MediaKind::Image, &[255, 239])]);
+        let content = &result["content"];
         assert_eq!(content[1], json!({"type": "image", "mimeType": "image/png", "bytes": 3}));
         assert_eq!(content[2], json!({"type": "audio", "mimeType": "audio/wav", "bytes": 3, "shown": false}));
         assert_eq!((&content[0]["text"], &content[3]["data"]), (&json!("a"), &json!("not base64")));
+        assert_eq!(result["structuredContent"]["pages"][0]["bytes"], 2);
     }
 }

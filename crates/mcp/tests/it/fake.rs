@@ -206,6 +206,7 @@ impl Connected {
     pub(crate) async fn failed(&self, name: &str) -> String {
         match self.call(name, json!({})).await {
             Outcome::Failed(message) => message,
+            Outcome::Dropped(dropped) => dropped.message,
             other => panic!("{name}: {other:?}"),
         }
     }

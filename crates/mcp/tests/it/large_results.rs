@@ -7,7 +7,7 @@ use contract::config::{Quotas, Retention};
 use contract::ids::{CallId, OutputHandle};
 use contract::limits::MAX_RUN_STORED_RESULT_BYTES;
 use contract::scope::Scope;
-use executor::{CallEnd, CallRequest, Journal, Outcome, ProgressSink, StateSink};
+use executor::{CallEnd, CallRequest, DropCause, Journal, Outcome, ProgressSink, StateSink};
 use mcp::Limits;
 use serde_json::{Value, json};
 use store::{CallRow, FencedRun, NewRun, OutputPosition, Store};
@@ -207,10 +207,10 @@ async fn the_results_that_one_run_stores_are_limited_also_after_it_was_resumed()
     assert!(resumed.reserve_stored_result(limit - bytes, limit).await.unwrap());
     // All but a part of one result is taken.
     assert!(run.reserve_stored_result(limit - 2 * bytes + 1, limit).await.unwrap());
-    let Outcome::Failed(why) = call_in_run(&server, &run, 2).await else { panic!() };
-    let expected =
-        "`mcp:s:large` was called, but its result of 17825792 bytes was dropped: one run may store 268435456";
-    assert!(why.starts_with(expected), "{why}");
+    let Outcome::Dropped(dropped) = call_in_run(&server, &run, 2).await else { panic!() };
+    let expected = "the tool was called, but its result was dropped: `mcp:s:large` returned 17825792 bytes: one run may \
+                    store 268435456 bytes of results; ask the tool for less at once";
+    assert!(dropped.cause == DropCause::TooLarge && dropped.message.starts_with(expected), "{}", dropped.message);
     assert_eq!(store.output(&OutputHandle::new("out_cm_1_c2n0")).await.unwrap(), None);
     run.release_stored_result(1).await;
     assert!(matches!(call_in_run(&server, &run, 3).await, Outcome::Returned(_)));
@@ -223,9 +223,9 @@ async fn a_result_that_exceeds_the_quota_fails_its_call_and_not_its_run() {
     let store = server.store().await.clone().bounded(Retention::DEFAULT, quotas);
     let run = journal(&store, "cm_1");
     assert!(matches!(call_in_run(&server, &run, 1).await, Outcome::Returned(_)));
-    let Outcome::Failed(why) = call_in_run(&server, &run, 2).await else { panic!() };
-    assert!(why.contains("was called, but its result of 17825792 bytes was dropped"), "{why}");
-    assert!(why.contains("maxStoredBytes"), "{why}");
+    let Outcome::Dropped(dropped) = call_in_run(&server, &run, 2).await else { panic!() };
+    assert!(dropped.message.contains("returned 17825792 bytes: "), "{}", dropped.message);
+    assert!(dropped.cause == DropCause::TooLarge && dropped.message.contains("maxStoredBytes"), "{}", dropped.message);
     run.flush().await.unwrap();
     assert_eq!(store.outputs_of_run(&"cm_1".into()).await.unwrap().len(), 1);
     assert!(run.reserve_stored_result(1, (17 << 20) + 1).await.unwrap(), "what was dropped does not count");

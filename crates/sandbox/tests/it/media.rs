@@ -1,11 +1,13 @@
 //! `image`, `audio` and `bytes`: valid ones reach the host decoded, all others are errors that the cell can catch.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use contract::cell::{Language, OutputItem};
-use contract::frame::Budget;
+use contract::frame::{Budget, Deliver, FromWorker, LegEnd, ToWorker};
 use contract::limits::MAX_LEG_MEDIA_BLOCKS;
 use serde_json::{Value, json};
 
-use crate::lab::{End, Lab, budget};
+use crate::lab::{End, Lab, budget, resolve};
 
 fn run(source: &str) -> (End, Vec<String>) {
     run_with(source, budget())
@@ -130,4 +132,32 @@ fn bytes_decodes_blocks_and_text() {
         return [b instanceof Uint8Array, [...b], [...bytes('AQI')], [...bytes('data:a/b;base64,/w==')], [...bytes({ blob: 'AQ==' })],
                 bytes(b) === b, bytes(btoa('x'.repeat(3e6))).length]";
     assert_eq!(run(source).0, End::Value(json!([true, [1, 2, 3], [1, 2], [255], [1], true, 3_000_000])));
+}
+
+/// Runs a cell that gets an image of 4 MiB as an MCP content block, and returns by how many bytes its heap has grown.
+fn heap_growth(lab: &Lab, block: &Value, then: &str) -> u64 {
+    let cell = lab.new_cell();
+    let budget = Budget { output_bytes: 8 << 20, ..budget() };
+    let source = format!("const block = await tools.call('a:b:c'); {then}; await tools.call('a:b:c')");
+    let started = lab.start_with(cell, &source, Language::JavaScript, budget);
+    let LegEnd::Suspended { calls, .. } = &started.end else { panic!("{:?}", started.end) };
+    let replies = vec![resolve(calls[0].id, block)];
+    let resumed = lab.handle(ToWorker::Deliver(cell, Deliver { budget, replies }));
+    let Some(FromWorker::Leg(_, resumed)) = resumed else { panic!("{resumed:?}") };
+    assert!(matches!(resumed.end, LegEnd::Suspended { .. }), "{then}: {:?}", resumed.end);
+    resumed.memory_bytes - started.memory_bytes
+}
+
+#[test]
+fn an_image_takes_less_memory_as_base64_than_if_its_bytes_are_kept_instead() {
+    let data = BASE64_STANDARD.encode(vec![7; 4 << 20]);
+    let block = json!({"type": "image", "data": data, "mimeType": "image/png"});
+    let growth = |then: &str| heap_growth(&Lab::new(2), &block, then);
+    let unread = growth("");
+    // The reply and the text that is parsed from it. Output copies no more into the heap.
+    assert!(unread < 11 << 20, "{unread}");
+    assert_eq!((growth("block.data.length"), growth("image(block)")), (unread, unread));
+    // What a block that encodes its data when it is read would have to keep.
+    let as_bytes = growth("globalThis.kept = bytes(block); delete block.data");
+    assert!(as_bytes >= unread + (4 << 20), "{as_bytes} {unread}");
 }

@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::locking::begin_with_locks;
 use crate::runs::FencedRun;
 use crate::runs::read::call_id;
+use crate::statement::Statement;
 use crate::watch::notify_others;
 
 const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, input_hash, reason, \
@@ -77,13 +78,10 @@ pub(crate) async fn withdraw(backend: &Backend, approval_id: &ApprovalId) -> Res
     Ok(())
 }
 
-/// Withdraws all pending approvals of a run that has ended.
-pub(crate) async fn withdraw_all(connection: &mut AnyConnection, run_id: &RunId) -> Result<(), sqlx::Error> {
-    sqlx::query("UPDATE approvals SET state = 'void' WHERE run_id = $1 AND state = 'pending'")
+/// Returns the statement that withdraws all pending approvals of a run that has ended.
+pub(crate) fn withdraw_all(run_id: &RunId) -> Statement {
+    Statement::new("UPDATE approvals SET state = 'void' WHERE run_id = $1 AND state = 'pending'")
         .bind(run_id.to_string())
-        .execute(&mut *connection)
-        .await?;
-    Ok(())
 }
 
 /// Records a decision. If it creates a standing approval, every other pending approval that this one covers is approved

@@ -16,6 +16,8 @@ use crate::runs::FencedRun;
 use crate::seal::SealError;
 use crate::session_values::{self, SessionKey, ValueWrite, VersionConflict};
 use crate::sql::{read_again, read_again_since};
+use crate::sqlite_writer::{Program, WriteError};
+use crate::statement::{Mismatch, Step};
 use crate::transcript::{self, Entry};
 use crate::watch::notify_others;
 use contract::ids::ApprovalId;
@@ -23,7 +25,7 @@ use contract::limits::{
     MAX_OPEN_TURNS, MAX_STORED_RESPONSE_BYTES, MAX_TURN_BYTES, MAX_TURN_DELIVERIES, MAX_TURN_STEPS,
 };
 use recovery::{AttemptError, AttemptedRow, CommitStatus, RetryState, resolve_attempt};
-use rows::{write_calls, write_legs, write_run};
+use rows::{CatalogCheck, call_statements, leg_statements, run_step, store_catalog};
 use usage::Claimant;
 
 /// A change of a run. Fields that are `None` stay as they are.
@@ -64,6 +66,17 @@ impl Change {
     /// Adds to the bytes by which this change grows the journal.
     pub fn grow(&mut self, bytes: usize) {
         self.journal_bytes = self.journal_bytes.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Whether every statement of the change is known before the transaction begins. The rest of the change depends on
+    /// what is stored.
+    fn needs_no_reading(&self) -> bool {
+        let Self { approvals, used_approvals, outputs, finished_outputs, values, .. } = self;
+        approvals.is_empty()
+            && used_approvals.is_empty()
+            && outputs.is_empty()
+            && finished_outputs.is_empty()
+            && values.is_empty()
     }
 }
 
@@ -148,6 +161,7 @@ pub(crate) async fn commit(
     Ok(CommitReport { conflicts })
 }
 
+/// Writes the change in one transaction.
 async fn write(
     backend: &Backend,
     held: &FencedRun,
@@ -157,20 +171,35 @@ async fn write(
     durability: Durability,
     now: Millis,
 ) -> Result<Vec<VersionConflict>, AttemptError> {
-    let mut transaction = backend.writer(durability).begin().await?;
-    if !held.is_written() {
-        fault::point("exec.before_insert")?;
+    if let Some(writer) = backend.sqlite_writer()
+        && claim.is_none()
+        && change.needs_no_reading()
+    {
+        let mut steps = first_steps(held, change, sealed, now, CatalogCheck::WithInsert)?;
+        steps.extend(withdrawal(held, change));
+        let entries = transcript::statements(&held.scope.session_id, &held.run_id, &change.entries);
+        steps.extend(entries.map(Step::from));
+        steps.push(Step::Point("commit.before_commit"));
+        match writer.write(Program { steps, durability }).await {
+            // The run's catalog is not stored.
+            Err(WriteError::Mismatch(Mismatch::Missing)) => {}
+            Err(error) => return Err(error.into()),
+            Ok(()) => return Ok(Vec::new()),
+        }
     }
-    write_run(&mut transaction, held, change, sealed, now).await?;
-    fault::point("commit.in_transaction")?;
-    write_legs(&mut transaction, &held.run_id, &change.legs).await?;
-    write_calls(&mut transaction, &held.run_id, &change.calls).await?;
+    let mut transaction = backend.writer(durability).begin().await?;
+    for step in first_steps(held, change, sealed, now, CatalogCheck::Separately)? {
+        step.execute(&mut transaction).await?;
+    }
+    if let Some(run) = &held.unwritten {
+        store_catalog(&mut transaction, run, now).await?;
+    }
     requests::write(&mut transaction, held, &change.approvals).await?;
     if !requests::mark_used(&mut transaction, &change.used_approvals).await? {
         return Err(CommitError::ApprovalGone.into());
     }
-    if change.state.is_some_and(RunState::is_over) {
-        requests::withdraw_all(&mut transaction, &held.run_id).await?;
+    if let Some(step) = withdrawal(held, change) {
+        step.execute(&mut transaction).await?;
     }
     outputs::write(&mut transaction, held, &change.outputs, &change.finished_outputs, now).await?;
     let mut conflicts = Vec::new();
@@ -188,8 +217,34 @@ async fn write(
         notify_others(backend, &mut transaction, &held.run_id).await?;
     }
     fault::point("commit.before_commit")?;
-    fault::commit_result(transaction.commit().await).map_err(AttemptError::AtCommit)?;
+    let committed = fault::commit_result(transaction.commit().await);
+    committed.map_err(|error| AttemptError::AtCommit(error.into()))?;
     Ok(conflicts)
+}
+
+/// Returns the steps that write the run, its legs and its calls.
+fn first_steps(
+    held: &FencedRun,
+    change: &Change,
+    sealed: Option<&(i64, Vec<u8>)>,
+    now: Millis,
+    check: CatalogCheck,
+) -> Result<Vec<Step>, StoreError> {
+    let mut steps = Vec::new();
+    if !held.is_written() {
+        steps.push(Step::Point("exec.before_insert"));
+    }
+    steps.push(run_step(held, change, sealed, now, check));
+    steps.push(Step::Point("commit.in_transaction"));
+    steps.extend(leg_statements(&held.run_id, &change.legs).map(Step::from));
+    steps.extend(call_statements(&held.run_id, &change.calls)?.into_iter().map(Step::from));
+    Ok(steps)
+}
+
+/// Returns the step that withdraws the approvals of a run that ends. It must follow those that the change adds.
+fn withdrawal(held: &FencedRun, change: &Change) -> Option<Step> {
+    let is_over = change.state.is_some_and(RunState::is_over);
+    is_over.then(|| requests::withdraw_all(&held.run_id).into())
 }
 
 /// Copies the values of a session to another one, within the quota of its principal, and returns how many.

@@ -7,6 +7,8 @@ use super::CommitError;
 use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::sql::{PAUSE, RETRY_TIMEOUT, is_transient};
+use crate::sqlite_writer::WriteError;
+use crate::statement::{Mismatch, StepError};
 
 /// How long the search for a lost commit waits for the transaction, which may still be running on the server.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
@@ -17,12 +19,50 @@ pub(crate) enum AttemptError {
     /// The attempt failed before COMMIT, so nothing was written.
     BeforeCommit(CommitError),
     /// COMMIT failed, so the change may have been written.
-    AtCommit(sqlx::Error),
+    AtCommit(StoreError),
 }
 
-impl<E: Into<CommitError>> From<E> for AttemptError {
-    fn from(error: E) -> Self {
+impl From<CommitError> for AttemptError {
+    fn from(error: CommitError) -> Self {
+        Self::BeforeCommit(error)
+    }
+}
+
+impl From<StoreError> for AttemptError {
+    fn from(error: StoreError) -> Self {
         Self::BeforeCommit(error.into())
+    }
+}
+
+impl From<sqlx::Error> for AttemptError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::BeforeCommit(error.into())
+    }
+}
+
+impl From<fault::InjectedFault> for AttemptError {
+    fn from(error: fault::InjectedFault) -> Self {
+        Self::BeforeCommit(StoreError::from(error).into())
+    }
+}
+
+impl From<StepError> for AttemptError {
+    fn from(error: StepError) -> Self {
+        WriteError::from(error).into()
+    }
+}
+
+impl From<WriteError> for AttemptError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            // A missing catalog is written, not reported.
+            WriteError::Mismatch(Mismatch::Fenced | Mismatch::Missing) => Self::BeforeCommit(CommitError::Fenced),
+            WriteError::Mismatch(Mismatch::UsedId) => {
+                StoreError::Corrupt("another row has the id of a new one".to_owned()).into()
+            }
+            WriteError::BeforeCommit(error) => Self::BeforeCommit(error.into()),
+            WriteError::AtCommit(error) => Self::AtCommit(error),
+        }
     }
 }
 
@@ -80,8 +120,12 @@ pub(crate) async fn resolve_attempt(
             CommitError::from(error)
         }
     };
-    let CommitError::Store(StoreError::Sql(cause)) = &error else { return Err(error) };
-    let again = is_transient(cause) && !retry.is_over();
+    let again = match &error {
+        CommitError::Store(StoreError::Sql(cause)) => is_transient(cause) && !retry.is_over(),
+        // SQLite's writer has already waited for the file's lock.
+        CommitError::Store(StoreError::Sqlite(_)) => false,
+        _ => return Err(error),
+    };
     if !again && !retry.unsure {
         return Err(error);
     }

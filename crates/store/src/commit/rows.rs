@@ -1,9 +1,7 @@
 //! Writes the rows of a change: the run with its catalog, its legs and its calls.
 
 use contract::ids::RunId;
-use sqlx::any::AnyArguments;
-use sqlx::query::Query;
-use sqlx::{Any, AnyConnection, Row};
+use sqlx::{AnyConnection, Row};
 
 use super::{Change, CommitError};
 use crate::Millis;
@@ -11,6 +9,7 @@ use crate::error::StoreError;
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::{FencedRun, NewRun};
 use crate::sql::{ROWS_PER_STATEMENT, row_placeholders};
+use crate::statement::{Mismatch, Statement, Step};
 
 /// How often a catalog is marked as used: half the time for which a sweep keeps a used catalog.
 const MARK_USED_EVERY_MS: i64 = 30 * 60 * 1000;
@@ -18,31 +17,35 @@ const MARK_USED_EVERY_MS: i64 = 30 * 60 * 1000;
 /// The most bytes of calls per statement.
 const BYTES_PER_STATEMENT: usize = 2 << 20;
 
-/// Writes the run's row: the first commit inserts it, and later ones update it if the holder still has the run.
-pub(super) async fn write_run(
-    connection: &mut AnyConnection,
+/// How the first commit of a run ensures that the run's catalog is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CatalogCheck {
+    /// The run is inserted only if its catalog is stored and was marked as used recently.
+    WithInsert,
+    /// [`store_catalog`] is called after the insert.
+    Separately,
+}
+
+/// Returns the statement that writes the run's row: the first commit inserts it, and later ones update it if the holder
+/// still has the run.
+pub(super) fn run_step(
     held: &FencedRun,
     change: &Change,
     sealed: Option<&(i64, Vec<u8>)>,
     now: Millis,
-) -> Result<(), CommitError> {
+    check: CatalogCheck,
+) -> Step {
     match &held.unwritten {
-        Some(run) => insert(connection, run, change, sealed, now).await,
-        None => update(connection, held, change, sealed, now).await,
+        Some(run) => insert(run, change, sealed, now, check),
+        None => Step::ChangeOne(update(held, change, sealed, now), Mismatch::Fenced),
     }
 }
 
-async fn update(
-    connection: &mut AnyConnection,
-    held: &FencedRun,
-    change: &Change,
-    sealed: Option<&(i64, Vec<u8>)>,
-    now: Millis,
-) -> Result<(), CommitError> {
+fn update(held: &FencedRun, change: &Change, sealed: Option<&(i64, Vec<u8>)>, now: Millis) -> Statement {
     let (leg, snapshot) = sealed.map(|(leg, snapshot)| (*leg, snapshot.clone())).unzip();
     // An ended run keeps no snapshot.
     let over = change.state.is_some_and(RunState::is_over);
-    let updated = sqlx::query(
+    Statement::new(
         "UPDATE runs SET sequence = sequence + 1, updated_at = $1, state = COALESCE($2, state), \
          expires_at = COALESCE($3, expires_at), progress = COALESCE($4, progress), \
          snapshot_leg = COALESCE($5, snapshot_leg), \
@@ -64,47 +67,58 @@ async fn update(
     .bind(held.run_id.to_string())
     .bind(held.sequence)
     .bind(held.fence)
-    .execute(&mut *connection)
-    .await?;
-    if updated.rows_affected() == 1 { Ok(()) } else { Err(CommitError::Fenced) }
 }
 
-async fn insert(
-    connection: &mut AnyConnection,
-    run: &NewRun,
-    change: &Change,
-    sealed: Option<&(i64, Vec<u8>)>,
-    now: Millis,
-) -> Result<(), CommitError> {
+macro_rules! insert_run {
+    ($from:literal) => {
+        concat!(
+            "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, fence, holder, \
+             lease_until, created_at, updated_at, expires_at, catalog, definition, progress, snapshot_leg, snapshot, \
+             result, journal_bytes, client) ",
+            $from
+        )
+    };
+}
+
+fn insert(run: &NewRun, change: &Change, sealed: Option<&(i64, Vec<u8>)>, now: Millis, check: CatalogCheck) -> Step {
+    // A direct call without a cell has no catalog.
+    let is_checked = check == CatalogCheck::WithInsert && !run.catalog.is_empty();
+    let sql = if is_checked {
+        insert_run!(
+            "SELECT $1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18 \
+             FROM catalogs WHERE hash = $11 AND used_at >= $19"
+        )
+    } else {
+        insert_run!(
+            "VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
+        )
+    };
     let over = change.state.is_some_and(RunState::is_over);
     let (leg, snapshot) = sealed.map(|(leg, snapshot)| (*leg, snapshot.clone())).unzip();
-    sqlx::query(
-        "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, fence, holder, \
-         lease_until, created_at, updated_at, expires_at, catalog, definition, progress, snapshot_leg, snapshot, \
-         result, journal_bytes, client) \
-         VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
-    )
-    .bind(run.run_id.to_string())
-    .bind(run.scope.agent_id.clone())
-    .bind(run.scope.session_id.clone())
-    .bind(run.scope.agent_run_id.clone())
-    .bind(run.tool_call_id.clone())
-    .bind(change.state.unwrap_or(RunState::Running).as_str())
-    .bind(run.holder.clone())
-    .bind(if change.release || over { 0 } else { run.lease_until })
-    .bind(now)
-    .bind(change.expires_at.unwrap_or(run.expires_at))
-    .bind(run.catalog.clone())
-    .bind(run.definition.clone())
-    .bind(change.progress.clone().unwrap_or_default())
-    .bind(leg)
-    .bind(snapshot.filter(|_| !over))
-    .bind(change.result.clone())
-    .bind(change.journal_bytes)
-    .bind(run.scope.client.clone())
-    .execute(&mut *connection)
-    .await?;
-    store_catalog(connection, run, now).await
+    let statement = Statement::new(sql)
+        .bind(run.run_id.to_string())
+        .bind(run.scope.agent_id.clone())
+        .bind(run.scope.session_id.clone())
+        .bind(run.scope.agent_run_id.clone())
+        .bind(run.tool_call_id.clone())
+        .bind(change.state.unwrap_or(RunState::Running).as_str())
+        .bind(run.holder.clone())
+        .bind(if change.release || over { 0 } else { run.lease_until })
+        .bind(now)
+        .bind(change.expires_at.unwrap_or(run.expires_at))
+        .bind(run.catalog.clone())
+        .bind(run.definition.clone())
+        .bind(change.progress.clone().unwrap_or_default())
+        .bind(leg)
+        .bind(snapshot.filter(|_| !over))
+        .bind(change.result.clone())
+        .bind(change.journal_bytes)
+        .bind(run.scope.client.clone());
+    if is_checked {
+        Step::ChangeOne(statement.bind(now.saturating_sub(MARK_USED_EVERY_MS)), Mismatch::Missing)
+    } else {
+        Step::Execute(statement)
+    }
 }
 
 /// Stores the catalog tables that the cell reads, unless they are already stored. They are kept as long as a run uses
@@ -113,7 +127,11 @@ async fn insert(
 /// It checks first whether they are stored, because compressing them takes longer than most cells. It must be called
 /// after another write of the transaction, because SQLite fails a transaction that reads before it writes if another
 /// connection wrote in between.
-async fn store_catalog(connection: &mut AnyConnection, run: &NewRun, now: Millis) -> Result<(), CommitError> {
+pub(super) async fn store_catalog(
+    connection: &mut AnyConnection,
+    run: &NewRun,
+    now: Millis,
+) -> Result<(), CommitError> {
     // A direct call without a cell has no catalog.
     if run.catalog.is_empty() {
         return Ok(());
@@ -148,41 +166,31 @@ async fn store_catalog(connection: &mut AnyConnection, run: &NewRun, now: Millis
     Ok(())
 }
 
-pub(super) async fn write_legs(
-    connection: &mut AnyConnection,
-    run_id: &RunId,
-    legs: &[LegRow],
-) -> Result<(), CommitError> {
-    for batch in legs.chunks(ROWS_PER_STATEMENT) {
+/// Returns the statements that insert or update legs.
+pub(super) fn leg_statements(run_id: &RunId, legs: &[LegRow]) -> impl Iterator<Item = Statement> {
+    legs.chunks(ROWS_PER_STATEMENT).map(|batch| {
         let sql = format!(
             "INSERT INTO legs (run_id, leg, clock_us, replies, ended, shown) VALUES {} ON CONFLICT (run_id, leg) DO \
              UPDATE SET ended = COALESCE(excluded.ended, legs.ended), shown = COALESCE(excluded.shown, legs.shown)",
             row_placeholders(batch.len(), 6)
         );
-        let mut query = sqlx::query(&sql);
-        for leg in batch {
+        batch.iter().fold(Statement::new(sql), |statement, leg| {
             let replies: Vec<String> = leg.replies.iter().map(ToString::to_string).collect();
-            query = query
+            statement
                 .bind(run_id.to_string())
                 .bind(leg.leg)
                 .bind(i64::try_from(leg.clock_us).unwrap_or(i64::MAX))
                 .bind(replies.join(","))
                 .bind(leg.ended.as_ref().map(|ended| ended.kind.as_str()))
-                .bind(leg.ended.as_ref().map(|ended| ended.output_digest.clone()));
-        }
-        query.execute(&mut *connection).await?;
-    }
-    Ok(())
+                .bind(leg.ended.as_ref().map(|ended| ended.output_digest.clone()))
+        })
+    })
 }
 
-/// Inserts or updates calls. A call that another process has settled stays settled. A stored reply or outcome is kept
-/// if the new row has none, because the holder may have dropped it from memory.
-pub(super) async fn write_calls(
-    connection: &mut AnyConnection,
-    run_id: &RunId,
-    calls: &[CallRow],
-) -> Result<(), CommitError> {
-    let mut rest = calls;
+/// Returns the statements that insert or update calls. A call that another process has settled stays settled. A stored
+/// reply or outcome is kept if the new row has none, because the holder may have dropped it from memory.
+pub(super) fn call_statements(run_id: &RunId, calls: &[CallRow]) -> Result<Vec<Statement>, StoreError> {
+    let (mut rest, mut statements) = (calls, Vec::new());
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(batch_of(rest));
         rest = later;
@@ -196,13 +204,11 @@ pub(super) async fn write_calls(
              WHERE calls.state <> 'settled' OR excluded.state IN ('settled', 'delivered', 'cleared')",
             row_placeholders(batch.len(), 19)
         );
-        let mut query = sqlx::query(&sql);
-        for call in batch {
-            query = bind_call(query, run_id, call)?;
-        }
-        query.execute(&mut *connection).await?;
+        let statement =
+            batch.iter().try_fold(Statement::new(sql), |statement, call| bind_call(statement, run_id, call));
+        statements.push(statement?);
     }
-    Ok(())
+    Ok(statements)
 }
 
 /// Returns how many of these calls go into one statement, at least one. The statement holds a copy of them.
@@ -215,12 +221,10 @@ fn batch_of(calls: &[CallRow]) -> usize {
     calls.iter().take(ROWS_PER_STATEMENT).take_while(fits).count().max(1)
 }
 
-type AnyQuery<'q> = Query<'q, Any, AnyArguments<'q>>;
-
-fn bind_call<'q>(query: AnyQuery<'q>, run_id: &RunId, call: &CallRow) -> Result<AnyQuery<'q>, CommitError> {
+fn bind_call(statement: Statement, run_id: &RunId, call: &CallRow) -> Result<Statement, StoreError> {
     let reply = call.reply.as_ref().map(serde_json::to_string).transpose();
     let reply = reply.map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    Ok(query
+    Ok(statement
         .bind(run_id.to_string())
         .bind(i64::from(call.call.0))
         .bind(call.leg)

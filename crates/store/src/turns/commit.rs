@@ -8,6 +8,8 @@ use crate::commit::CommitError;
 use crate::commit::recovery::{AttemptError, AttemptedRow, CommitStatus, RetryState, resolve_attempt};
 use crate::commit::usage::{Claimant, take};
 use crate::quota::Claim;
+use crate::sqlite_writer::Program;
+use crate::statement::Step;
 use crate::transcript;
 
 /// Whether a change creates its turn, with the lease of its holder.
@@ -94,18 +96,19 @@ async fn write(
     durability: Durability,
     now: Millis,
 ) -> Result<(), AttemptError> {
-    let mut transaction = backend.writer(durability).begin().await?;
-    match target {
-        Target::New(turn, until) => {
-            rows::insert_turn(&mut transaction, (turn, &held.holder, until), change, now).await?;
-        }
-        Target::Existing => rows::update_turn(&mut transaction, held, change, now).await?,
+    let entries = rows::of_turn(held, &change.transcript);
+    let is_checked = claim.is_some() || change.state == Some(TurnState::Waiting);
+    if let Some(writer) = backend.sqlite_writer()
+        && !is_checked
+    {
+        let mut steps = steps(held, target, change, now);
+        steps.extend(transcript::statements(&held.session_id, &held.turn_id, &entries).map(Step::from));
+        steps.push(Step::Point("turn.before_commit"));
+        return Ok(writer.write(Program { steps, durability }).await?);
     }
-    rows::write_steps(&mut transaction, held, &change.steps, now).await?;
-    rows::write_deliveries(&mut transaction, held, change, now).await?;
-    rows::write_conversations(&mut transaction, held, &change.conversations, now).await?;
-    if let Some(response) = &change.response {
-        rows::write_response(&mut transaction, held, response, now).await?;
+    let mut transaction = backend.writer(durability).begin().await?;
+    for step in steps(held, target, change, now) {
+        step.execute(&mut transaction).await?;
     }
     if change.state == Some(TurnState::Waiting) {
         rows::check_open_turns(&mut transaction, &held.principal).await?;
@@ -114,12 +117,24 @@ async fn write(
         let claimant = Claimant { agent_id: &held.principal, run_id: None };
         take(&mut transaction, claimant, claim, &backend.quotas, now).await?;
     }
-    if let Some(model_use) = &change.model_use {
-        usage::add(&mut transaction, held, model_use, now).await?;
-    }
-    messages::delete(&mut transaction, held, change).await?;
-    let entries = rows::of_turn(held, &change.transcript);
     transcript::write(&mut transaction, backend.dialect, &held.session_id, &held.turn_id, &entries).await?;
     fault::point("turn.before_commit")?;
-    fault::commit_result(transaction.commit().await).map_err(AttemptError::AtCommit)
+    fault::commit_result(transaction.commit().await).map_err(|error| AttemptError::AtCommit(error.into()))
+}
+
+/// Returns the steps that write a change, except its transcript.
+fn steps(held: &HeldTurn, target: Target<'_>, change: &TurnChange, now: Millis) -> Vec<Step> {
+    let mut steps = vec![match target {
+        Target::New(turn, until) => rows::insert_turn((turn, &held.holder, until), change, now).into(),
+        Target::Existing => rows::update_turn(held, change, now),
+    }];
+    steps.extend(rows::step_statements(held, &change.steps, now).into_iter().map(Step::from));
+    steps.extend(rows::delivery_statements(held, change, now).map(Step::from));
+    steps.extend(rows::conversation_statements(held, &change.conversations, now).map(Step::from));
+    if let Some(response) = &change.response {
+        steps.extend(rows::response_steps(held, response, now));
+    }
+    steps.extend(change.model_use.as_ref().map(|model_use| usage::add(held, model_use, now).into()));
+    steps.extend(messages::delete(held, change).into_iter().map(Step::from));
+    steps
 }

@@ -94,10 +94,8 @@ pub(crate) async fn renew(
 pub(crate) async fn lost(backend: &Backend, holder: &str, turns: &[TurnId]) -> Result<Vec<TurnId>, StoreError> {
     let mut lost = Vec::new();
     for batch in turns.chunks(TURNS_PER_STATEMENT) {
-        let sql = format!(
-            "SELECT turn_id FROM turns WHERE turn_id IN ({}) AND (holder <> $1 OR state NOT IN ('running', 'waiting'))",
-            placeholders(2, batch.len())
-        );
+        let sql =
+            format!("SELECT turn_id FROM turns WHERE turn_id IN ({}) AND holder <> $1", placeholders(2, batch.len()));
         let query = sqlx::query(&sql).bind(holder.to_owned());
         let query = batch.iter().fold(query, |query, turn_id| query.bind(turn_id.to_string()));
         for row in query.fetch_all(backend.reader()).await? {

@@ -2,15 +2,14 @@
 
 use contract::ids::TurnId;
 use contract::limits::MAX_TURN_MESSAGES;
-use sqlx::{AnyConnection, Row};
+use sqlx::Row;
 
-use super::rows::bind_all;
 use super::{HeldTurn, TurnChange};
 use crate::Millis;
 use crate::backend::{Backend, Durability};
-use crate::commit::CommitError;
 use crate::error::StoreError;
 use crate::sql::{ROWS_PER_STATEMENT, placeholders};
+use crate::statement::Statement;
 
 /// What a message asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,23 +82,17 @@ pub(crate) async fn of_holder(backend: &Backend, holder: &str) -> Result<Vec<Tur
     rows.iter().map(read).collect()
 }
 
-/// Deletes the messages that a change makes part of its turn; all of them at its end.
-pub(super) async fn delete(
-    connection: &mut AnyConnection,
-    held: &HeldTurn,
-    change: &TurnChange,
-) -> Result<(), CommitError> {
+/// Returns the statements that delete the messages that a change makes part of its turn; all of them at its end.
+pub(super) fn delete(held: &HeldTurn, change: &TurnChange) -> Vec<Statement> {
     if change.is_end() {
-        let all = "DELETE FROM turn_messages WHERE turn_id = $1";
-        sqlx::query(all).bind(held.turn_id.to_string()).execute(&mut *connection).await?;
-        return Ok(());
+        return vec![Statement::new("DELETE FROM turn_messages WHERE turn_id = $1").bind(held.turn_id.to_string())];
     }
-    for batch in change.messages.chunks(ROWS_PER_STATEMENT) {
+    let delete = |batch: &[String]| {
         let sql = format!(
             "DELETE FROM turn_messages WHERE turn_id = $1 AND message_id IN ({})",
             placeholders(2, batch.len())
         );
-        bind_all(sqlx::query(&sql).bind(held.turn_id.to_string()), batch).execute(&mut *connection).await?;
-    }
-    Ok(())
+        Statement::new(sql).bind(held.turn_id.to_string()).bind_all(batch)
+    };
+    change.messages.chunks(ROWS_PER_STATEMENT).map(delete).collect()
 }

@@ -4,7 +4,6 @@ use contract::ids::{RunId, TurnId};
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::rows::bind_all;
 use super::{COMPACTION, DeliveryRow, ResponseRow, SessionFilter, SessionSummary, TurnRow, TurnState, TurnStep};
 use crate::Millis;
 use crate::backend::Backend;
@@ -88,7 +87,8 @@ pub(crate) async fn deliveries(
             "SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE principal = $1 AND call_id IN ({})",
             placeholders(2, batch.len())
         );
-        let query = bind_all(sqlx::query(&sql).bind(principal.to_owned()), batch);
+        let query = sqlx::query(&sql).bind(principal.to_owned());
+        let query = batch.iter().fold(query, |query, call_id| query.bind(call_id.clone()));
         for row in query.fetch_all(backend.reader()).await? {
             found.push(read_delivery(&row)?);
         }

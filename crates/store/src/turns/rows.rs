@@ -2,16 +2,14 @@
 
 use contract::limits::MAX_OPEN_TURNS;
 use serde_json::Value;
-use sqlx::any::AnyArguments;
-use sqlx::query::Query;
-use sqlx::{Any, AnyConnection, Row};
+use sqlx::{AnyConnection, Row};
 
 use super::limits::TurnTotals;
 use super::{HeldTurn, NewResponse, NewStep, NewTurn, TurnChange, TurnState};
 use crate::Millis;
 use crate::commit::{CommitError, TurnLimit};
-use crate::error::StoreError;
 use crate::sql::{ROWS_PER_STATEMENT, placeholders, row_placeholders};
+use crate::statement::{Mismatch, Statement, Step};
 use crate::transcript::Entry;
 
 /// The most bytes of steps per statement. A statement has at least one step.
@@ -21,14 +19,13 @@ fn number(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-pub(super) async fn insert_turn(
-    connection: &mut AnyConnection,
+pub(super) fn insert_turn(
     (turn, holder, lease_until): (&NewTurn, &str, Millis),
     change: &TurnChange,
     now: Millis,
-) -> Result<(), CommitError> {
+) -> Statement {
     let added = TurnTotals::of(change);
-    sqlx::query(
+    Statement::new(
         "INSERT INTO turns (turn_id, principal, agent_id, session_id, parent, wire, request_digest, state, steps, \
          sequence, fence, holder, lease_until, created_at, updated_at, expires_at, bytes) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, 1, $10, $11, $12, $12, $13, $14)",
@@ -47,20 +44,12 @@ pub(super) async fn insert_turn(
     .bind(now)
     .bind(change.expires_at.unwrap_or(turn.expires_at))
     .bind(number(added.bytes))
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
-/// Updates the turn's row if the holder still has the turn.
-pub(super) async fn update_turn(
-    connection: &mut AnyConnection,
-    held: &HeldTurn,
-    change: &TurnChange,
-    now: Millis,
-) -> Result<(), CommitError> {
+/// Returns the step that updates the turn's row if the holder still has the turn.
+pub(super) fn update_turn(held: &HeldTurn, change: &TurnChange, now: Millis) -> Step {
     let added = TurnTotals::of(change);
-    let updated = sqlx::query(
+    let update = Statement::new(
         "UPDATE turns SET sequence = sequence + 1, updated_at = $1, state = COALESCE($2, state), \
          expires_at = COALESCE($3, expires_at), lease_until = CASE WHEN $4 = 1 THEN 0 ELSE lease_until END, \
          steps = steps + $5, bytes = bytes + $6 \
@@ -74,10 +63,8 @@ pub(super) async fn update_turn(
     .bind(number(added.bytes))
     .bind(held.turn_id.to_string())
     .bind(held.sequence)
-    .bind(held.fence)
-    .execute(connection)
-    .await?;
-    if updated.rows_affected() == 1 { Ok(()) } else { Err(CommitError::Fenced) }
+    .bind(held.fence);
+    Step::ChangeOne(update, Mismatch::Fenced)
 }
 
 /// Fails if the principal has too many waiting turns, this one included.
@@ -93,14 +80,9 @@ pub(super) async fn check_open_turns(connection: &mut AnyConnection, principal: 
     if row.try_get::<i64, _>(0)? > max { Err(TurnLimit::OpenTurns.into()) } else { Ok(()) }
 }
 
-pub(super) async fn write_steps(
-    connection: &mut AnyConnection,
-    held: &HeldTurn,
-    steps: &[NewStep],
-    now: Millis,
-) -> Result<(), CommitError> {
+pub(super) fn step_statements(held: &HeldTurn, steps: &[NewStep], now: Millis) -> Vec<Statement> {
     let mut next = number(held.totals.steps);
-    let mut rest = steps;
+    let (mut rest, mut statements) = (steps, Vec::new());
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(batch_of(rest));
         rest = later;
@@ -108,19 +90,14 @@ pub(super) async fn write_steps(
             "INSERT INTO turn_steps (turn_id, step, at, kind, body) VALUES {}",
             row_placeholders(batch.len(), 5)
         );
-        let mut query = sqlx::query(&sql);
-        for step in batch {
-            query = query
-                .bind(held.turn_id.to_string())
-                .bind(next)
-                .bind(now)
-                .bind(step.kind.clone())
-                .bind(step.body.clone());
-            next += 1;
-        }
-        query.execute(&mut *connection).await?;
+        let statement = batch.iter().zip(next..).fold(Statement::new(sql), |statement, (step, position)| {
+            let statement = statement.bind(held.turn_id.to_string()).bind(position).bind(now);
+            statement.bind(step.kind.clone()).bind(step.body.clone())
+        });
+        next += number(batch.len());
+        statements.push(statement);
     }
-    Ok(())
+    statements
 }
 
 /// Returns how many of these steps go into one statement, at least one.
@@ -133,72 +110,62 @@ fn batch_of(steps: &[NewStep]) -> usize {
     steps.iter().take(ROWS_PER_STATEMENT).take_while(fits).count().max(1)
 }
 
-pub(super) async fn write_deliveries(
-    connection: &mut AnyConnection,
+/// Returns the statements that write new deliveries and mark those that were answered.
+pub(super) fn delivery_statements(
     held: &HeldTurn,
     change: &TurnChange,
     now: Millis,
-) -> Result<(), CommitError> {
-    for batch in change.deliveries.chunks(ROWS_PER_STATEMENT) {
+) -> impl Iterator<Item = Statement> {
+    let new = change.deliveries.chunks(ROWS_PER_STATEMENT).map(move |batch| {
         let sql = format!(
             "INSERT INTO deliveries (principal, call_id, turn_id, run_id, call, round, sent_at) VALUES {}",
             row_placeholders(batch.len(), 7)
         );
-        let mut query = sqlx::query(&sql);
-        for delivery in batch {
-            query = query
+        batch.iter().fold(Statement::new(sql), |statement, delivery| {
+            statement
                 .bind(held.principal.clone())
                 .bind(delivery.call_id.clone())
                 .bind(held.turn_id.to_string())
                 .bind(delivery.run_id.to_string())
                 .bind(i64::from(delivery.call.0))
                 .bind(i64::from(delivery.round))
-                .bind(now);
-        }
-        query.execute(&mut *connection).await?;
-    }
-    for batch in change.answered.chunks(ROWS_PER_STATEMENT) {
+                .bind(now)
+        })
+    });
+    let answered = change.answered.chunks(ROWS_PER_STATEMENT).map(move |batch| {
         let sql = format!(
             "UPDATE deliveries SET answered_at = $1 WHERE principal = $2 AND turn_id = $3 AND answered_at IS NULL \
              AND call_id IN ({})",
             placeholders(4, batch.len())
         );
-        let query = sqlx::query(&sql).bind(now).bind(held.principal.clone()).bind(held.turn_id.to_string());
-        bind_all(query, batch).execute(&mut *connection).await?;
-    }
-    Ok(())
+        Statement::new(sql).bind(now).bind(held.principal.clone()).bind(held.turn_id.to_string()).bind_all(batch)
+    });
+    new.chain(answered)
 }
 
-pub(super) async fn write_conversations(
-    connection: &mut AnyConnection,
+/// Returns the statements that write the digests of conversations.
+pub(super) fn conversation_statements(
     held: &HeldTurn,
     digests: &[String],
     now: Millis,
-) -> Result<(), CommitError> {
+) -> impl Iterator<Item = Statement> {
     // In a fixed order, so that turns that write the same digests at the same time do not deadlock.
-    for digest in in_order(digests) {
-        sqlx::query(
+    in_order(digests).into_iter().map(move |digest| {
+        Statement::new(
             "INSERT INTO conversations (principal, agent_id, digest, turn_id, at) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (principal, agent_id, digest) DO UPDATE SET turn_id = excluded.turn_id, at = excluded.at",
         )
         .bind(held.principal.clone())
         .bind(held.agent_id.clone())
-        .bind(digest.to_owned())
+        .bind(digest)
         .bind(held.turn_id.to_string())
         .bind(now)
-        .execute(&mut *connection)
-        .await?;
-    }
-    Ok(())
+    })
 }
 
-pub(super) async fn write_response(
-    connection: &mut AnyConnection,
-    held: &HeldTurn,
-    response: &NewResponse,
-    now: Millis,
-) -> Result<(), CommitError> {
-    let written = sqlx::query(
+/// Returns the steps that write a response and the ids of its items.
+pub(super) fn response_steps(held: &HeldTurn, response: &NewResponse, now: Millis) -> Vec<Step> {
+    let write = Statement::new(
         "INSERT INTO responses (response_id, principal, turn_id, at, expires_at, body) VALUES ($1, $2, $3, $4, $5, $6) \
          ON CONFLICT (response_id) DO UPDATE SET at = excluded.at, expires_at = excluded.expires_at, \
          body = excluded.body WHERE responses.turn_id = excluded.turn_id",
@@ -208,26 +175,21 @@ pub(super) async fn write_response(
     .bind(held.turn_id.to_string())
     .bind(now)
     .bind(response.expires_at)
-    .bind(response.body.clone())
-    .execute(&mut *connection)
-    .await?;
-    if written.rows_affected() != 1 {
-        return Err(StoreError::Corrupt("a response of another turn has the same id".to_owned()).into());
-    }
+    .bind(response.body.clone());
+    let mut steps = vec![Step::ChangeOne(write, Mismatch::UsedId)];
     let items = in_order(&response.item_ids);
-    for batch in items.chunks(ROWS_PER_STATEMENT) {
+    steps.extend(items.chunks(ROWS_PER_STATEMENT).map(|batch| {
         let sql = format!(
             "INSERT INTO items (principal, item_id, response_id) VALUES {} \
              ON CONFLICT (principal, item_id) DO UPDATE SET response_id = excluded.response_id",
             row_placeholders(batch.len(), 3)
         );
-        let mut query = sqlx::query(&sql);
-        for item in batch {
-            query = query.bind(held.principal.clone()).bind((*item).to_owned()).bind(response.response_id.clone());
-        }
-        query.execute(&mut *connection).await?;
-    }
-    Ok(())
+        let bind = |statement: Statement, item: &&str| {
+            statement.bind(held.principal.clone()).bind(*item).bind(response.response_id.clone())
+        };
+        Step::Execute(batch.iter().fold(Statement::new(sql), bind))
+    }));
+    steps
 }
 
 /// Returns the texts without repetitions, in order: one statement must not write a row twice.
@@ -247,12 +209,4 @@ pub(super) fn of_turn(held: &HeldTurn, entries: &[Entry]) -> Vec<Entry> {
         }
     }
     entries
-}
-
-/// Binds texts one after another.
-pub(super) fn bind_all<'q>(
-    query: Query<'q, Any, AnyArguments<'q>>,
-    texts: &[String],
-) -> Query<'q, Any, AnyArguments<'q>> {
-    texts.iter().fold(query, |query, text| query.bind(text.clone()))
 }

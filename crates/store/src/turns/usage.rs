@@ -1,13 +1,13 @@
 //! What models were used for: turns and tokens per day, principal, agent, session and model.
 
 use contract::limits::MODEL_USAGE_DAYS;
-use sqlx::{AnyConnection, Row};
+use sqlx::Row;
 
 use super::HeldTurn;
 use crate::Millis;
 use crate::backend::{Backend, Durability};
-use crate::commit::CommitError;
 use crate::error::StoreError;
+use crate::statement::Statement;
 
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 
@@ -72,15 +72,10 @@ pub struct UsageTotals {
 }
 
 /// Adds a request to a model to the usage of its day.
-pub(super) async fn add(
-    connection: &mut AnyConnection,
-    held: &HeldTurn,
-    model_use: &ModelUse,
-    now: Millis,
-) -> Result<(), CommitError> {
+pub(super) fn add(held: &HeldTurn, model_use: &ModelUse, now: Millis) -> Statement {
     // Numbers come from providers, and sums of them must stay in range.
     let tokens = |number: u64| i64::try_from(number.min(1 << 40)).unwrap_or(0);
-    sqlx::query(
+    Statement::new(
         "INSERT INTO model_usage (day, principal, agent_id, session_id, model, turns, calls, input_tokens, \
          output_tokens, cache_read_tokens, cache_write_tokens) VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8, $9, $10) \
          ON CONFLICT (day, principal, agent_id, session_id, model) DO UPDATE SET \
@@ -100,9 +95,6 @@ pub(super) async fn add(
     .bind(tokens(model_use.output_tokens))
     .bind(tokens(model_use.cache_read_tokens))
     .bind(tokens(model_use.cache_write_tokens))
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
 pub(crate) async fn totals(

@@ -6,9 +6,6 @@
     reason = "an unexpected value must fail the test"
 )]
 
-// The crate's own name here, as in the other crates.
-extern crate cellmate_store as store;
-
 mod approvals;
 mod backups;
 mod fences;

@@ -1,7 +1,7 @@
 //! Checks `docs/internals/contract.md`: every line of the contract, with a test that shows it, a listed divergence, or the reason
 //! why there is neither.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -162,11 +162,9 @@ impl Map {
         problems
     }
 
-    /// The table at the head of the map.
-    fn totals(&self) -> String {
-        let kinds = ["shown by tests", "differ, as docs/internals/divergences.md lists", "ask nothing"];
-        let mut counts: BTreeMap<usize, usize> = (0..kinds.len()).map(|kind| (kind, 0)).collect();
-        let mut pending = 0;
+    /// The numbers of lines that are shown by tests, differ and ask nothing, and of those that are pending.
+    fn counts(&self) -> ([usize; 3], usize) {
+        let (mut counts, mut pending) = ([0; 3], 0);
         for (_, proof) in &self.lines {
             let kind = match proof {
                 Proof::Tests(_) => 0,
@@ -177,11 +175,26 @@ impl Map {
                     continue;
                 }
             };
-            *counts.entry(kind).or_default() += 1;
+            counts[kind] += 1;
         }
+        (counts, pending)
+    }
+
+    /// The sentence about the map in `docs/internals/proof.md`.
+    fn summary(&self) -> String {
+        let ([shown, differ, nothing], all) = (self.counts().0, self.lines.len());
+        format!(
+            "Of the {all} lines of the contract, {shown} are shown by tests, {differ} differ as listed, and {nothing} ask nothing"
+        )
+    }
+
+    /// The table at the head of the map.
+    fn totals(&self) -> String {
+        let kinds = ["shown by tests", "differ, as docs/internals/divergences.md lists", "ask nothing"];
+        let (counts, pending) = self.counts();
         let mut table = "| lines | number |\n|---|---|\n".to_owned();
-        for (kind, count) in counts {
-            writeln!(table, "| {} | {count} |", kinds[kind]).unwrap();
+        for (kind, count) in kinds.iter().zip(counts) {
+            writeln!(table, "| {kind} | {count} |").unwrap();
         }
         if pending > 0 {
             writeln!(table, "| pending | {pending} |").unwrap();
@@ -257,6 +270,8 @@ fn the_map_names_a_test_or_a_divergence_for_every_line_of_the_contract() {
     let problems = map.check(&divergences(&read("docs/internals/divergences.md")), PENDING);
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
     assert!(text.contains(&totals), "the totals at the head of docs/internals/contract.md are not these:\n{totals}");
+    let summary = map.summary();
+    assert!(read("docs/internals/proof.md").contains(&summary), "docs/internals/proof.md does not say: {summary}");
 }
 
 #[test]

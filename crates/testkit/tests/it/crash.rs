@@ -92,7 +92,8 @@ fn after_a_crash_a_non_repeatable_call_is_unknown_and_a_read_only_call_is_retrie
           tools.call("openclaw:ledger:slow", { ms: 60000 }),
           tools.call("openclaw:ledger:read", { ms: 300, n: 1 }),
         ])
-        return [before.did.n, settled[0].reason.message, settled[1].value.did.n]
+        const { message, code } = settled[0].reason
+        return [before.did.n, message, settled[1].value.did.n, code]
     "#;
     let mut host = Host::start(folder.path());
     let waiting = host.ask(&json!({"op": "exec", "code": code}));
@@ -105,6 +106,7 @@ fn after_a_crash_a_non_repeatable_call_is_unknown_and_a_read_only_call_is_retrie
     assert_eq!((&result["value"][0], &result["value"][2]), (&json!(0), &json!(1)));
     let message = result["value"][1].as_str().unwrap();
     assert!(message.starts_with("the outcome of this call is unknown"), "{message}");
+    assert_eq!(result["value"][3], "unknown_outcome");
     assert_eq!(effects(folder.path()), ["read", "read", "slow"]);
 }
 

@@ -2,7 +2,7 @@
 
 use contract::config::{Quotas, Retention};
 use contract::ids::CallId;
-use contract::limits::MAX_JOURNAL_BYTES;
+use contract::limits::{JOURNAL_ROW_BYTES, MAX_JOURNAL_BYTES};
 use contract::scope::Scope;
 use contract::tool::Repeat;
 use executor::{Journal, JournalFull, OpenError};
@@ -81,6 +81,40 @@ async fn calls_beyond_the_journal_limit_are_refused_and_stored_by_hash_only() {
     let refused = journal.store().call(&"cm_1".into(), CallId(id)).await.unwrap().unwrap();
     assert_eq!(refused.payload, "");
     assert_eq!(refused.input_hash, call(id, 1 << 20).input_hash, "the refused call is stored with its hash");
+}
+
+#[tokio::test]
+async fn only_the_reply_of_a_tool_counts_for_its_transcript_too() {
+    let length = 60_000;
+    let text = "1".repeat(length);
+    for (method, counted) in [("output", length), ("state", length), ("search", length), ("call", 3 * length)] {
+        let journal = journal().await;
+        journal.opened(CallRow::requested(CallId(1), method, "", String::new(), "exec-1", 5)).unwrap();
+        journal.flush().await.unwrap();
+        let run_id = journal.run_id().clone();
+        let before = journal.store().journal_totals(&run_id).await.unwrap().bytes;
+        journal.settled(CallId(1), None, StoredReply::Resolved(text.clone()));
+        journal.flush().await.unwrap();
+        let after = journal.store().journal_totals(&run_id).await.unwrap().bytes;
+        assert_eq!(after - before, counted, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn as_many_pages_of_a_stored_output_fit_as_the_journal_has_bytes() {
+    let journal = journal().await;
+    let length = 1 << 16;
+    let mut pages = 0;
+    loop {
+        let id = CallId(pages + 1);
+        let opened = journal.opened(CallRow::requested(id, "output", "read", String::new(), "exec-1", 5));
+        if opened.is_err() || journal.check_room_for_reply(id, length).is_err() {
+            break;
+        }
+        journal.settled(id, None, StoredReply::Resolved("1".repeat(length)));
+        pages += 1;
+    }
+    assert_eq!(pages as usize, MAX_JOURNAL_BYTES / (length + JOURNAL_ROW_BYTES + "read".len()));
 }
 
 #[tokio::test]

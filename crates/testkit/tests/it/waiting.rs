@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use contract::ids::{CallId, RunId};
 use contract::limits::MAX_KEPT_SNAPSHOT_BYTES;
+use contract::scope::Scope;
+use executor::run::RunRequest;
 use executor::{CallToken, Outcome, ParkedOn, ToolResult};
 use serde_json::{Value, json};
 use store::{RunState, SettleError, SettleResult};
 
 use crate::fake_tools::{Behavior, FakeTools, eventually};
-use crate::world::{Parts, World, code, scope, value};
+use crate::world::{Parts, World, code, request, scope, value};
 
 fn short_timeouts() -> Value {
     json!({"codeMode": {"enabled": true, "timeoutMs": 400, "maxWaitMs": 400}})
@@ -112,6 +114,26 @@ async fn the_store_has_the_state_of_a_run_and_its_snapshot_only_while_it_waits()
         world.run().wait(&run_id).await;
         assert_eq!(state(&run_id).await, (expected, false), "{end}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_of_a_sandboxed_agent_is_resumed_and_forked_only_with_the_rules_of_the_sandbox() {
+    let (world, _) = world(short_timeouts()).await;
+    let run_for = |sandboxed: bool| {
+        let own = request("main/session/run");
+        world.prepared(&RunRequest { scope: Scope { sandboxed, ..own.scope.clone() }, ..own })
+    };
+    let (run_id, _) = run_for(true).suspend("await yield_control(); return 1").await;
+    let refused = run_for(false).wait(&run_id).await;
+    assert_eq!(code(&refused), "invalid_input");
+    assert!(refused["error"].as_str().unwrap().contains("--sandboxed"), "{refused}");
+    let (run, own) = (run_for(false), scope("main/session/run"));
+    let forked = world.code_mode.fork(&own, &run.prepared.config.code_mode, "fork-1", &run_id, 1).await;
+    assert!(forked.is_err(), "{forked:?}");
+    assert_eq!(value(&run_for(true).wait(&run_id).await), 1);
+    // A run without a sandbox may be resumed with more rules.
+    let (run_id, _) = run_for(false).suspend("await yield_control(); return 2").await;
+    assert_eq!(value(&run_for(true).wait(&run_id).await), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

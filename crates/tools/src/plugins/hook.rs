@@ -38,7 +38,7 @@ impl PluginHook {
 /// Whether a hook sees this call.
 pub(super) fn sees(hook: &HookManifest, event: &ToolEvent) -> bool {
     match event.tool_id.as_deref().map(ToolId::parse) {
-        Some(Ok(id)) => hook.tools.iter().any(|pattern| catalog::policy::names(pattern, &id)),
+        Some(Ok(id)) => hook.tools.iter().any(|pattern| catalog::policy::restricts(pattern, &id)),
         // A control call: the cell itself.
         None => hook.cells,
         // Not possible for a tool of a catalog; a hook that may want to see it does.
@@ -173,6 +173,7 @@ fn outcome_json(outcome: &Outcome) -> Value {
             }
         }
         Outcome::Failed(message) => json!({"status": "failed", "error": message}),
+        Outcome::Dropped(dropped) => json!({"status": "failed", "error": dropped.message}),
         Outcome::Unknown => json!({"status": "unknown"}),
     }
 }

@@ -35,7 +35,7 @@ pub use manifest::{
 };
 pub use plugin::Plugin;
 pub use supervisor::{PROTOCOL_VERSION, PluginOptions, PluginStatus, Unavailable, Variables};
-pub use trial::{HookTrial, TrialReport, try_plugin};
+pub use trial::{CallTrial, HookTrial, TrialReport, try_call, try_plugin};
 
 use hook::{PluginHook, UnusableHook};
 

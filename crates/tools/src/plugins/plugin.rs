@@ -7,7 +7,7 @@ use contract::config::PluginEntry;
 use contract::scope::Scope;
 use contract::text::plain;
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ProgressSink, ToolResult, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, DropCause, Outcome, ProgressSink, ToolResult, ToolSource};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -137,6 +137,10 @@ impl Plugin {
                 RequestError::Lost(_) if !may_repeat => return Outcome::Unknown,
                 RequestError::NotSent(_) | RequestError::Crowded => {
                     return self.not_called(id, &explain(&error, tool.timeout, tool.effects));
+                }
+                RequestError::TooLarge(why) => {
+                    let why = format_args!("`{}` of plugin `{}`: {why}", id.name(), self.id());
+                    return Outcome::dropped(DropCause::TooLarge, why);
                 }
                 _ => return self.failed(id, &explain(&error, tool.timeout, tool.effects)),
             }

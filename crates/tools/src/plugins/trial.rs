@@ -1,18 +1,20 @@
-//! Tries a plugin for `cellmate plugins test`: starts it, asks its hooks about a sample call and calls tools.
+//! Tries a plugin for `cellmate plugins test`: starts it, asks its hooks about a sample call or a given one, and calls
+//! tools.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contract::scope::Scope;
+use contract::text::plain;
 use contract::tool::ToolId;
-use executor::{HookAnswer, ToolEvent};
+use executor::{HookAnswer, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 
-use super::hook::{ask, event_json};
+use super::hook::{ask, event_json, sees};
 use super::manifest::ScopeManifest;
 use super::plugin::Plugin;
 
-/// A hook's decision on the sample call.
+/// A hook's decision on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookTrial {
     pub hook: &'static str,
@@ -37,12 +39,35 @@ impl TrialReport {
     }
 }
 
+/// How a call went that the user chose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallTrial {
+    /// The decisions of the plugin's hooks.
+    pub hooks: Vec<HookTrial>,
+    /// The result of the plugin's own tool; `None` for the tool of another source, which is not called.
+    pub result: Option<Result<Value, String>>,
+}
+
+impl CallTrial {
+    pub fn is_ok(&self) -> bool {
+        self.hooks.iter().all(|trial| trial.result.is_ok()) && !matches!(self.result, Some(Err(_)))
+    }
+}
+
+/// The most characters of a changed input that are shown.
+const MAX_SHOWN_INPUT_CHARS: usize = 2_000;
+
 /// Returns the description of a sample call.
 fn sample_event() -> ToolEvent {
+    let params = json!({"text": "This is a sample call of `cellmate plugins test`."});
+    event_of("sample", "mcp:sample:sample", params)
+}
+
+fn event_of(name: &str, id: &str, params: Value) -> ToolEvent {
     ToolEvent {
-        tool_name: "sample".to_owned(),
-        tool_id: ToolId::parse("mcp:sample:sample").ok().map(|id| id.as_str().to_owned()),
-        params: json!({"text": "This is a sample call of `cellmate plugins test`."}),
+        tool_name: name.to_owned(),
+        tool_id: Some(id.to_owned()),
+        params,
         tool_kind: None,
         tool_input_kind: None,
         run_id: "test".to_owned(),
@@ -93,10 +118,71 @@ pub async fn try_plugin(plugin: &Arc<Plugin>) -> TrialReport {
     TrialReport { start, hooks, scopes }
 }
 
+/// Asks the plugin's hooks about a call, and calls the tool if it is the plugin's own. A tool of another source is named
+/// by its id, `<source>:<owner>:<name>`, and is not called.
+pub async fn try_call(plugin: &Arc<Plugin>, tool: &str, input: Value) -> CallTrial {
+    let own = |name: &str| plugin.manifest().tool(name).map(|tool| tool.spec.id.clone());
+    let id = own(tool).or_else(|| ToolId::parse(tool).ok());
+    let Some(id) = id else {
+        let why = format!(
+            "the plugin has no tool `{}`; to ask its hooks about the tool of another source, write the tool's id, such \
+             as `mcp:files:write_file`",
+            plain(tool, 200)
+        );
+        return CallTrial { hooks: Vec::new(), result: Some(Err(why)) };
+    };
+    let is_own = own(id.name()).is_some_and(|own| own == id);
+    let (hooks, admitted) = ask_hooks(plugin, &id, input).await;
+    let result = match admitted {
+        _ if !is_own => None,
+        None => Some(Err("it was not called, because the plugin's own hook does not allow it".to_owned())),
+        Some(input) => Some(plugin.try_tool(id.name(), input).await.map(ToolResult::into_cell_value)),
+    };
+    CallTrial { hooks, result }
+}
+
+/// Asks the hooks about a call. Returns their decisions, and the input as they change it; `None` if they do not allow
+/// the call.
+async fn ask_hooks(plugin: &Plugin, id: &ToolId, input: Value) -> (Vec<HookTrial>, Option<Value>) {
+    let event = event_of(id.name(), id.as_str(), input.clone());
+    let unseen = || Ok("does not see it: its `tools` do not match".to_owned());
+    let mut hooks = Vec::new();
+    let mut admitted = Some(input);
+    if let Some(hook) = &plugin.manifest().before_tool_call {
+        let result = match sees(hook, &event) {
+            false => unseen(),
+            true => match ask(plugin, hook.timeout, event_json(&event)).await {
+                Ok(answer) => {
+                    admitted = admitted.filter(|_| answer.block.is_none());
+                    let changed = answer.params.as_ref().filter(|_| admitted.is_some()).map(|params| {
+                        let shown = plain(&params.to_string(), MAX_SHOWN_INPUT_CHARS);
+                        admitted = Some(params.clone());
+                        format!(": {shown}")
+                    });
+                    Ok(format!("{}{}", in_words(&answer), changed.unwrap_or_default()))
+                }
+                Err(why) => {
+                    admitted = None;
+                    Err(why)
+                }
+            },
+        };
+        hooks.push(HookTrial { hook: "before_tool_call", result });
+    }
+    if let Some(hook) = &plugin.manifest().after_tool_call {
+        let result = if sees(hook, &event) { Ok("sees it".to_owned()) } else { unseen() };
+        hooks.push(HookTrial { hook: "after_tool_call", result });
+    }
+    (hooks, admitted)
+}
+
 fn in_words(answer: &HookAnswer) -> String {
     match answer {
         HookAnswer { block: Some(reason), .. } => format!("blocks: {reason}"),
-        HookAnswer { require_approval: Some(reason), .. } => format!("requires approval: {reason}"),
+        HookAnswer { require_approval: Some(reason), params: None, .. } => format!("requires approval: {reason}"),
+        HookAnswer { require_approval: Some(reason), params: Some(_), .. } => {
+            format!("requires approval: {reason}; changes the input")
+        }
         HookAnswer { params: Some(_), .. } => "changes the input".to_owned(),
         HookAnswer { params: None, .. } => "allows".to_owned(),
     }

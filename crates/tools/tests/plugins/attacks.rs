@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use executor::{CallEnd, Outcome};
+use executor::{CallEnd, DropCause, Outcome};
 use serde_json::{Value, json};
 
 use crate::place::{PATIENCE, Place, Ready, eventually, manifest, with_hooks};
@@ -13,11 +13,13 @@ const NEIGHBOUR_LIMIT: Duration = Duration::from_secs(2);
 /// What is expected of a call to a misbehaving plugin.
 enum Expected {
     Fails(&'static str),
+    /// The result exceeds a limit.
+    Drops(&'static str),
     Returns(Value),
     Unknown,
 }
 
-use Expected::{Fails, Returns, Unknown};
+use Expected::{Drops, Fails, Returns, Unknown};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_attack_has_a_safe_outcome_and_neighbours_are_not_affected() {
@@ -32,8 +34,8 @@ async fn each_attack_has_a_safe_outcome_and_neighbours_are_not_affected() {
         ("hang", "echo", Fails("no answer within 3000 ms")),
         ("hang", "change", Fails("it may have taken effect")),
         ("long", "echo", Fails("more than 8388608 bytes")),
-        ("deep", "echo", Fails("levels deep")),
-        ("many", "echo", Fails("JSON values")),
+        ("deep", "echo", Drops("levels deep")),
+        ("many", "echo", Drops("JSON values")),
         ("lie", "echo", Returns(json!("true"))),
         ("wrong-output", "typed", Fails("violates the output schema")),
         ("no-result", "echo", Fails("not a JSON-RPC response")),
@@ -55,6 +57,12 @@ async fn each_attack_has_a_safe_outcome_and_neighbours_are_not_affected() {
         let attack = async {
             match (ready.call(&format!("plugin:bad:{tool}"), json!({})).await, &expected) {
                 (Outcome::Failed(message), Fails(part)) => assert!(message.contains(part), "{mode}: {message}"),
+                (Outcome::Dropped(dropped), Drops(part)) => {
+                    assert!(
+                        dropped.message.contains(part) && dropped.cause == DropCause::TooLarge,
+                        "{mode}: {dropped:?}"
+                    );
+                }
                 (Outcome::Returned(returned), Returns(value)) => {
                     assert_eq!(returned.into_cell_value(), *value, "{mode}")
                 }

@@ -170,6 +170,7 @@ impl<'a> Ready<'a> {
     pub(crate) async fn failed(&self, id: &str, input: Value) -> String {
         match self.call(id, input).await {
             Outcome::Failed(message) => message,
+            Outcome::Dropped(dropped) => dropped.message,
             other => panic!("{id}: {other:?}"),
         }
     }

@@ -7,7 +7,7 @@ use contract::config::PluginsConfig;
 use executor::{CallEnd, Outcome, ProgressSink, ToolSource};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tools::plugins::{Plugins, try_plugin};
+use tools::plugins::{HookTrial, Plugins, try_call, try_plugin};
 
 use crate::place::{Place, Ready, eventually, manifest, with_hooks};
 
@@ -239,4 +239,45 @@ async fn a_trial_reports_start_hooks_and_scopes() {
     let good = plugins.get("good").unwrap();
     assert_eq!(good.try_tool("echo", json!({"a": 1})).await.unwrap().into_cell_value()["input"], json!({"a": 1}));
     assert!(good.try_tool("nothing", json!({})).await.unwrap_err().contains("no tool `nothing`"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trial_of_a_call_reports_what_each_hook_decides_and_calls_only_the_plugins_own_tool() {
+    let place = Place::new().await;
+    let mut narrow = with_hooks("good", "good");
+    narrow["hooks"]["after_tool_call"]["tools"] = json!(["plugin:good:change"]);
+    place.install(&narrow);
+    place.install(&with_hooks("bad", "hook-lie"));
+    let plugins = place.plugins();
+    let (good, bad) = (plugins.get("good").unwrap(), plugins.get("bad").unwrap());
+    let before = |result: &str| HookTrial { hook: "before_tool_call", result: Ok(result.to_owned()) };
+    let after = |result: &str| HookTrial { hook: "after_tool_call", result: Ok(result.to_owned()) };
+    let unseen = "does not see it: its `tools` do not match";
+    for (tool, input, expected) in [
+        ("mcp:files:write", json!({"text": "a secret"}), "blocks: it contains a secret"),
+        ("mcp:files:write", json!({"old": "x"}), r#"changes the input: {"old":"new"}"#),
+        ("openclaw:core:exec", json!({"plain": 1}), "allows"),
+    ] {
+        let trial = try_call(good, tool, input.clone()).await;
+        assert_eq!(trial.hooks, [before(expected), after(unseen)], "{tool} {input}");
+        assert!(trial.is_ok() && trial.result.is_none(), "{tool} {input}");
+    }
+    let asked = try_call(good, "mcp:files:write", json!({"text": "dangerous"})).await;
+    assert!(asked.hooks[0].result.as_ref().unwrap().starts_with("requires approval: "), "{asked:?}");
+    let long = try_call(good, "mcp:files:write", json!({"old": "x", "long": "y".repeat(3_000)})).await;
+    assert!(long.hooks[0].result.as_ref().unwrap().chars().count() < 2_100, "{long:?}");
+    // The plugin's own tool is called with the input as the hook changes it, unless the hook blocks the call.
+    for name in ["echo", "plugin:good:echo"] {
+        let called = try_call(good, name, json!({"old": "x"})).await;
+        assert_eq!(called.result.unwrap().unwrap()["input"], json!({"old": "new"}), "{name}");
+    }
+    let blocked = try_call(good, "echo", json!({"text": "a secret"})).await;
+    assert!(!blocked.is_ok() && blocked.result.unwrap().unwrap_err().contains("was not called"));
+    assert_eq!(try_call(good, "plugin:good:change", json!({"plain": 1})).await.hooks[1], after("sees it"));
+    for wrong in ["nothing", "plugin:good", "\u{202e}"] {
+        let wrong = try_call(good, wrong, json!({})).await;
+        assert!(wrong.result.unwrap().unwrap_err().contains("the plugin has no tool"));
+    }
+    let failed = try_call(bad, "mcp:files:write", json!({})).await;
+    assert!(!failed.is_ok() && failed.hooks[0].result.is_err(), "{failed:?}");
 }

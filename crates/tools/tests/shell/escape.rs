@@ -5,7 +5,9 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use contract::config::RootAccess;
 use executor::Outcome;
@@ -14,7 +16,7 @@ use rustix::io::FdFlags;
 use serde_json::json;
 use tools::core::Root;
 
-use crate::lab::{Lab, SECRET};
+use crate::lab::{LAB_FOLDER, Lab, SECRET};
 
 pub(crate) fn files_outside_the_folders_can_neither_be_read_nor_changed() {
     let lab = Lab::new();
@@ -311,4 +313,39 @@ pub(crate) fn a_root_that_was_replaced_is_not_used() {
     lab.succeeds("mv inner away; ln -s $LAB/outside inner");
     let refused = lab.call(&json!({"command": format!("cat {}/inner/secret", lab.path("root").display())}));
     assert!(matches!(&refused, Outcome::Failed(why) if why.contains("another folder")), "{refused:?}");
+}
+
+pub(crate) fn a_system_that_can_confine_commands_ignores_unconfined() {
+    let lab = Lab::with(|settings, _| settings.unconfined = true);
+    lab.fails("cat $LAB/outside/secret");
+    lab.fails("echo x > $LAB/outside/new");
+    assert_eq!(lab.succeeds("echo x > new; cat new"), "x");
+}
+
+/// Runs other trials again as a user without any rights. Without root, all trials already run as an ordinary user.
+pub(crate) fn commands_of_an_ordinary_user_are_confined_as_those_of_root() {
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // The user may not be able to reach the folder of the build.
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let program = folder.path().join("shell-tests");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    for trial in [
+        "ordinary::a_command_can_change_its_folders",
+        "processes::background_processes_end_with_the_command",
+        "escape::files_outside_the_folders_can_neither_be_read_nor_changed",
+        "escape::namespaces_and_mounts_are_denied",
+        "escape::without_network_no_socket_can_be_created",
+        "escape::privileges_are_dropped",
+        "escape::dangerous_system_calls_are_denied",
+    ] {
+        let mut command = Command::new(&program);
+        command.args([trial, "--exact"]).uid(NOBODY).gid(NOBODY).env(LAB_FOLDER, folder.path()).current_dir("/");
+        let output = command.env("HOME", folder.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{trial}: {text}");
+    }
 }

@@ -14,6 +14,9 @@ use tools::core::{Root, Roots, Shell, ShellSettings};
 /// What no command may read.
 pub(crate) const SECRET: &str = "a-secret-that-stays-outside";
 
+/// The variable with the folder in which labs are created. Without it, it is Cargo's folder for tests.
+pub(crate) const LAB_FOLDER: &str = "CELLMATE_TEST_LAB_FOLDER";
+
 pub(crate) struct Lab {
     pub(crate) folder: TempDir,
     pub(crate) shell: Shell,
@@ -27,7 +30,8 @@ impl Lab {
 
     /// Creates a shell after `adapt` has changed its settings. It receives the folder of the lab.
     pub(crate) fn with(adapt: impl FnOnce(&mut ShellSettings, &mut Roots)) -> Self {
-        let folder = tempfile::Builder::new().prefix("lab-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let folder = std::env::var_os(LAB_FOLDER).map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from);
+        let folder = tempfile::Builder::new().prefix("lab-").tempdir_in(folder).unwrap();
         for name in ["root", "outside", "temporary"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }

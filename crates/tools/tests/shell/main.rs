@@ -57,6 +57,8 @@ fn main() -> std::process::ExitCode {
         escape::there_is_no_terminal,
         escape::inherited_files_are_closed,
         escape::a_root_that_was_replaced_is_not_used,
+        escape::a_system_that_can_confine_commands_ignores_unconfined,
+        escape::commands_of_an_ordinary_user_are_confined_as_those_of_root,
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

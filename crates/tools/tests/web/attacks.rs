@@ -120,6 +120,12 @@ async fn an_endless_body_is_cut() {
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 
+/// 200 MiB of the letter x as a Brotli stream of 165 bytes.
+const BROTLI_BOMB: &str = "\
+    cfffff7f0024f0e2b14072effff9ffff0f8004401c1680eefd3fffffff01900088c302d0bdffe7ffff3f001200715800baf7fffcffff07400220\
+    0e0b40f7fe9fffffff004800c46101e8defff3ffff1f000980382c00ddfb7ffeffff032001108705a07bffcfffff7f002400e2b00074effff9ff\
+    ff0f8004401c1680eefd3fffffff01900088c302d0bdffe7ffff3f001200715800baf7fff9ffff074002200e0b40f7fe0f";
+
 #[tokio::test]
 async fn a_body_that_expands_is_cut() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
@@ -135,6 +141,11 @@ async fn a_body_that_expands_is_cut() {
         "{}",
         found["length"]
     );
+    let brotli = Site::fixed(response(&format!("{TEXT}\r\nContent-Encoding: br"), &hex::decode(BROTLI_BOMB).unwrap()));
+    let input = json!({"url": format!("http://127.0.0.1:{}/", brotli.port), "maxChars": 100_000_000});
+    let found = details(fetcher.fetch(&input).await);
+    let length = found["length"].as_u64().unwrap();
+    assert!(found["truncated"] == true && length <= MAX_FETCH_BYTES as u64 && length >= 1_000_000, "{length}");
     let twice = Site::fixed(response(&format!("{TEXT}\r\nContent-Encoding: gzip, gzip"), &bomb));
     assert!(failure(fetch(&twice, "/").await).contains("content encoding"));
     let other = Site::fixed(response(&format!("{TEXT}\r\nContent-Encoding: zstd"), &bomb));

@@ -58,6 +58,7 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
         previous_response_id: None,
         store: false,
         thread: None,
+        shows_reasoning: true,
     })
 }
 
@@ -69,7 +70,14 @@ fn part(part: &Value) -> Part {
     }
 }
 
+/// Reads a message of the model. Its reasoning is left out: the client received it for all of the model's responses in a
+/// turn together, so that no provider has sent this message.
 fn assistant(message: &Value) -> Assistant {
+    let mut message = message.clone();
+    if let Some(fields) = message.as_object_mut() {
+        fields.remove("reasoning_content");
+    }
+    let message = &message;
     let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
     let call = |call: &Value| {
         let function = call.get("function").unwrap_or(&Value::Null);

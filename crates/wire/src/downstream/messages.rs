@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    ClientRequest, Fields, RequestError, Thread, plain_text, read_parts, read_tool, read_tool_choice, text_of, to_raw,
+    ClientRequest, Fields, RequestError, Thread, UNSIGNED, plain_text, read_parts, read_tool, read_tool_choice,
+    text_of, to_raw,
 };
 use crate::Wire;
 use crate::conversation::{Arguments, Assistant, CallResult, Image, Item, ModelCall, Part, RawAssistant};
@@ -45,7 +46,14 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
         previous_response_id: None,
         store: false,
         thread: thread(body)?,
+        shows_reasoning: asks_for_reasoning(body),
     })
+}
+
+/// Whether the client asks for the text of the model's reasoning.
+fn asks_for_reasoning(body: Fields<'_>) -> bool {
+    let Some(thinking) = body.get("thinking") else { return false };
+    !matches!(text_of(thinking, "type"), "" | "disabled") && text_of(thinking, "display") != "omitted"
 }
 
 fn thread(body: Fields<'_>) -> Result<Option<Thread>, RequestError> {
@@ -86,7 +94,18 @@ fn user(content: &Value, items: &mut Vec<Item>) -> Result<(), RequestError> {
     Ok(())
 }
 
+/// Reads a message of the model. Reasoning that this gateway has sent is left out: it is without the provider's signature,
+/// so that no provider accepts it.
 fn assistant(content: &Value) -> Assistant {
+    let is_ours = |block: &&Value| text_of(block, "type") == "thinking" && text_of(block, "signature") == UNSIGNED;
+    let kept: Value;
+    let content = match content.as_array() {
+        Some(blocks) if blocks.iter().any(|block| is_ours(&block)) => {
+            kept = blocks.iter().filter(|block| !is_ours(block)).cloned().collect();
+            &kept
+        }
+        _ => content,
+    };
     let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
     let call = |block: &Value| ModelCall {
         id: text_of(block, "id").to_owned(),

@@ -40,7 +40,13 @@ pub struct ClientRequest {
     pub store: bool,
     /// Messages: the thread that this request starts or continues.
     pub thread: Option<Thread>,
+    /// Whether the response may contain the model's reasoning. Messages: only if the client asks for it, because many
+    /// clients take the first block of a response for its text.
+    pub shows_reasoning: bool,
 }
+
+/// The signature of the reasoning that clients of Messages receive. The wire requires one; the provider's own is not sent.
+const UNSIGNED: &str = "cellmate";
 
 /// A thread of the Messages wire.
 #[derive(Clone, Debug, PartialEq, Eq)]

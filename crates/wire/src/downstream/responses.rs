@@ -40,6 +40,7 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
         previous_response_id: body.text("previous_response_id")?.map(str::to_owned),
         store: body.flag("store")?.unwrap_or(true),
         thread: None,
+        shows_reasoning: true,
     })
 }
 
@@ -71,6 +72,8 @@ struct ItemReader {
 impl ItemReader {
     fn read(&mut self, item: &Value) -> Result<(), RequestError> {
         match (text_of(item, "type"), text_of(item, "role")) {
+            // Reasoning that this gateway has sent. A provider can use only what it has encrypted itself.
+            ("reasoning", _) if text_of(item, "encrypted_content").is_empty() => {}
             ("message" | "", "assistant") | ("function_call" | "custom_tool_call" | "reasoning", _) => {
                 self.assistant.push(item.clone());
             }

@@ -1,11 +1,11 @@
 use serde_json::{Value, json};
 
-use super::{ClientCall, ClientRequest, ResponseWriter, Thread, WireError};
+use super::{ClientCall, ClientRequest, ResponseWriter, Thread, UNSIGNED, WireError};
 use crate::Wire;
 use crate::conversation::{Item, Part, StopReason, Usage};
 use crate::limits::MAX_EVENT_BYTES;
 use crate::sse::SseReader;
-use crate::upstream::{Decoder, ModelRequest, Quirks, ToolChoice, read_whole};
+use crate::upstream::{Decoder, ModelEvent, ModelRequest, Quirks, ToolChoice, read_whole, said};
 
 /// A conversation with a system text, a question, a call, its result and a second question.
 fn request(wire: Wire, stream: bool) -> ClientRequest {
@@ -288,4 +288,98 @@ fn no_client_receives_a_status_that_it_would_misread() {
     assert!(!done.may_repeat());
     let gone = WireError::new(404, "x").with_code("thread_not_found").body(Wire::Messages, "req_1");
     assert_eq!(gone["error"]["details"]["error_code"], "thread_not_found");
+}
+
+#[test]
+fn reasoning_is_read_back_in_order_and_every_item_keeps_its_id() {
+    let (text, reasoning) =
+        (|text: &str| ModelEvent::Text(text.into()), |text: &str| ModelEvent::Reasoning(text.into()));
+    for wire in Wire::ALL {
+        for stream in [true, false] {
+            let request = ClientRequest { shows_reasoning: true, ..request(wire, stream) };
+            let mut writer = ResponseWriter::new(&request, "0123456789abcdefghijklmn", 1_700_000_000);
+            let mut bytes = writer.reasoning("I ");
+            bytes.extend(writer.reasoning("think."));
+            bytes.extend(writer.text("Hi"));
+            bytes.extend(writer.reasoning("More."));
+            bytes.extend(writer.text(" you"));
+            let ids = writer.item_ids(&calls());
+            bytes.extend(writer.end(&calls(), &StopReason::ToolCalls, USAGE));
+            assert!(writer.reasoning("late").is_empty());
+            let (response, streamed) = if stream {
+                let mut decoder = Decoder::new(wire);
+                let events = decoder.push(&bytes);
+                (decoder.finish(String::new).unwrap(), events)
+            } else {
+                (read_whole(wire, &bytes, String::new).unwrap(), Vec::new())
+            };
+            let in_order = [reasoning("I think."), text("Hi"), reasoning("More."), text(" you")];
+            let together = [reasoning("I think.More."), text("Hi you")];
+            let expected: &[ModelEvent] = if wire == Wire::Chat { &together } else { &in_order };
+            assert_eq!(said(&response.message), expected, "{wire} {stream}");
+            if stream {
+                let pieces = ["I ", "think."].map(reasoning).into_iter().chain(in_order.into_iter().skip(1));
+                assert_eq!(streamed, pieces.collect::<Vec<_>>(), "{wire}");
+            }
+            assert_eq!(response.message.calls.len(), 2, "{wire} {stream}");
+            if wire == Wire::Responses {
+                let written = String::from_utf8(bytes).unwrap();
+                assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), 6, "{ids:?}");
+                assert!(ids.iter().all(|id| written.contains(&format!("\"id\":\"{id}\""))), "{ids:?}: {written}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_of_messages_receives_reasoning_only_if_it_asks_for_its_text() {
+    let shows = |thinking: Value| {
+        let messages = json!([{"role": "user", "content": "x"}]);
+        let body = json!({"model": "m", "max_tokens": 1, "messages": messages, "thinking": thinking});
+        ClientRequest::read(Wire::Messages, body.to_string().as_bytes()).unwrap().shows_reasoning
+    };
+    for thinking in
+        [json!(null), json!({}), json!({"type": "disabled"}), json!({"type": "enabled", "display": "omitted"})]
+    {
+        assert!(!shows(thinking.clone()), "{thinking}");
+    }
+    for thinking in
+        [json!({"type": "enabled", "budget_tokens": 1024}), json!({"type": "adaptive", "display": "summarized"})]
+    {
+        assert!(shows(thinking.clone()), "{thinking}");
+    }
+    let mut writer = ResponseWriter::new(&request(Wire::Messages, true), "x", 0);
+    assert!(writer.reasoning("hidden").is_empty());
+    assert!(request(Wire::Chat, true).shows_reasoning && request(Wire::Responses, true).shows_reasoning);
+}
+
+#[test]
+fn reasoning_of_this_gateway_is_not_sent_to_providers_and_that_of_others_is() {
+    let said = json!({"role": "user", "content": "x"});
+    let cases = [
+        (
+            Wire::Chat,
+            json!({"model": "m", "messages": [said, {"role": "assistant", "content": "Hi", "reasoning_content": "ours"}]}),
+        ),
+        (
+            Wire::Responses,
+            json!({"model": "m", "input": [said,
+                {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "ours"}]},
+                {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "theirs"},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}]}),
+        ),
+        (
+            Wire::Messages,
+            json!({"model": "m", "max_tokens": 1, "messages": [said, {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "ours", "signature": UNSIGNED},
+                {"type": "thinking", "thinking": "other", "signature": "theirs"}, {"type": "text", "text": "Hi"}]}]}),
+        ),
+    ];
+    for (wire, body) in cases {
+        let request = ClientRequest::read(wire, body.to_string().as_bytes()).unwrap();
+        let [Item::User(_), Item::Assistant(message)] = request.items.as_slice() else { panic!("{:?}", request.items) };
+        assert_eq!(message.text, "Hi", "{wire}");
+        let raw = message.raw.as_ref().unwrap().json.get();
+        assert!(!raw.contains("ours") && raw.contains("theirs") == (wire != Wire::Chat), "{wire}: {raw}");
+    }
 }

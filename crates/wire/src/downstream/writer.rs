@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::ClientRequest;
+use super::{ClientRequest, UNSIGNED};
 use crate::Wire;
 use crate::conversation::{StopReason, Usage};
 use crate::set;
@@ -151,7 +151,10 @@ pub struct ResponseWriter {
     created: u64,
     previous: Option<String>,
     store: bool,
-    text: String,
+    /// Whether the client has a place for the model's reasoning.
+    shows_reasoning: bool,
+    /// What the model has said, in order. Only the last block is open.
+    blocks: Vec<Block>,
     stage: Stage,
     /// The number of the next event on the Responses wire.
     sequence: u64,
@@ -161,9 +164,20 @@ pub struct ResponseWriter {
 enum Stage {
     New,
     Started,
-    /// The text block is open.
-    Text,
     Ended,
+}
+
+/// A part of a response with one kind of content.
+#[derive(Clone, Debug)]
+struct Block {
+    kind: BlockKind,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BlockKind {
+    Text,
+    Reasoning,
 }
 
 impl ResponseWriter {
@@ -178,7 +192,8 @@ impl ResponseWriter {
             created,
             previous: request.previous_response_id.clone(),
             store: request.store,
-            text: String::new(),
+            shows_reasoning: request.shows_reasoning,
+            blocks: Vec::new(),
             stage: Stage::New,
             sequence: 0,
         }
@@ -247,47 +262,182 @@ impl ResponseWriter {
 
     /// Adds text of the model.
     pub fn text(&mut self, delta: &str) -> Vec<u8> {
+        self.add(BlockKind::Text, delta)
+    }
+
+    /// Adds reasoning of the model. It is left out if the client has no place for it.
+    ///
+    /// The provider's signature is not sent: the client could send it to another provider, and the message as the provider
+    /// sent it is in the store.
+    pub fn reasoning(&mut self, delta: &str) -> Vec<u8> {
+        if self.shows_reasoning { self.add(BlockKind::Reasoning, delta) } else { Vec::new() }
+    }
+
+    fn add(&mut self, kind: BlockKind, delta: &str) -> Vec<u8> {
         if delta.is_empty() || self.stage == Stage::Ended {
             return Vec::new();
         }
-        self.text.push_str(delta);
-        if !self.stream {
-            return Vec::new();
-        }
         let mut out = self.start();
-        let opens = std::mem::replace(&mut self.stage, Stage::Text) != Stage::Text;
-        let item = format!("msg_{}", self.id);
-        let text = match self.wire {
-            Wire::Chat => self.chunk(&json!({"content": delta}), None),
-            Wire::Responses => {
-                let mut text = String::new();
-                if opens {
-                    let message = json!({"type": "message", "id": item, "status": "in_progress", "role": "assistant",
-                        "content": []});
-                    let part = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
-                    text += &self.event("response.output_item.added", json!({"output_index": 0, "item": message}));
-                    text += &self.event(
-                        "response.content_part.added",
-                        json!({"item_id": item, "output_index": 0, "content_index": 0, "part": part}),
-                    );
-                }
-                text + &self.event(
+        let opens = self.blocks.last().is_none_or(|block| block.kind != kind);
+        if opens {
+            out.extend(self.close_block().into_bytes());
+            self.blocks.push(Block { kind, text: String::new() });
+        }
+        if let Some(block) = self.blocks.last_mut() {
+            block.text.push_str(delta);
+        }
+        if self.stream {
+            let opening = if opens { self.open_block(kind) } else { String::new() };
+            out.extend_from_slice(opening.as_bytes());
+            out.extend_from_slice(self.delta(kind, delta).as_bytes());
+        }
+        out
+    }
+
+    /// Writes the beginning of the last block.
+    fn open_block(&mut self, kind: BlockKind) -> String {
+        let index = self.blocks.len().saturating_sub(1);
+        match (self.wire, kind) {
+            (Wire::Chat, _) => String::new(),
+            (Wire::Responses, BlockKind::Text) => {
+                let item = self.item_id(index);
+                let message = json!({"type": "message", "id": item, "status": "in_progress", "role": "assistant",
+                    "content": []});
+                let part = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
+                let added = self.event("response.output_item.added", json!({"output_index": index, "item": message}));
+                let fields = json!({"item_id": item, "output_index": index, "content_index": 0, "part": part});
+                added + &self.event("response.content_part.added", fields)
+            }
+            (Wire::Responses, BlockKind::Reasoning) => {
+                let item = self.item_id(index);
+                let reasoning = json!({"type": "reasoning", "id": item, "status": "in_progress", "summary": []});
+                let part = json!({"type": "summary_text", "text": ""});
+                let added = self.event("response.output_item.added", json!({"output_index": index, "item": reasoning}));
+                let fields = json!({"item_id": item, "output_index": index, "summary_index": 0, "part": part});
+                added + &self.event("response.reasoning_summary_part.added", fields)
+            }
+            (Wire::Messages, BlockKind::Text) => {
+                let block = json!({"type": "text", "text": ""});
+                self.event("content_block_start", json!({"index": index, "content_block": block}))
+            }
+            (Wire::Messages, BlockKind::Reasoning) => {
+                let block = json!({"type": "thinking", "thinking": "", "signature": ""});
+                self.event("content_block_start", json!({"index": index, "content_block": block}))
+            }
+        }
+    }
+
+    /// Writes a part of the last block.
+    fn delta(&mut self, kind: BlockKind, delta: &str) -> String {
+        let index = self.blocks.len().saturating_sub(1);
+        match (self.wire, kind) {
+            (Wire::Chat, BlockKind::Text) => self.chunk(&json!({"content": delta}), None),
+            (Wire::Chat, BlockKind::Reasoning) => self.chunk(&json!({"reasoning_content": delta}), None),
+            (Wire::Responses, BlockKind::Text) => {
+                let item = self.item_id(index);
+                self.event(
                     "response.output_text.delta",
-                    json!({"item_id": item, "output_index": 0, "content_index": 0, "delta": delta, "logprobs": []}),
+                    json!({"item_id": item, "output_index": index, "content_index": 0, "delta": delta, "logprobs": []}),
                 )
             }
-            Wire::Messages => {
-                let mut text = String::new();
-                if opens {
-                    let block = json!({"type": "text", "text": ""});
-                    text += &self.event("content_block_start", json!({"index": 0, "content_block": block}));
-                }
-                let delta = json!({"type": "text_delta", "text": delta});
-                text + &self.event("content_block_delta", json!({"index": 0, "delta": delta}))
+            (Wire::Responses, BlockKind::Reasoning) => {
+                let item = self.item_id(index);
+                self.event(
+                    "response.reasoning_summary_text.delta",
+                    json!({"item_id": item, "output_index": index, "summary_index": 0, "delta": delta}),
+                )
             }
+            (Wire::Messages, BlockKind::Text) => {
+                let delta = json!({"type": "text_delta", "text": delta});
+                self.event("content_block_delta", json!({"index": index, "delta": delta}))
+            }
+            (Wire::Messages, BlockKind::Reasoning) => {
+                let delta = json!({"type": "thinking_delta", "thinking": delta});
+                self.event("content_block_delta", json!({"index": index, "delta": delta}))
+            }
+        }
+    }
+
+    /// Writes the end of the last block, if there is one.
+    fn close_block(&mut self) -> String {
+        let Some((index, Block { kind, text })) = self.blocks.iter().enumerate().next_back() else {
+            return String::new();
         };
-        out.extend_from_slice(text.as_bytes());
-        out
+        if !self.stream {
+            return String::new();
+        }
+        let (kind, text) = (*kind, text.clone());
+        match (self.wire, kind) {
+            (Wire::Chat, _) => String::new(),
+            (Wire::Responses, _) => {
+                let item = self.block_item(index);
+                let (item_id, place) =
+                    (item.get("id").cloned(), if kind == BlockKind::Text { "content_index" } else { "summary_index" });
+                let with = |name: &str, value: Value| {
+                    let mut fields = json!({"item_id": item_id, "output_index": index});
+                    set(&mut fields, place, json!(0));
+                    set(&mut fields, name, value);
+                    fields
+                };
+                let (mut done, part, names) = match kind {
+                    BlockKind::Text => (
+                        with("text", json!(text)),
+                        item.pointer("/content/0"),
+                        ("response.output_text.done", "response.content_part.done"),
+                    ),
+                    BlockKind::Reasoning => (
+                        with("text", json!(text)),
+                        item.pointer("/summary/0"),
+                        ("response.reasoning_summary_text.done", "response.reasoning_summary_part.done"),
+                    ),
+                };
+                if kind == BlockKind::Text {
+                    set(&mut done, "logprobs", json!([]));
+                }
+                let part = with("part", part.cloned().unwrap_or_default());
+                let mut out = self.event(names.0, done);
+                out += &self.event(names.1, part);
+                out + &self.event("response.output_item.done", json!({"output_index": index, "item": item}))
+            }
+            (Wire::Messages, BlockKind::Text) => self.event("content_block_stop", json!({"index": index})),
+            (Wire::Messages, BlockKind::Reasoning) => {
+                let delta = json!({"type": "signature_delta", "signature": UNSIGNED});
+                let signed = self.event("content_block_delta", json!({"index": index, "delta": delta}));
+                signed + &self.event("content_block_stop", json!({"index": index}))
+            }
+        }
+    }
+
+    /// Returns the text of all blocks of a kind.
+    fn text_of(&self, kind: BlockKind) -> String {
+        self.blocks.iter().filter(|block| block.kind == kind).map(|block| block.text.as_str()).collect()
+    }
+
+    /// Returns the id of a block's item on the Responses wire.
+    fn item_id(&self, index: usize) -> String {
+        let kind = self.blocks.get(index).map_or(BlockKind::Text, |block| block.kind);
+        let earlier = self.blocks.iter().take(index).filter(|block| block.kind == kind).count();
+        let prefix = if kind == BlockKind::Text { "msg" } else { "rs" };
+        match earlier {
+            0 => format!("{prefix}_{}", self.id),
+            earlier => format!("{prefix}_{}{earlier}", self.id),
+        }
+    }
+
+    /// Returns a complete block as an item of the Responses wire.
+    fn block_item(&self, index: usize) -> Value {
+        let Some(block) = self.blocks.get(index) else { return Value::Null };
+        match block.kind {
+            BlockKind::Text => {
+                let part = json!({"type": "output_text", "text": block.text, "annotations": [], "logprobs": []});
+                json!({"type": "message", "id": self.item_id(index), "status": "completed", "role": "assistant",
+                    "content": [part]})
+            }
+            BlockKind::Reasoning => {
+                let part = json!({"type": "summary_text", "text": block.text});
+                json!({"type": "reasoning", "id": self.item_id(index), "status": "completed", "summary": [part]})
+            }
+        }
     }
 
     /// Returns bytes that show the client and proxies that the connection is alive.
@@ -367,23 +517,9 @@ impl ResponseWriter {
     }
 
     fn end_responses(&mut self, calls: &[ClientCall], stop: &StopReason, usage: Usage) -> String {
-        let mut text = String::new();
+        let mut text = self.close_block();
         let items = self.items(calls);
-        let first_call = usize::from(self.stage == Stage::Text);
-        if let (1, Some(message)) = (first_call, items.first()) {
-            let at = json!({"item_id": message.get("id"), "output_index": 0, "content_index": 0});
-            let with = |name: &str, value: &Value| {
-                let mut fields = at.clone();
-                set(&mut fields, name, value.clone());
-                fields
-            };
-            let mut done = with("text", &json!(self.text));
-            set(&mut done, "logprobs", json!([]));
-            text += &self.event("response.output_text.done", done);
-            let part = with("part", message.pointer("/content/0").unwrap_or(&Value::Null));
-            text += &self.event("response.content_part.done", part);
-            text += &self.event("response.output_item.done", json!({"output_index": 0, "item": message}));
-        }
+        let first_call = self.blocks.len();
         for (index, item) in items.iter().enumerate().skip(first_call) {
             let mut added = item.clone();
             set(&mut added, "status", json!("in_progress"));
@@ -407,19 +543,13 @@ impl ResponseWriter {
     }
 
     fn end_messages(&mut self, calls: &[ClientCall], stop: &StopReason, usage: Usage) -> String {
-        let mut text = String::new();
-        let mut index = 0;
-        if self.stage == Stage::Text {
-            text += &self.event("content_block_stop", json!({"index": index}));
-            index += 1;
-        }
-        for call in calls {
+        let mut text = self.close_block();
+        for (index, call) in (self.blocks.len()..).zip(calls) {
             let block = json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}});
             let delta = json!({"type": "input_json_delta", "partial_json": call.arguments});
             text += &self.event("content_block_start", json!({"index": index, "content_block": block}));
             text += &self.event("content_block_delta", json!({"index": index, "delta": delta}));
             text += &self.event("content_block_stop", json!({"index": index}));
-            index += 1;
         }
         let delta = json!({"stop_reason": messages_reason(calls, stop), "stop_sequence": null});
         text += &self.event("message_delta", json!({"delta": delta, "usage": messages_usage(usage)}));
@@ -429,8 +559,12 @@ impl ResponseWriter {
     fn whole(&self, calls: &[ClientCall], stop: &StopReason, usage: Usage) -> Value {
         match self.wire {
             Wire::Chat => {
-                let content = if self.text.is_empty() { Value::Null } else { json!(self.text) };
+                let (text, reasoning) = (self.text_of(BlockKind::Text), self.text_of(BlockKind::Reasoning));
+                let content = if text.is_empty() { Value::Null } else { json!(text) };
                 let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+                if !reasoning.is_empty() {
+                    set(&mut message, "reasoning_content", json!(reasoning));
+                }
                 if !calls.is_empty() {
                     let call = |call: &ClientCall| {
                         let function = json!({"name": call.name, "arguments": call.arguments});
@@ -454,10 +588,13 @@ impl ResponseWriter {
                 response
             }
             Wire::Messages => {
-                let mut content = Vec::new();
-                if !self.text.is_empty() {
-                    content.push(json!({"type": "text", "text": self.text}));
-                }
+                let block = |block: &Block| match block.kind {
+                    BlockKind::Text => json!({"type": "text", "text": block.text}),
+                    BlockKind::Reasoning => {
+                        json!({"type": "thinking", "thinking": block.text, "signature": UNSIGNED})
+                    }
+                };
+                let mut content: Vec<Value> = self.blocks.iter().map(block).collect();
                 for call in calls {
                     let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
                     content.push(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}));
@@ -473,12 +610,7 @@ impl ResponseWriter {
 
     /// Returns the items of a response of the Responses wire.
     fn items(&self, calls: &[ClientCall]) -> Vec<Value> {
-        let mut items = Vec::new();
-        if !self.text.is_empty() {
-            let part = json!({"type": "output_text", "text": self.text, "annotations": [], "logprobs": []});
-            items.push(json!({"type": "message", "id": format!("msg_{}", self.id), "status": "completed",
-                "role": "assistant", "content": [part]}));
-        }
+        let mut items: Vec<Value> = (0..self.blocks.len()).map(|index| self.block_item(index)).collect();
         for call in calls {
             let own = call.id.split_once('_').map_or(call.id.as_str(), |(_, own)| own);
             items.push(json!({"type": "function_call", "id": format!("fc_{own}"), "call_id": call.id,

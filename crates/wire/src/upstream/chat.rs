@@ -13,7 +13,7 @@ use crate::sse::Event;
 /// Fields of a message that are built from other parts of the stream.
 const KNOWN_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
 
-/// Fields of a message that contain reasoning to show.
+/// Fields of a message that contain reasoning to show. The first one that a message has counts.
 const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// Reads a streamed response.
@@ -78,14 +78,14 @@ impl Decoder {
     }
 
     fn delta(&mut self, delta: &Map<String, Value>, said: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+        if let Some(text) = reasoning_of(delta) {
+            said.push(ModelEvent::Reasoning(text.to_owned()));
+        }
         if let Some(text) = delta.get("content").and_then(Value::as_str).filter(|text| !text.is_empty()) {
             self.text.push_str(text);
             said.push(ModelEvent::Text(text.to_owned()));
         }
         for (name, value) in delta.iter().filter(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str())) {
-            if let (true, Some(text)) = (REASONING_FIELDS.contains(&name.as_str()), value.as_str()) {
-                said.extend((!text.is_empty()).then(|| ModelEvent::Reasoning(text.to_owned())));
-            }
             append(&mut self.extra, name, value);
         }
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
@@ -232,6 +232,12 @@ fn read_usage(usage: &Value) -> Usage {
         cache_read_tokens: count(usage, &["prompt_tokens_details", "cached_tokens"]),
         cache_write_tokens: 0,
     }
+}
+
+/// Returns the reasoning in a message or a part of it. Some servers send it in two fields.
+pub(super) fn reasoning_of(message: &Map<String, Value>) -> Option<&str> {
+    let text = |name: &&str| message.get(*name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    REASONING_FIELDS.iter().find_map(text)
 }
 
 /// Adds a part of a field: texts and lists are appended, anything else is replaced.

@@ -4,6 +4,7 @@ mod chat;
 mod messages;
 mod request;
 mod responses;
+mod said;
 
 use serde_json::Value;
 
@@ -13,6 +14,10 @@ use crate::limits::{MAX_CALL_NAME_BYTES, MAX_CALLS, MAX_ERROR_CHARS, MAX_EVENT_B
 use crate::sse::{SseError, SseReader};
 
 pub use request::{ModelRequest, Quirks, ToolChoice, tool_names};
+pub use said::said;
+
+/// What separates texts that follow each other.
+pub const PARAGRAPH: &str = "\n\n";
 
 /// What a model says while it responds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Broken, ModelEvent, ModelResponse, ProviderError, count, parse, response, string};
+use super::{Broken, ModelEvent, ModelResponse, PARAGRAPH, ProviderError, count, parse, response, string};
 use crate::Wire;
 use crate::conversation::{Arguments, ModelCall, RawAssistant, StopReason, Usage};
 use crate::limits::MAX_BLOCKS;
@@ -45,6 +45,9 @@ impl Decoder {
             "response.output_text.delta" | "response.refusal.delta" => said.push(ModelEvent::Text(part("delta"))),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 said.push(ModelEvent::Reasoning(part("delta")));
+            }
+            "response.reasoning_summary_part.added" if count(&data, &["summary_index"]) > 0 => {
+                said.push(ModelEvent::Reasoning(PARAGRAPH.to_owned()));
             }
             "response.output_item.done" => {
                 if self.items.len() >= MAX_BLOCKS {

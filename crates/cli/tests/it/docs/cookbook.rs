@@ -11,6 +11,9 @@
 //! - `files`: those in the folder of the file tools; `{folder}` in `config` is its path.
 //! - `web`: pages by URL; the cells reach them in place of the real ones.
 //! - `config`: the rest of the configuration.
+//!
+//! A block ```` ```json denied ```` is what the cell before it returns if a person denies the calls that `denied` of the
+//! environment lists: each with a part of the input (`if`) and the person's `note`. The other calls are approved.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -25,10 +28,12 @@ use crate::mcp::place::{Place, fake};
 /// A host that cells fetch from. Its port is not known before the test runs.
 const HOST: &str = "https://docs.example";
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Cell {
     source: String,
     language: &'static str,
+    /// Whether the person denies the calls that the environment lists.
+    is_denied: bool,
     /// The lines of the block with its result.
     result: std::ops::Range<usize>,
 }
@@ -42,15 +47,18 @@ fn cells(page: &str) -> Vec<Cell> {
             "```js" => "javascript",
             "```ts" => "typescript",
             "```json" => "json",
+            "```json denied" => "denied",
             _ => continue,
         };
         let block: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
         let text: String = block.iter().map(|line| format!("{line}\n")).collect();
-        if language != "json" {
-            assert!(waiting.is_none(), "a cell without a result:\n{waiting:?}");
-            waiting = Some((text, language));
-        } else if let Some((source, language)) = waiting.take() {
-            cells.push(Cell { source, language, result: number + 1..number + 1 + block.len() });
+        let result = number + 1..number + 1 + block.len();
+        match (language, waiting.take(), cells.last().cloned()) {
+            ("json", Some((source, language)), _) => cells.push(Cell { source, language, is_denied: false, result }),
+            ("json", None, _) => {}
+            ("denied", None, Some(before)) => cells.push(Cell { is_denied: true, result, ..before }),
+            (_, None, _) => waiting = Some((text, language)),
+            (_, waiting, _) => panic!("a cell without a result:\n{waiting:?}"),
         }
     }
     assert!(waiting.is_none(), "a cell without a result:\n{waiting:?}");
@@ -146,8 +154,25 @@ fn prepare(environment: &Value) -> Place {
     place
 }
 
-/// Runs a cell to its end. The calls that wait for a person are approved, as a user does with `cellmate approvals`.
-fn run(client: &mut Streams, place: &Place, cell: &Cell, address: &str) -> Value {
+/// Decides about the calls of a run that wait for a person, as a user does with `cellmate approvals`.
+fn decide(place: &Place, run: &str, denied: &[Value]) {
+    let listed: Value = serde_json::from_slice(&place.approvals(&["list", "--json"]).stdout).unwrap();
+    for approval in listed.as_array().unwrap() {
+        let is_part = |part: &Value| part.as_object().unwrap().iter().all(|(key, one)| approval["input"][key] == *one);
+        if let Some(denial) = denied.iter().find(|denial| is_part(&denial["if"])) {
+            let (id, note) = (approval["approvalId"].as_str().unwrap(), denial["note"].as_str().unwrap());
+            let decided = place.approvals(&["deny", id, "--note", note]);
+            assert!(decided.status.success(), "{decided:?}");
+        }
+    }
+    let decided = place.approvals(&["approve", "--run", run]);
+    assert!(decided.status.success(), "{decided:?}");
+}
+
+/// Runs a cell to its end, and decides about the calls that wait for a person.
+fn run(client: &mut Streams, place: &Place, cell: &Cell, environment: &Value, address: &str) -> Value {
+    let denied = environment["denied"].as_array().filter(|_| cell.is_denied).cloned().unwrap_or_default();
+    assert!(!cell.is_denied || !denied.is_empty(), "the environment lists no call that is denied");
     let source = cell.source.replace(HOST, address);
     let request = json!({"name": "exec", "arguments": {"code": source, "language": cell.language}});
     let mut answer = client.ask("tools/call", request);
@@ -161,9 +186,7 @@ fn run(client: &mut Streams, place: &Place, cell: &Cell, address: &str) -> Value
             return if output.is_empty() { value } else { json!({"output": output, "value": value}) };
         }
         if result["approvals"].is_array() {
-            let run = result["runId"].as_str().unwrap();
-            let decided = place.approvals(&["approve", "--run", run]);
-            assert!(decided.status.success(), "{decided:?}");
+            decide(place, result["runId"].as_str().unwrap(), &denied);
         }
         answer = client.ask("tools/call", json!({"name": "wait", "arguments": {"runId": result["runId"]}}));
     }
@@ -239,8 +262,8 @@ fn check(page: &Path) {
     let cells = cells(&text);
     assert!(!cells.is_empty(), "{name} has no cell");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let results: Vec<String> =
-        cells.iter().map(|cell| shown(&normalised(&run(&mut client, &place, cell, &address), &address), 0)).collect();
+    let mut result = |cell| normalised(&run(&mut client, &place, cell, &environment, &address), &address);
+    let results: Vec<String> = cells.iter().map(|cell| shown(&result(cell), 0)).collect();
     for (cell, result) in cells.iter().zip(results).rev() {
         lines.splice(cell.result.clone(), result.lines().map(str::to_owned));
     }

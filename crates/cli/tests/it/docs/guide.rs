@@ -39,7 +39,8 @@ const EXECUTED: [&str; 13] = [
 ];
 
 /// Pages whose commands a script executes, with the script. Their lines may be repeated on other pages.
-const ELSEWHERE: [(&str, &str); 3] = [
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("docs/guide/embedding.md", "scripts/peers/embedding_guide.py"),
     ("docs/guide/gateway.md", "scripts/peers/gateway_guide.py"),
     ("docs/guide/install.md", "scripts/dist-check"),
     ("docs/guide/start.md", "scripts/peers/start.py"),

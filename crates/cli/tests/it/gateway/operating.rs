@@ -134,6 +134,28 @@ fn what_is_missing_is_said_at_the_start_and_by_doctor() {
     assert_eq!(report["gateway"]["configured"], false, "{report}");
 }
 
+/// Workers and servers are started before the models are read.
+#[test]
+fn a_gateway_whose_models_cannot_be_read_stops_what_it_has_started() {
+    let setup = Setup::new(json!([]), vec![Reply::text("Back.")]);
+    setup.configure(&json!({"holdSeconds": "soon"}));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
+    command.args(["gateway", "--listen", "127.0.0.1:0", "--config", &setup.place.path("config.json")]);
+    command.args(["--state-dir", &setup.place.path("state")]).env("MODEL_KEY", "key-of-the-model");
+    let (done, ended) = std::sync::mpsc::channel();
+    // The output ends when no process has it open any more: neither the gateway nor what it has started.
+    std::thread::spawn(move || done.send(command.output().unwrap()));
+    let failed = ended.recv_timeout(Duration::from_secs(60));
+    let failed = failed.unwrap_or_else(|_| panic!("a process of the gateway is left"));
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(!failed.status.success() && said.contains("gateway.holdSeconds"), "{failed:?}");
+    assert!(!said.contains("serving agents at"), "{said}");
+    // Nothing holds the store.
+    setup.configure(&json!({"holdSeconds": 60}));
+    let answer = setup.start().send(Wire::Chat, &Wire::Chat.request(&Wire::Chat.user("hi"), false, false));
+    assert_eq!(answer.text, "Back.", "{}", answer.body);
+}
+
 #[test]
 fn listening_for_other_machines_without_a_token_or_tls_is_refused() {
     let setup = Setup::new(json!([]), Vec::new());

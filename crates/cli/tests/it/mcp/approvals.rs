@@ -147,10 +147,22 @@ fn flags_choose_which_calls_need_approval() {
     let place = pushes();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     assert_eq!(client.exec(CELL)["value"], "push");
-    let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask", "mcp:other:*"]);
-    assert_eq!(client.exec(CELL)["value"], "push");
-    let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask", "mcp:s:*"]);
-    assert_eq!(client.exec(CELL)["status"], "waiting");
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
+    for (approvals, flags, reason) in [
+        (json!({}), &["--ask", "mcp:other:*"][..], "this tool may change something"),
+        (json!({"ask": "never"}), &["--ask", "mcp:other:*"], "this tool may change something"),
+        (json!({"ask": ["mcp:s:*"]}), &["--ask", "mcp:other:*"], "the configuration requires approval of this tool"),
+        (json!({}), &["--ask", "mcp:s:*"], "the configuration requires approval of this tool"),
+        (json!({"ask": ["mcp:other:*"]}), &[], "this tool may change something"),
+    ] {
+        config["approvals"] = approvals.clone();
+        place.configure(&config);
+        let waiting = Streams::start(&place, Era::July2026, json!({}), flags).exec(CELL);
+        let id = &waiting["approvals"][0]["approvalId"];
+        let listed: Value = serde_json::from_slice(&place.approvals(&["list", "--json"]).stdout).unwrap();
+        let asked = listed.as_array().unwrap().iter().find(|asked| asked["approvalId"] == *id);
+        assert_eq!(asked.map(|asked| &asked["reason"]), Some(&json!(reason)), "{approvals} {flags:?} {waiting}");
+    }
 }
 
 fn exit_and_json(output: &Output) -> (Option<i32>, Value) {
@@ -189,6 +201,8 @@ fn a_direct_call_needs_no_approval_if_the_configuration_exempts_it() {
         (json!({"ask": "never"}), 0),
         (json!({"pass": ["mcp:s:*"]}), 0),
         (json!({"ask": ["mcp:s:push"]}), 1),
+        (json!({"ask": ["mcp:other:*"]}), 1),
+        (json!({"ask": ["mcp:other:*"], "pass": ["mcp:s:push"]}), 0),
         (json!({"ask": "nevr"}), 2),
     ] {
         config["approvals"] = approvals.clone();

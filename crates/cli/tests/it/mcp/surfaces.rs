@@ -165,6 +165,44 @@ fn direct_tools_have_their_own_definitions_and_results_pass_whole() {
 }
 
 #[test]
+fn tool_search_shows_images_as_blocks_and_never_as_text() {
+    let png = json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"});
+    let wav = json!({"type": "audio", "data": "UklGRg", "mimeType": "audio/wav"});
+    let content = json!([{"type": "text", "text": "a chart"}, png, wav]);
+    let chart = reads("chart", json!([{"result": {"content": content, "structuredContent": {"again": [png]}}}]));
+    let shown = |result: &Value, expected: &[(&str, &str)]| {
+        let blocks = result["content"].as_array().unwrap();
+        let text = blocks[0]["text"].as_str().unwrap();
+        assert!(!text.contains("iVBOR") && !text.contains("UklG"), "{text}");
+        assert_eq!(result.get("structuredContent"), None, "{result}");
+        let media = blocks[1..].iter().map(|block| (block["type"].as_str().unwrap(), block["data"].as_str().unwrap()));
+        assert_eq!(media.collect::<Vec<_>>(), expected, "{result}");
+    };
+    for era in Era::ALL {
+        let place = Place::new(json!([chart]));
+        let mut client = start(&place, era, &["--surface", "search"]);
+        let code = "const r = await openclaw.tools.call('mcp:s:chart'); image(r.content[1]); return r.content";
+        let result = call(&mut client, "tool_search_code", json!({"code": code}));
+        shown(&result, &[("image", "iVBORw0KGgo="), ("audio", "UklGRg==")]);
+        let value = answer(&result);
+        assert_eq!((&value["ok"], &value["value"][1]["bytes"]), (&json!(true), &json!(8)), "{value}");
+        assert!(value["logs"][0].as_str().unwrap().contains("image/png"), "{value}");
+        let failing = "image({ data: 'iVBORw0KGgo=', mimeType: 'image/png' }); throw new Error('after')";
+        let result = call(&mut client, "tool_search_code", json!({"code": failing}));
+        shown(&result, &[("image", "iVBORw0KGgo=")]);
+        assert_eq!(answer(&result)["ok"], false);
+
+        settings(&place, json!({"toolSearch": {"mode": "tools"}}));
+        let mut client = start(&place, era, &["--surface", "search"]);
+        let result = call(&mut client, "tool_call", json!({"id": "mcp:s:chart"}));
+        shown(&result, &[("image", "iVBORw0KGgo="), ("audio", "UklGRg=="), ("image", "iVBORw0KGgo=")]);
+        let value = answer(&result);
+        assert_eq!(value["result"]["content"][1], json!({"type": "image", "mimeType": "image/png", "bytes": 8}));
+        assert_eq!(value["result"]["structuredContent"]["again"][0]["bytes"], 8);
+    }
+}
+
+#[test]
 fn a_tools_own_error_passes_through_a_direct_call_and_a_crash_is_reported() {
     let failing = json!({"content": [{"type": "text", "text": "no such city"}], "isError": true});
     let place = Place::new(json!([

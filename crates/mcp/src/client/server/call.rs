@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use contract::tool::{Operation, Repeat, ToolId};
 use executor::{
-    Answer, Answers, AuthorizedCall, Dispatch, Outcome, ParkedOn, ProgressSink, QuestionBatch, QuestionSender,
-    ToolResult,
+    Answer, Answers, AuthorizedCall, Dispatch, DropCause, Outcome, ParkedOn, ProgressSink, QuestionBatch,
+    QuestionSender, ToolResult,
 };
 use process::ResponseSlot;
 use serde_json::{Map, Value, json};
@@ -93,7 +93,7 @@ impl Server {
             Ok(_) => Ok(timed.parked()),
             Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
             Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => Err(Attempt::Lost(why)),
-            Err(error) => Ok(Dispatch::Settled(self.failed(id, &self.explain(error)))),
+            Err(error) => Ok(Dispatch::Settled(self.without_result(id, error))),
         }
     }
 
@@ -158,7 +158,7 @@ impl Server {
             Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
             // A server that requires a login first has not executed the call.
             Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => Err(Attempt::Lost(why)),
-            Err(error) => Ok(Err(self.failed(id, &self.explain(error)))),
+            Err(error) => Ok(Err(self.without_result(id, error))),
         }
     }
 
@@ -168,8 +168,8 @@ impl Server {
             Ok(large) => large,
             Err(error) => {
                 tracing::warn!(server = self.name(), %error, "a large result cannot be read from its temporary file");
-                let why = "its large result cannot be read from the host's temporary file; the call has taken effect";
-                return self.failed(id, why);
+                let why = "the host cannot read it from its temporary file; the call has taken effect";
+                return self.dropped(id, DropCause::Unavailable, why);
             }
         };
         let operation = self.listed().tools.get(id).map_or(Operation::Tool, |tool| tool.operation);
@@ -203,6 +203,20 @@ impl Server {
     pub(in crate::client) fn failed(&self, id: &ToolId, why: &str) -> Outcome {
         let tool = shown(id.name(), MAX_SHOWN_NAME_CHARS);
         Outcome::Failed(format!("`{tool}` of MCP server `{}` failed: {why}", self.name))
+    }
+
+    /// Returns the outcome of a call that the server answered with a response that the host does not keep.
+    fn dropped(&self, id: &ToolId, cause: DropCause, why: &str) -> Outcome {
+        let tool = shown(id.name(), MAX_SHOWN_NAME_CHARS);
+        Outcome::dropped(cause, format_args!("`{tool}` of MCP server `{}`: {why}", self.name))
+    }
+
+    /// Returns the outcome of a call whose request ended with an error.
+    pub(in crate::client) fn without_result(&self, id: &ToolId, error: RequestError) -> Outcome {
+        match error {
+            RequestError::ResponseTooLarge(why) => self.dropped(id, DropCause::TooLarge, &why),
+            error => self.failed(id, &self.explain(error)),
+        }
     }
 
     pub(in crate::client) fn explain(&self, error: RequestError) -> String {

@@ -92,7 +92,7 @@ impl Server {
     fn polling_failed(&self, id: &ToolId, error: RequestError) -> FollowOutcome {
         match error {
             RequestError::NotSent(why) | RequestError::Closed(why) => FollowOutcome::Lost(why),
-            error => FollowOutcome::Over(Dispatch::Settled(self.failed(id, &self.explain(error)))),
+            error => FollowOutcome::Over(Dispatch::Settled(self.without_result(id, error))),
         }
     }
 

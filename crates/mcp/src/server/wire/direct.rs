@@ -279,6 +279,7 @@ fn response(end: DirectEnd, telemetry: Value) -> CallToolResponse {
         DirectEnd::Ask(question) => return (*question).into(),
         DirectEnd::Settled(Outcome::Returned(returned)) => to_protocol(returned),
         DirectEnd::Settled(Outcome::Failed(message)) => failed(message),
+        DirectEnd::Settled(Outcome::Dropped(dropped)) => failed(dropped.message),
         DirectEnd::Settled(Outcome::Unknown) => failed(UNKNOWN_OUTCOME.to_owned()),
         DirectEnd::Waiting(message) | DirectEnd::Stopped(message) => failed(message),
     };

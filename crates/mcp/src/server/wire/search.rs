@@ -136,7 +136,7 @@ impl ToolCall<'_> {
 
     fn not_run(&self, why: &str) -> CallToolResponse {
         let value = json!({"ok": false, "error": why, "code": ErrorCode::RuntimeUnavailable.as_str()});
-        self.answered(Answer::of_search(ToolSearchAnswer { value, telemetry: json!({}) }))
+        self.answered(Answer::of_search(ToolSearchAnswer { value, telemetry: json!({}), media: Vec::new() }))
     }
 }
 

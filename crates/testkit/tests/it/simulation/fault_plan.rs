@@ -23,7 +23,8 @@ impl ArmedFault {
     /// Counts a visit of this fault point and returns the fault if it is due.
     pub(super) fn at(&mut self, point: &str) -> Option<Fault> {
         let fits = self.at.is_none_or(|at| at == point);
-        if !fits || matches!(self.fault, Fault::LoseAnswer) && !COMMITS.contains(&point) {
+        let is_commit = COMMITS.contains(&point) || TURN_COMMITS.contains(&point);
+        if !fits || matches!(self.fault, Fault::LoseAnswer) && !is_commit {
             return None;
         }
         self.left = self.left.saturating_sub(1);
@@ -35,8 +36,11 @@ impl ArmedFault {
 pub(super) const COMMITS: [&str; 4] =
     ["commit.before_commit", "settle.before_commit", "decide.before_commit", "wait.before_take"];
 
+/// Fault points of turns before a commit whose answer can be lost.
+pub(super) const TURN_COMMITS: [&str; 1] = ["turn.before_commit"];
+
 /// Fault points where the node may hold a lock on the store.
-pub(super) const IN_TRANSACTION: [&str; 11] = [
+pub(super) const IN_TRANSACTION: [&str; 12] = [
     "open.before_commit",
     "exec.before_insert",
     "commit.in_transaction",
@@ -48,4 +52,5 @@ pub(super) const IN_TRANSACTION: [&str; 11] = [
     "decide.before_commit",
     "sweep.in_transaction",
     "sweep.before_commit",
+    "turn.before_commit",
 ];

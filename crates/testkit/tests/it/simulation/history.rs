@@ -94,7 +94,7 @@ pub(super) fn run(seed: u64, sabotage: Sabotage) -> HistoryResult {
     let (_folder, path) = empty_store(sabotage);
     let world = Arc::new(World::default());
     let mut chance = Chance::new(seed);
-    let nodes = Nodes::new(2 + chance.below(2), Arc::clone(&world), path.clone());
+    let nodes = Nodes::new(2 + chance.below(2), Arc::clone(&world), path.clone(), None);
     let allowed = match chance.below(8) {
         0 => FaultKinds::default(),
         1 | 2 => FaultKinds { nodes: true, errors: true },

@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use contract::ids::RunId;
+use contract::ids::{RunId, TurnId};
 use serde_json::Value;
 use sqlx::{Connection, Executor, SqliteConnection};
-use store::{Approval, CallRow, Keys, LegRow, Location, RunRow, RunSummary, SessionKey, Store};
+use store::{
+    Approval, CallRow, DeliveryRow, Durability, HeldTurn, Keys, LegRow, Location, NewStep, RunRow, RunSummary,
+    SessionKey, Store, TurnChange, TurnRow, TurnStep,
+};
 use tokio::runtime::Runtime;
 
 use super::requests::scope;
@@ -53,6 +56,55 @@ impl StoreInspector {
     }
 }
 
+/// A connection of its own, for tables that the store has no list of.
+pub(super) struct TurnInspector {
+    connection: SqliteConnection,
+}
+
+impl TurnInspector {
+    pub(super) fn open(inspector: &StoreInspector, path: &Path) -> Self {
+        let url = format!("sqlite://{}", path.display());
+        Self { connection: inspector.runtime.block_on(SqliteConnection::connect(&url)).unwrap() }
+    }
+
+    /// Returns the ids of all turns, in the order in which they were created.
+    pub(super) fn turns(&mut self, inspector: &StoreInspector) -> Vec<TurnId> {
+        let all = sqlx::query_scalar("SELECT turn_id FROM turns ORDER BY rowid").fetch_all(&mut self.connection);
+        let all: Vec<String> = inspector.runtime.block_on(all).unwrap();
+        all.into_iter().map(TurnId::new).collect()
+    }
+}
+
+impl StoreInspector {
+    pub(super) fn turn(&self, turn_id: &TurnId) -> TurnRow {
+        self.runtime.block_on(self.store.turn(turn_id)).unwrap().unwrap()
+    }
+
+    pub(super) fn turn_steps(&self, turn_id: &TurnId) -> Vec<TurnStep> {
+        self.runtime.block_on(self.store.turn_steps(turn_id)).unwrap()
+    }
+
+    /// Returns the calls for clients with these ids.
+    pub(super) fn deliveries(&self, principal: &str, call_ids: &[String]) -> Vec<DeliveryRow> {
+        self.runtime.block_on(self.store.deliveries(principal, call_ids)).unwrap()
+    }
+
+    pub(super) fn deliveries_of_turn(&self, turn_id: &TurnId) -> Vec<DeliveryRow> {
+        self.runtime.block_on(self.store.deliveries_of_turn(turn_id)).unwrap()
+    }
+
+    /// Takes a turn whose lease is over, like a process that then stalls.
+    pub(super) fn take_turn(&self, turn_id: &TurnId, holder: &str, now: i64) -> Option<HeldTurn> {
+        self.runtime.block_on(self.store.take_turn(turn_id, holder, now, now + 1)).ok()
+    }
+
+    /// Writes a step of a turn that was taken before. Returns whether the store accepts it.
+    pub(super) fn write_step(&self, held: &mut HeldTurn, step: NewStep, now: i64) -> bool {
+        let change = TurnChange { steps: vec![step], ..TurnChange::default() };
+        self.runtime.block_on(self.store.commit_turn(held, &change, Durability::Synced, now)).is_ok()
+    }
+}
+
 impl Drop for StoreInspector {
     fn drop(&mut self) {
         self.runtime.block_on(self.store.close());
@@ -71,6 +123,16 @@ pub(super) enum Sabotage {
     UnusedApproval,
     /// A session value that replaces another is not stored.
     LostValue,
+    /// The last step of a turn is deleted when its next process takes it.
+    LostStep,
+    /// A call for a client is not stored.
+    LostDelivery,
+    /// The result that a client sends for a call is not recorded.
+    LostAnswer,
+    /// A process that takes a turn does not invalidate the former holder.
+    NoFence,
+    /// The end of a turn is stored, but the turn stays in progress.
+    OpenEnd,
 }
 
 impl Sabotage {
@@ -92,6 +154,26 @@ impl Sabotage {
                 "CREATE TRIGGER lost_value AFTER UPDATE OF value ON session_values WHEN NEW.version <> OLD.version \
                  BEGIN UPDATE session_values SET value = OLD.value WHERE agent_id = NEW.agent_id \
                  AND session_id = NEW.session_id AND client = NEW.client AND key = NEW.key; END"
+            }
+            Self::LostStep => {
+                "CREATE TRIGGER lost_step AFTER UPDATE OF fence ON turns WHEN NEW.fence > OLD.fence AND NEW.steps > 1 \
+                 BEGIN DELETE FROM turn_steps WHERE turn_id = NEW.turn_id AND step = NEW.steps - 1; END"
+            }
+            Self::LostDelivery => {
+                "CREATE TRIGGER lost_delivery AFTER INSERT ON deliveries \
+                 BEGIN DELETE FROM deliveries WHERE call_id = NEW.call_id; END"
+            }
+            Self::LostAnswer => {
+                "CREATE TRIGGER lost_answer AFTER UPDATE OF answered_at ON deliveries WHEN NEW.answered_at NOT NULL \
+                 BEGIN UPDATE deliveries SET answered_at = NULL WHERE call_id = NEW.call_id; END"
+            }
+            Self::NoFence => {
+                "CREATE TRIGGER no_fence AFTER UPDATE OF fence ON turns WHEN NEW.fence > OLD.fence \
+                 BEGIN UPDATE turns SET fence = OLD.fence, sequence = OLD.sequence WHERE turn_id = NEW.turn_id; END"
+            }
+            Self::OpenEnd => {
+                "CREATE TRIGGER open_end AFTER UPDATE OF state ON turns WHEN NEW.state = 'completed' \
+                 BEGIN UPDATE turns SET state = 'running' WHERE turn_id = NEW.turn_id; END"
             }
             Self::UnusedApproval => {
                 "CREATE TRIGGER unused_approval AFTER UPDATE OF state ON approvals WHEN NEW.state = 'used' \

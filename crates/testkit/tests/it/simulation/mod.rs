@@ -5,6 +5,7 @@
 
 mod clients;
 mod fault_plan;
+mod gateway_node;
 mod history;
 mod inspector;
 mod node;
@@ -13,6 +14,7 @@ mod oracle;
 mod programs;
 mod requests;
 mod tools;
+mod turns;
 mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +34,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs histories in parallel and returns the failed one with the lowest seed.
-fn first_failure(first: u64, count: u64, sabotage: Sabotage) -> Option<(u64, HistoryResult)> {
+fn first_failure(first: u64, count: u64, run: impl Fn(u64) -> HistoryResult + Sync) -> Option<(u64, HistoryResult)> {
     let (next, failed) = (AtomicUsize::new(0), std::sync::Mutex::new(None::<(u64, HistoryResult)>));
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
@@ -43,7 +45,7 @@ fn first_failure(first: u64, count: u64, sabotage: Sabotage) -> Option<(u64, His
                     if seed >= first + count || failed.lock().unwrap().is_some() {
                         return;
                     }
-                    let result = run(seed, sabotage);
+                    let result = run(seed);
                     if result.failure.is_some() {
                         let mut failed = failed.lock().unwrap();
                         if failed.as_ref().is_none_or(|(earlier, _)| seed < *earlier) {
@@ -68,7 +70,7 @@ fn histories_with_faults_lose_nothing_repeat_nothing_and_end() {
     let (first, count) = (number("CELLMATE_SIM_FIRST").unwrap_or(0), number("CELLMATE_SIM_HISTORIES"));
     let count = count.unwrap_or(HISTORIES as u64);
     let began = Instant::now();
-    if let Some((seed, result)) = first_failure(first, count, Sabotage::None) {
+    if let Some((seed, result)) = first_failure(first, count, |seed| run(seed, Sabotage::None)) {
         panic!("seed {seed} failed (CELLMATE_SIM_SEED={seed} prints its log): {}", result.failure.unwrap_or_default());
     }
     println!("{count} histories from seed {first}: {:?}", began.elapsed());
@@ -89,7 +91,7 @@ fn a_seed_reproduces_the_same_history_step_by_step() {
 #[test]
 fn a_sabotaged_store_is_detected_and_its_seed_reproduces_the_failure() {
     for sabotage in [Sabotage::NoIntent, Sabotage::LostOutcome, Sabotage::UnusedApproval, Sabotage::LostValue] {
-        let Some((seed, result)) = first_failure(0, DETECTED_WITHIN, sabotage) else {
+        let Some((seed, result)) = first_failure(0, DETECTED_WITHIN, |seed| run(seed, sabotage)) else {
             panic!("{sabotage:?} was not detected within {DETECTED_WITHIN} histories");
         };
         let again = run(seed, sabotage);

@@ -32,7 +32,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(3);
 const STUCK: Duration = Duration::from_secs(60);
 
 /// The simulated date, 2026-11-15: arbitrary but fixed.
-const DAY: Duration = Duration::from_secs(1_794_700_800);
+pub(super) const DAY: Duration = Duration::from_secs(1_794_700_800);
 
 /// An order of the history to a node.
 pub(super) enum Order {
@@ -65,6 +65,8 @@ pub(super) struct Start {
     pub now: Duration,
     /// Error of its clock in milliseconds.
     pub skew: Arc<AtomicI64>,
+    /// The address of the model, if the node has a gateway.
+    pub model: Option<String>,
 }
 
 /// The history's handle of a node.
@@ -159,7 +161,7 @@ fn run(start: Start, orders: Receiver<Order>, reports: Sender<Report>) {
     let (stop, stopped) = channel::<()>();
     // The paused clock does not advance automatically while a blocking task runs.
     runtime.spawn_blocking(move || stopped.recv().unwrap_or_default());
-    let result = runtime.block_on(here.run(&start.store));
+    let result = runtime.block_on(here.run(&start.store, start.model.as_deref()));
     if let Err(error) = result
         && !here.dead.load(Ordering::Relaxed)
     {
@@ -175,14 +177,18 @@ fn run(start: Start, orders: Receiver<Order>, reports: Sender<Report>) {
 }
 
 impl NodeThread {
-    async fn run(self: &Rc<Self>, store: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    async fn run(
+        self: &Rc<Self>,
+        store: &std::path::Path,
+        model: Option<&str>,
+    ) -> Result<(), Box<dyn std::error::Error>> {
         let store = Store::open(&Location::File(store.to_owned()), Keys::new(1, [7; 32])).await?;
         let launch = Launch::InProcess(worker::serve);
         let pool = PoolOptions { jail: JailPolicy::Off, workers: 1, slots: 16, threads: 1, ..PoolOptions::new(launch) };
         let pool = Pool::start(pool).await?;
         let code_mode = CodeMode::with_lease(pool.clone(), store.clone(), LEASE)?;
         let tools = Tools { node: self.name.clone(), world: Arc::clone(&self.world), dead: Arc::clone(&self.dead) };
-        let server = Arc::new(Server::new(code_mode, tools));
+        let server = Arc::new(Server::new(code_mode, tools, model));
         self.outside.replace(Some((store, pool)));
         fault::enable_turns();
         loop {

@@ -15,6 +15,8 @@ pub(super) struct Nodes {
     slots: Vec<Slot>,
     world: Arc<World>,
     store: PathBuf,
+    /// The address of the model, if the nodes have gateways.
+    model: Option<String>,
     /// Simulated time since the history began.
     pub now: Duration,
     next_request: u64,
@@ -38,7 +40,7 @@ struct Slot {
 type StepResult = Result<(), String>;
 
 impl Nodes {
-    pub(super) fn new(count: usize, world: Arc<World>, store: PathBuf) -> Self {
+    pub(super) fn new(count: usize, world: Arc<World>, store: PathBuf, model: Option<String>) -> Self {
         let slot = |_| Slot {
             node: None,
             starts: 0,
@@ -48,7 +50,7 @@ impl Nodes {
             open_requests: Vec::new(),
         };
         let slots = (0..count).map(slot).collect();
-        Self { slots, world, store, now: Duration::ZERO, next_request: 0, answers: Vec::new() }
+        Self { slots, world, store, model, now: Duration::ZERO, next_request: 0, answers: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -89,6 +91,7 @@ impl Nodes {
             seed: seed ^ (slot.starts << 8 | node as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15),
             now: self.now,
             skew: Arc::clone(&slot.skew),
+            model: self.model.clone(),
         });
         let report = started.report();
         self.slots[node].node = Some(started);

@@ -1,6 +1,7 @@
 //! Requests of clients to a node, and its answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::Catalog;
 use codemode::{CodeMode, ExecInput};
@@ -13,17 +14,46 @@ use executor::{CallToken, Executor, Outcome, Routes, ToolResult, ToolSource};
 use serde_json::{Value, json};
 use store::{Decision, SettleResult};
 
+use super::gateway_node::GatewayNode;
 use super::programs::Kind;
 use super::tools::Tools;
 
 #[derive(Clone, Debug)]
 pub(super) enum Request {
-    Exec { agent_run: String, code: String },
-    Wait { agent_run: String, run: RunId },
-    Settle { run: RunId, call: CallId, value: Value },
-    Decide { approval: ApprovalId, decision: Decision },
-    Abort { agent_run: String, run: RunId },
+    Exec {
+        agent_run: String,
+        code: String,
+    },
+    Wait {
+        agent_run: String,
+        run: RunId,
+    },
+    Settle {
+        run: RunId,
+        call: CallId,
+        value: Value,
+    },
+    Decide {
+        approval: ApprovalId,
+        decision: Decision,
+    },
+    Abort {
+        agent_run: String,
+        run: RunId,
+    },
+    /// An HTTP request to the node's gateway.
+    Http(HttpRequest),
     Leave,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct HttpRequest {
+    pub path: String,
+    pub body: Value,
+    /// How often the client has sent the request before.
+    pub retries: usize,
+    /// The time after which the client closes its connection.
+    pub patience: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -35,24 +65,30 @@ pub(super) enum Answer {
     /// Whether the decision was accepted.
     Decided(bool),
     Aborted(bool),
+    /// The response of a gateway; `None` if the client has closed its connection before it.
+    Http(Option<(u16, Value)>),
     Left,
 }
 
 /// Short, so that a history does not spend most of its time in requests.
-const EXEC_MS: u64 = 2000;
-const WAIT_MS: u64 = 500;
+pub(super) const EXEC_MS: u64 = 2000;
+pub(super) const WAIT_MS: u64 = 500;
 
 #[derive(Debug)]
 pub(super) struct Server {
     code_mode: CodeMode,
     tools: Arc<dyn ToolSource>,
     config: config::CodeMode,
+    gateway: Option<GatewayNode>,
 }
 
 impl Server {
-    pub(super) fn new(code_mode: CodeMode, tools: Tools) -> Self {
+    /// Creates the server of a node. It has a gateway if the address of a model is given.
+    pub(super) fn new(code_mode: CodeMode, tools: Tools, model: Option<&str>) -> Self {
         let limits = Limits { timeout_ms: EXEC_MS, max_wait_ms: WAIT_MS, ..Limits::DEFAULT };
-        Self { code_mode, tools: Arc::new(tools), config: config::CodeMode::enabled(limits) }
+        let tools: Arc<dyn ToolSource> = Arc::new(tools);
+        let gateway = model.map(|url| GatewayNode::start(code_mode.clone(), Arc::clone(&tools), url));
+        Self { code_mode, tools, config: config::CodeMode::enabled(limits), gateway }
     }
 
     pub(super) async fn answer(&self, request: Request) -> Answer {
@@ -77,7 +113,14 @@ impl Server {
             Request::Abort { agent_run, run } => {
                 Answer::Aborted(self.code_mode.abort_with(&self.executor(&agent_run), &run).await)
             }
+            Request::Http(request) => match &self.gateway {
+                Some(gateway) => Answer::Http(gateway.answer(request).await),
+                None => Answer::Http(None),
+            },
             Request::Leave => {
+                if let Some(gateway) = &self.gateway {
+                    gateway.shut_down().await;
+                }
                 drop(self.code_mode.shut_down().await);
                 Answer::Left
             }

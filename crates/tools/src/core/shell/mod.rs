@@ -21,8 +21,8 @@ use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, Outcome, ProgressSink, ToolResult};
 use parking_lot::Mutex;
 use process::{
-    CommandLimits, CommandSpec, Confinement, Folder, Network, Process, Report, RunningCommand, command_variables,
-    confinement_support,
+    CommandLimits, CommandSpec, Confinement, Folder, Network, Process, Report, RunningCommand, Support,
+    command_variables, confinement_support,
 };
 use rustix::fs::fstat;
 use serde_json::{Value, json};
@@ -111,6 +111,30 @@ impl ShellSettings {
     }
 }
 
+/// The rights with which commands run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rights {
+    /// Those of the folders that are configured.
+    Confined,
+    /// All rights of the user.
+    OfUser,
+}
+
+impl Rights {
+    /// Decides how commands run on a system that can confine them this far, or says why they cannot run. A system that can
+    /// confine commands always does.
+    fn decide(support: Result<Support, String>, settings: &ShellSettings) -> Result<Self, String> {
+        match support {
+            Ok(_) => Ok(Self::Confined),
+            Err(_) if settings.unconfined => Ok(Self::OfUser),
+            Err(why) => Err(format!(
+                "{why}, so commands cannot be confined to their folders; use a newer kernel, or set \
+                 `tools.exec.unconfined` to `true` to run them with all rights of your user"
+            )),
+        }
+    }
+}
+
 impl Shell {
     /// Creates the shell, or says why commands cannot run here.
     pub fn new(settings: ShellSettings, roots: &Roots) -> Result<Self, String> {
@@ -119,15 +143,11 @@ impl Shell {
         }
         let program = SHELLS.iter().map(Path::new).find(|path| path.is_file());
         let program = program.ok_or("this system has neither bash nor /bin/sh")?.to_owned();
-        let confinement = match confinement_support() {
-            Ok(_) => Some(confinement(&settings, roots).map_err(|error| format!("a folder cannot be read: {error}"))?),
-            Err(_) if settings.unconfined => None,
-            Err(why) => {
-                return Err(format!(
-                    "{why}, so commands cannot be confined to their folders; use a newer kernel, or set \
-                     `tools.exec.unconfined` to `true` to run them with all rights of your user"
-                ));
+        let confinement = match Rights::decide(confinement_support(), &settings)? {
+            Rights::Confined => {
+                Some(confinement(&settings, roots).map_err(|error| format!("a folder cannot be read: {error}"))?)
             }
+            Rights::OfUser => None,
         };
         let commands = Commands {
             program,
@@ -493,4 +513,31 @@ fn spec(commands: &Commands) -> Result<ToolSpec, String> {
     });
     let label = Some("Run a command".to_owned());
     Ok(ToolSpec { label, output: Some(output), ..ToolSpec::new(id, description, parameters) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use contract::config::ShellTool;
+    use process::Support;
+
+    use super::{Rights, ShellSettings};
+
+    #[test]
+    fn commands_run_with_all_rights_only_if_nothing_can_confine_them_and_the_user_says_so() {
+        let settings =
+            |unconfined| ShellSettings::new(&ShellTool { unconfined, ..ShellTool::default() }, PathBuf::from("/tmp"));
+        let (asked, unasked) = (settings(true), settings(false));
+        for scopes in [true, false] {
+            for settings in [&asked, &unasked] {
+                assert_eq!(Rights::decide(Ok(Support { scopes }), settings), Ok(Rights::Confined));
+            }
+        }
+        for why in ["this kernel has no Landlock", "commands can be confined only on Linux"] {
+            assert_eq!(Rights::decide(Err(why.to_owned()), &asked), Ok(Rights::OfUser));
+            let refused = Rights::decide(Err(why.to_owned()), &unasked).unwrap_err();
+            assert!(refused.starts_with(why) && refused.contains("`tools.exec.unconfined` to `true`"), "{refused}");
+        }
+    }
 }

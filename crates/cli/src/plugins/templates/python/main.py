@@ -17,6 +17,18 @@ def greet(params):
 
 TOOLS = {"greet": greet}
 
+# A hook that checks calls of other tools. To use it, remove the comment signs here and below, and add to the manifest:
+#   "hooks": { "before_tool_call": { "tools": ["mcp:files:*"] } }
+# Then try it: cellmate plugins test FOLDER --call mcp:files:write_file --input '{"path": "/etc/hosts"}'
+#
+# def before_tool_call(event):
+#     # {"toolId": "mcp:files:write_file", "toolName": "write_file", "params": {"path": "/etc/hosts"}, ...}
+#     if str(event["params"].get("path", "")).startswith("/etc/"):
+#         return {"block": "files in /etc stay as they are"}
+#     if event["toolName"].startswith("delete_"):
+#         return {"requireApproval": "it deletes a file"}
+#     return {}  # Allows the call; {"params": {...}} would also replace its input.
+
 
 def handle(method, params):
     if method == "initialize":
@@ -24,6 +36,8 @@ def handle(method, params):
         return {"protocolVersion": 1}
     if method == "tools/call":
         return TOOLS[params["name"]](params)
+    # if method == "hooks/before_tool_call":
+    #     return before_tool_call(params)
     raise ValueError(f"unknown method {method}")
 
 

@@ -1,0 +1,177 @@
+//! SQL statements as values: what a transaction writes can be decided before any of it is executed, and executed on
+//! either driver.
+
+use std::borrow::Cow;
+
+use sqlx::AnyConnection;
+
+use crate::error::StoreError;
+
+/// A value that is bound to a statement. `None` is NULL; Postgres needs its type.
+#[derive(Clone, Debug)]
+pub(crate) enum SqlValue {
+    Integer(Option<i64>),
+    Text(Option<String>),
+    Bytes(Option<Vec<u8>>),
+}
+
+impl From<i64> for SqlValue {
+    fn from(value: i64) -> Self {
+        Self::Integer(Some(value))
+    }
+}
+
+impl From<Option<i64>> for SqlValue {
+    fn from(value: Option<i64>) -> Self {
+        Self::Integer(value)
+    }
+}
+
+impl From<String> for SqlValue {
+    fn from(value: String) -> Self {
+        Self::Text(Some(value))
+    }
+}
+
+impl From<Option<String>> for SqlValue {
+    fn from(value: Option<String>) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl From<&str> for SqlValue {
+    fn from(value: &str) -> Self {
+        Self::Text(Some(value.to_owned()))
+    }
+}
+
+impl From<Option<&str>> for SqlValue {
+    fn from(value: Option<&str>) -> Self {
+        Self::Text(value.map(str::to_owned))
+    }
+}
+
+impl From<Option<Vec<u8>>> for SqlValue {
+    fn from(value: Option<Vec<u8>>) -> Self {
+        Self::Bytes(value)
+    }
+}
+
+impl rusqlite::ToSql for SqlValue {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        match self {
+            Self::Integer(value) => value.to_sql(),
+            Self::Text(value) => value.to_sql(),
+            Self::Bytes(value) => value.to_sql(),
+        }
+    }
+}
+
+/// A statement with its values, which are bound to `$1`, `$2` and so on.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    sql: Cow<'static, str>,
+    values: Vec<SqlValue>,
+}
+
+impl Statement {
+    pub(crate) fn new(sql: impl Into<Cow<'static, str>>) -> Self {
+        Self { sql: sql.into(), values: Vec::new() }
+    }
+
+    #[must_use]
+    pub(crate) fn bind(mut self, value: impl Into<SqlValue>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    /// Binds texts one after another.
+    #[must_use]
+    pub(crate) fn bind_all(self, texts: &[String]) -> Self {
+        texts.iter().fold(self, |statement, text| statement.bind(text.clone()))
+    }
+
+    /// Executes the statement and returns how many rows it changed.
+    pub(crate) async fn execute(self, connection: &mut AnyConnection) -> Result<u64, sqlx::Error> {
+        let mut query = sqlx::query(&self.sql);
+        for value in self.values {
+            query = match value {
+                SqlValue::Integer(value) => query.bind(value),
+                SqlValue::Text(value) => query.bind(value),
+                SqlValue::Bytes(value) => query.bind(value),
+            };
+        }
+        Ok(query.execute(connection).await?.rows_affected())
+    }
+
+    /// Executes the statement on this thread and returns how many rows it changed.
+    pub(crate) fn execute_here(&self, connection: &rusqlite::Connection) -> rusqlite::Result<u64> {
+        let changed = connection.prepare_cached(&self.sql)?.execute(rusqlite::params_from_iter(&self.values))?;
+        Ok(changed as u64)
+    }
+}
+
+/// What it means that a statement did not change exactly one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// Another process has taken over what the statement writes, or it has ended.
+    Fenced,
+    /// What the statement requires is not in the store. The transaction must look for it and write it.
+    Missing,
+    /// The row has an id that something else has.
+    UsedId,
+}
+
+/// A step of a transaction.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// A fault point for tests.
+    Point(&'static str),
+    /// A statement that may change any number of rows.
+    Execute(Statement),
+    /// A statement that must change exactly one row.
+    ChangeOne(Statement, Mismatch),
+}
+
+impl From<Statement> for Step {
+    fn from(statement: Statement) -> Self {
+        Self::Execute(statement)
+    }
+}
+
+/// Why the steps of a transaction were not executed.
+#[derive(Debug)]
+pub(crate) enum StepError {
+    Mismatch(Mismatch),
+    Store(StoreError),
+}
+
+impl<E: Into<StoreError>> From<E> for StepError {
+    fn from(error: E) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl Step {
+    /// Executes the step within the caller's transaction.
+    pub(crate) async fn execute(self, connection: &mut AnyConnection) -> Result<(), StepError> {
+        match self {
+            Self::Point(name) => Ok(fault::point(name)?),
+            Self::Execute(statement) => Ok(statement.execute(connection).await.map(drop)?),
+            Self::ChangeOne(statement, mismatch) => require_one(statement.execute(connection).await?, mismatch),
+        }
+    }
+
+    /// Executes the step on this thread, within the transaction of the connection.
+    pub(crate) fn execute_here(&self, connection: &rusqlite::Connection) -> Result<(), StepError> {
+        match self {
+            Self::Point(name) => Ok(fault::point(name)?),
+            Self::Execute(statement) => Ok(statement.execute_here(connection).map(drop)?),
+            Self::ChangeOne(statement, mismatch) => require_one(statement.execute_here(connection)?, *mismatch),
+        }
+    }
+}
+
+fn require_one(changed: u64, mismatch: Mismatch) -> Result<(), StepError> {
+    if changed == 1 { Ok(()) } else { Err(StepError::Mismatch(mismatch)) }
+}
