@@ -1,10 +1,13 @@
 //! Writes messages, one per line, to a process that may not read them.
 
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::task::unconstrained;
 
 use crate::MAX_UNSENT;
 
@@ -48,14 +51,25 @@ impl<W: AsyncWrite + Unpin> LineWriter<W> {
 }
 
 impl<W: AsyncWrite + Unpin> WriteSlot<W> {
-    /// Writes a message and the line feed after it. If the future is dropped in between, the rest is not written, so the
-    /// connection must end.
-    pub async fn write(self, mut line: Vec<u8>) -> io::Result<()> {
+    /// Returns a future that writes a message and the line feed after it.
+    ///
+    /// Messages are written in the order of the calls of this function, whichever future is polled first. If the future
+    /// is dropped while it writes, the rest is not written, so the connection must end.
+    pub fn write(self, mut line: Vec<u8>) -> impl Future<Output = io::Result<()>> {
         line.push(b'\n');
-        let mut writer = self.writer.lock().await;
-        let writer = writer.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        writer.write_all(&line).await?;
-        writer.flush().await
+        // Polling the lock once puts this message in the lock's queue.
+        let mut lock = Box::pin(unconstrained(Arc::clone(&self.writer).lock_owned()));
+        let locked = lock.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        async move {
+            let _slot = self;
+            let mut writer = match locked {
+                Poll::Ready(writer) => writer,
+                Poll::Pending => lock.await,
+            };
+            let writer = writer.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+            writer.write_all(&line).await?;
+            writer.flush().await
+        }
     }
 }
 
@@ -79,5 +93,19 @@ mod tests {
         assert_eq!(&line, b"{}\n");
         writer.close();
         assert!(places.pop().unwrap().write(b"{}".to_vec()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn messages_are_written_in_the_order_of_the_calls() {
+        let (ours, mut theirs) = tokio::io::duplex(64);
+        let writer = LineWriter::new(ours);
+        let messages = [&b"first"[..], b"second", b"third"].map(|line| writer.reserve().unwrap().write(line.to_vec()));
+        let [first, second, third] = messages;
+        let (third, second, first) = tokio::join!(third, second, first);
+        third.and(second).and(first).unwrap();
+        writer.close();
+        let mut all = String::new();
+        theirs.read_to_string(&mut all).await.unwrap();
+        assert_eq!(all, "first\nsecond\nthird\n");
     }
 }

@@ -326,9 +326,11 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Shared<W> {
             return;
         };
         let shared = Arc::clone(self);
+        // Called before the task is spawned, so that messages keep their order.
+        let writing = slot.write(line);
         tokio::spawn(async move {
             let written = tokio::select! {
-                written = slot.write(line) => written,
+                written = writing => written,
                 _ = shared.closed.wait() => return,
             };
             drop(room);

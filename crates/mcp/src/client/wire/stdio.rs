@@ -38,13 +38,13 @@ where
     fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
         self.gate.on_send(&message);
         let line = serde_json::to_vec(&message);
-        let place = self.writer.reserve();
-        if place.is_none() {
+        let writing = self.writer.reserve().map(|slot| line.map(|line| slot.write(line)));
+        if writing.is_none() {
             self.gate.closed.set(Closed::DoesNotRead);
         }
         async move {
-            match place {
-                Some(place) => place.write(line?).await,
+            match writing {
+                Some(writing) => writing?.await,
                 None => Err(io::Error::other(Closed::DoesNotRead.to_string())),
             }
         }
