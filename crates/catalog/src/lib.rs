@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 use contract::cell::Sources;
 use contract::limits::{MAX_COMPACT_DESCRIPTION_BYTES, MAX_TOOL_DESCRIPTION_BYTES};
 use contract::tables::CatalogTables;
-use contract::tool::{Operation, Source, ToolId, ToolSpec};
+use contract::tool::{Operation, Source, ToolHash, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use search::Index;
@@ -66,6 +66,8 @@ pub struct Catalog {
     namespaces: Namespaces,
     tables: CatalogTables,
     direct_bytes: OnceLock<usize>,
+    /// The hashes of the tools' definitions, in the order of the tools. Computed when they are first used.
+    hashes: Box<[OnceLock<ToolHash>]>,
     /// The index of the catalog before this one, if there was one.
     former: Option<Arc<Index>>,
     index: OnceLock<Arc<Index>>,
@@ -87,6 +89,7 @@ impl Catalog {
         let (unavailable, namespaces) = (BTreeMap::new(), Namespaces::default());
         let tables = guest_view::tables(&tools, &servers, &unavailable, &namespaces);
         Ok(Self {
+            hashes: tools.iter().map(|_| OnceLock::new()).collect(),
             tools,
             servers,
             unavailable,
@@ -188,6 +191,14 @@ impl Catalog {
 
     pub fn get(&self, id: &str) -> Option<&ToolSpec> {
         self.tools.get(self.position(id)?)
+    }
+
+    /// Returns [`ToolSpec::hash`] of one of the catalog's tools. It is computed once: every call is journaled with it.
+    pub fn hash_of(&self, tool: &ToolSpec) -> ToolHash {
+        match self.position(tool.id.as_str()).filter(|at| std::ptr::eq(&self.tools[*at], tool)) {
+            Some(at) => *self.hashes[at].get_or_init(|| tool.hash()),
+            None => tool.hash(),
+        }
     }
 
     fn position(&self, id: &str) -> Option<usize> {

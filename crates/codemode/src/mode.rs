@@ -4,6 +4,8 @@
 //! contain telemetry: what it did and cost, and what showing every tool would have cost. Telemetry contains ids and
 //! numbers, never inputs.
 
+use std::borrow::Cow;
+
 use catalog::{Catalog, View, VisibleTool, tool_search_tools};
 use contract::cell::{self, CellResult, Durations, OutputItem, Sources};
 use contract::config::{self, ToolSearchMode};
@@ -14,7 +16,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::definition::Definition;
-use crate::stored_result;
 
 /// Code mode or Tool Search.
 #[derive(Clone, Debug)]
@@ -59,11 +60,11 @@ impl RunMode {
         }
     }
 
-    /// Returns the result in the form that the model receives.
-    pub(crate) fn answer(&self, catalog: &Catalog, result: &CellResult) -> Value {
+    /// Returns the result in the form that the model receives, as JSON. `stored` is the result in its stored form.
+    pub(crate) fn answer<'a>(&self, catalog: &Catalog, result: &CellResult, stored: &'a str) -> Cow<'a, str> {
         match self {
-            Self::CodeMode => stored_result::to_value(result),
-            Self::ToolSearch(config) => tool_search_answer(config, catalog, result),
+            Self::CodeMode => Cow::Borrowed(stored),
+            Self::ToolSearch(config) => Cow::Owned(tool_search_answer(config, catalog, result).to_string()),
         }
     }
 }

@@ -26,16 +26,59 @@ use crate::output::{
     Content, Grep, Lines, OutputRequest, Page, Selection, escaped_bytes, handles, media_of, not_shown, resolve,
 };
 
-/// The runs whose outputs a run may read, as far as it has asked.
+/// What a run remembers of the outputs that it has read, so that it need not query the store for every page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReadableRuns(Arc<Mutex<HashSet<RunId>>>);
+pub(crate) struct ReadCache(Arc<Mutex<Remembered>>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    /// Other runs whose outputs the run may read.
+    readable: HashSet<RunId>,
+    /// The output that was read last.
+    row: Option<OutputRow>,
+    /// The piece of a text that was read last. Pages are often smaller, and read in sequence.
+    piece: Option<RememberedPiece>,
+}
+
+#[derive(Clone, Debug)]
+struct RememberedPiece {
+    handle: OutputHandle,
+    piece: Arc<OutputPiece>,
+    /// The position in the text after the piece, in UTF-16 units.
+    end_unit: u64,
+    _held: Arc<Reservation>,
+}
+
+impl ReadCache {
+    fn row(&self, handle: &OutputHandle) -> Option<OutputRow> {
+        self.0.lock().row.as_ref().filter(|row| row.handle == *handle).cloned()
+    }
+
+    fn piece(&self, handle: &OutputHandle, position: OutputPosition) -> Option<Arc<OutputPiece>> {
+        let remembered = self.0.lock();
+        let last = remembered.piece.as_ref().filter(|last| last.handle == *handle)?;
+        let is_inside = match position {
+            OutputPosition::Unit(unit) => (last.piece.start_unit..last.end_unit).contains(&unit),
+            OutputPosition::Byte(byte) => {
+                byte.checked_sub(last.piece.start_byte).is_some_and(|byte| byte < last.piece.data.len() as u64)
+            }
+            OutputPosition::Line(_) => false,
+        };
+        is_inside.then(|| Arc::clone(&last.piece))
+    }
+
+    fn forget(&self) {
+        let mut remembered = self.0.lock();
+        (remembered.row, remembered.piece) = (None, None);
+    }
+}
 
 /// Reads stored outputs for a run.
 #[derive(Clone, Debug)]
 pub(crate) struct OutputReader {
     pub(crate) journal: Arc<Journal>,
     pub(crate) scope: Arc<Scope>,
-    pub(crate) readable: ReadableRuns,
+    pub(crate) cache: ReadCache,
     pub(crate) data: RunDataBudget,
 }
 
@@ -88,22 +131,48 @@ impl OutputReader {
     async fn row(&self, handle: &OutputHandle) -> Result<OutputRow, ReadError> {
         let unknown = || ReadError::Unknown(handle.chars().take(MAX_SHOWN_CHARS).collect());
         let (run_id, _) = handle.parts().ok_or_else(unknown)?;
+        if let Some(row) = self.cache.row(handle) {
+            return Ok(row);
+        }
         let is_own = run_id == *self.journal.run_id();
-        if !is_own && !self.readable.0.lock().contains(&run_id) {
+        if !is_own && !self.cache.0.lock().readable.contains(&run_id) {
             let row = self.store().run(&run_id).await?.ok_or_else(unknown)?;
             if row.scope.agent_id != self.scope.agent_id || row.scope.session_id != self.scope.session_id {
                 return Err(unknown());
             }
-            self.readable.0.lock().insert(run_id);
+            self.cache.0.lock().readable.insert(run_id);
         }
-        if let Some(row) = self.store().output(handle).await? {
-            return Ok(row);
-        }
+        let mut row = self.store().output(handle).await?;
         // An output of this run may be part of its next commit.
-        if is_own && self.journal.flush().await.is_ok() {
-            return self.store().output(handle).await?.ok_or_else(unknown);
+        if row.is_none() && is_own && self.journal.flush().await.is_ok() {
+            row = self.store().output(handle).await?;
         }
-        Err(unknown())
+        let row = row.ok_or_else(unknown)?;
+        self.cache.0.lock().row = Some(row.clone());
+        Ok(row)
+    }
+
+    /// Returns the piece of a text at this position, which must be inside the text.
+    async fn text_piece(&self, row: &OutputRow, position: OutputPosition) -> Result<Arc<OutputPiece>, ReadError> {
+        if let Some(piece) = self.cache.piece(&row.handle, position) {
+            return Ok(piece);
+        }
+        let Some(piece) = self.store().output_piece(&row.handle, position).await? else {
+            // It was removed after its row was read.
+            self.cache.forget();
+            return Err(ReadError::Unknown(row.handle.as_str().to_owned()));
+        };
+        let piece = Arc::new(piece);
+        let units = text_of(&piece)?.chars().map(char::len_utf16).sum::<usize>() as u64;
+        // Without memory for it, the piece is read again for the next page.
+        let remembered = self.data.reserve(piece.data.len(), 0).ok().map(|held| RememberedPiece {
+            handle: row.handle.clone(),
+            end_unit: piece.start_unit + units,
+            piece: Arc::clone(&piece),
+            _held: Arc::new(held),
+        });
+        self.cache.0.lock().piece = remembered;
+        Ok(piece)
     }
 
     /// Loads the images and sounds that the cell output by their handles.
@@ -188,11 +257,12 @@ impl OutputReader {
         // A UTF-16 unit is at most three bytes of UTF-8.
         let _held = self.data.reserve(bounded(row, length.saturating_mul(3)), 0)?;
         let mut page = Page::new(offset, length);
-        let mut position = OutputPosition::Unit(offset);
-        while !page.is_complete() {
-            let Some(piece) = self.store().output_piece(&row.handle, position).await? else { break };
+        let (mut position, mut is_inside) = (OutputPosition::Unit(offset), offset < row.units);
+        while is_inside && !page.is_complete() {
+            let piece = self.text_piece(row, position).await?;
             page.push(piece.start_unit, text_of(&piece)?);
-            position = after(&piece);
+            let end = piece.start_byte + piece.data.len() as u64;
+            (position, is_inside) = (OutputPosition::Byte(end), end < row.bytes);
         }
         Ok(page.into_text())
     }

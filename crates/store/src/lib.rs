@@ -70,7 +70,7 @@ pub use store::Store;
 pub use sweep::SweepReport;
 pub use tls::WeakTls;
 pub use tokens::{MAX_TOKENS, NewToken, StoredToken};
-pub use transcript::{Entry, EntryKind};
+pub use transcript::{Entry, EntryKind, NewEntry};
 pub use turns::{
     COMPACTION, DeliveryRow, HeldTurn, ModelUse, NewDelivery, NewResponse, NewStep, NewTurn, ReleaseLease, ResponseRow,
     SessionFilter, SessionSummary, TurnChange, TurnMessage, TurnMessageKind, TurnRow, TurnState, TurnStep, UsageFilter,

@@ -30,6 +30,13 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Prepared statements that are kept: more than the writer has.
 const PREPARED_STATEMENTS: usize = 128;
 
+/// The most memory that cached pages take. Every commit changes pages of many indexes.
+const CACHE_KIB: u32 = 8 << 10;
+
+/// The length of the write-ahead log, in pages of 4 KiB, from which a commit copies it to the file. A page that many
+/// commits have changed is copied once.
+const CHECKPOINT_PAGES: u32 = 4_000;
+
 /// Why a transaction was not committed, or may not have been.
 #[derive(Debug)]
 pub(crate) enum WriteError {
@@ -197,7 +204,11 @@ fn transaction(connection: &Connection, programs: &[&Program]) -> Vec<Result<(),
     }
     let mut results = Vec::with_capacity(programs.len());
     for program in programs {
-        let result = in_savepoint(connection, program);
+        let result = match programs.len() {
+            // Without a savepoint: if it is refused, the caller rolls back the transaction.
+            1 => execute_steps(connection, program),
+            _ => in_savepoint(connection, program),
+        };
         let has_failed = matches!(result, Err(WriteError::BeforeCommit(_)));
         results.push(result);
         if has_failed {
@@ -229,14 +240,20 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
-    connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;")?;
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
+         PRAGMA cache_size = -{CACHE_KIB}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
+    ))?;
     Ok(connection)
+}
+
+fn execute_steps(connection: &Connection, program: &Program) -> Result<(), WriteError> {
+    program.steps.iter().try_for_each(|step| step.execute_here(connection)).map_err(WriteError::from)
 }
 
 fn in_savepoint(connection: &Connection, program: &Program) -> Result<(), WriteError> {
     execute(connection, "SAVEPOINT program").map_err(before_commit)?;
-    let executed = program.steps.iter().try_for_each(|step| step.execute_here(connection));
-    let executed = executed.map_err(WriteError::from);
+    let executed = execute_steps(connection, program);
     match &executed {
         Ok(()) => execute(connection, "RELEASE program").map_err(before_commit)?,
         // The caller rolls everything back.

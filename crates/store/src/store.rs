@@ -25,7 +25,7 @@ use crate::settle::{self, SettleError, SettleResult};
 use crate::sql::read_again;
 use crate::sweep::{self, SweepReport};
 use crate::tokens::{self, NewToken, StoredToken};
-use crate::transcript::{self, Entry};
+use crate::transcript::{self, Entry, NewEntry};
 use crate::turns::{
     self, DeliveryRow, HeldTurn, NewTurn, ResponseRow, SessionFilter, SessionSummary, TurnChange, TurnMessage, TurnRow,
     TurnStep, UsageFilter, UsageGroup, UsageTotals,
@@ -399,7 +399,7 @@ impl Store {
 /// Transcripts.
 impl Store {
     /// Appends to a session's transcript without changing a run.
-    pub async fn note(&self, session_id: &str, run_id: &RunId, entries: &[Entry]) -> Result<(), CommitError> {
+    pub async fn note(&self, session_id: &str, run_id: &RunId, entries: &[NewEntry]) -> Result<(), CommitError> {
         Ok(transcript::append(&self.backend, session_id, run_id, entries).await?)
     }
 

@@ -79,6 +79,38 @@ pub struct Entry {
     pub entry: Value,
 }
 
+/// An entry that is to be written: the JSON text of its fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEntry {
+    pub at: Millis,
+    pub kind: EntryKind,
+    entry: String,
+}
+
+impl NewEntry {
+    /// Returns an entry with the fields of an object.
+    pub fn new(at: Millis, kind: EntryKind, fields: &impl Serialize) -> Self {
+        // Serializing JSON values and strings does not fail.
+        Self { at, kind, entry: serde_json::to_string(fields).unwrap_or_default() }
+    }
+
+    /// Returns an entry with a first field whose value is JSON already, and the fields of an object. The JSON may be
+    /// large, so it is not parsed.
+    pub fn with_json(at: Millis, kind: EntryKind, (name, json): (&str, &str), fields: &impl Serialize) -> Self {
+        let fields = Self::new(at, kind, fields).entry;
+        let more = fields.strip_prefix('{').filter(|more| *more != "}");
+        let separator = if more.is_some() { "," } else { "" };
+        let entry = format!("{{\"{name}\":{}{separator}{}", contract::json::well_formed(json), more.unwrap_or("}"));
+        Self { at, kind, entry }
+    }
+}
+
+impl From<Entry> for NewEntry {
+    fn from(Entry { at, kind, entry }: Entry) -> Self {
+        Self { at, kind, entry: entry.to_string() }
+    }
+}
+
 /// Appends entries to a session's transcript, within the caller's transaction. Each gets the next position; on
 /// Postgres, a lock per session prevents two writers from assigning the same one. SQLite has only one writer at a time.
 /// `origin` is the id of the run or turn that writes them.
@@ -87,7 +119,7 @@ pub(crate) async fn write(
     dialect: Dialect,
     session_id: &str,
     origin: &str,
-    entries: &[Entry],
+    entries: &[NewEntry],
 ) -> Result<(), sqlx::Error> {
     if entries.is_empty() {
         return Ok(());
@@ -105,7 +137,7 @@ pub(crate) async fn write(
 }
 
 /// Returns the statements that append entries. The transaction must be the only one that writes this transcript.
-pub(crate) fn statements(session_id: &str, origin: &str, entries: &[Entry]) -> impl Iterator<Item = Statement> {
+pub(crate) fn statements(session_id: &str, origin: &str, entries: &[NewEntry]) -> impl Iterator<Item = Statement> {
     entries.chunks(ROWS_PER_STATEMENT).map(move |batch| {
         let row = |row: usize| {
             let [at, kind, entry] = [3, 4, 5].map(|column| row * 3 + column);
@@ -121,7 +153,7 @@ pub(crate) fn statements(session_id: &str, origin: &str, entries: &[Entry]) -> i
         );
         let statement = Statement::new(sql).bind(session_id).bind(origin);
         batch.iter().fold(statement, |statement, entry| {
-            statement.bind(entry.at).bind(entry.kind.as_str()).bind(entry.entry.to_string())
+            statement.bind(entry.at).bind(entry.kind.as_str()).bind(entry.entry.as_str())
         })
     })
 }
@@ -131,7 +163,7 @@ pub(crate) async fn append(
     backend: &Backend,
     session_id: &str,
     run_id: &RunId,
-    entries: &[Entry],
+    entries: &[NewEntry],
 ) -> Result<(), sqlx::Error> {
     let mut transaction = backend.writer(Durability::Relaxed).begin().await?;
     write(&mut transaction, backend.dialect, session_id, run_id, entries).await?;

@@ -5,7 +5,7 @@ use executor::clock::now_ms;
 use executor::{CallToken, Outcome, Question};
 use serde_json::{Value, json};
 use store::{
-    Approval, ApprovalScope, Decision, DecisionError, Entry, EntryKind, RecordedDecision, RunChange, SettleError,
+    Approval, ApprovalScope, Decision, DecisionError, EntryKind, NewEntry, RecordedDecision, RunChange, SettleError,
     SettleResult, Store,
 };
 use telemetry::LogIgnored;
@@ -132,7 +132,7 @@ async fn note(store: &Store, run_id: &RunId, mut entry: Value) {
     }
     let noted = async {
         let Some(row) = store.run(run_id).await? else { return Ok(()) };
-        let entries = [Entry { at: now_ms(), kind: EntryKind::Note, entry }];
+        let entries = [NewEntry::new(now_ms(), EntryKind::Note, &entry)];
         store.note(&row.scope.session_id, run_id, &entries).await
     };
     noted.await.log_ignored("add a note to the transcript");

@@ -6,7 +6,7 @@ use contract::scope::Scope;
 use executor::clock::now_ms;
 use executor::random_name;
 use serde_json::json;
-use store::{CallRow, Change, Durability, Entry, EntryKind, RunState};
+use store::{CallRow, Change, Durability, EntryKind, NewEntry, RunState};
 
 use crate::mode::RunMode;
 use crate::registry::RunRegistry;
@@ -49,7 +49,7 @@ pub(super) async fn fork(
         journal_bytes: i64::try_from(journal_bytes).unwrap_or(i64::MAX),
         calls: forked.calls,
         release: true,
-        entries: vec![Entry { at: now, kind: EntryKind::Note, entry }],
+        entries: vec![NewEntry::new(now, EntryKind::Note, &entry)],
         ..Change::default()
     };
     registry.store.commit(&mut held, &change, Durability::Synced, now).await?;

@@ -396,7 +396,7 @@ impl Driver {
         OutputReader {
             journal: Arc::clone(&self.run.journal),
             scope: Arc::clone(self.run.executor.scope()),
-            readable: self.readable.clone(),
+            cache: self.read_cache.clone(),
             data: self.run.data.clone(),
         }
     }

@@ -35,7 +35,7 @@ use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
 use crate::failure::failure;
 use crate::mode::RunMode;
-use crate::output_reader::ReadableRuns;
+use crate::output_reader::ReadCache;
 use crate::pool::Pool;
 use crate::replay::leg_end;
 use crate::run_telemetry;
@@ -124,7 +124,7 @@ pub(crate) struct Driver {
     telemetry: Telemetry,
     /// Memory that output takes which is in no result yet.
     held_output: Vec<Reservation>,
-    readable: ReadableRuns,
+    read_cache: ReadCache,
     /// What the run had stored before the last answer.
     stored_before: StoredOutputs,
     /// The time of tool calls that have ended since the last result.
@@ -227,7 +227,7 @@ impl Driver {
             polling: false,
             telemetry,
             held_output: Vec::new(),
-            readable: ReadableRuns::default(),
+            read_cache: ReadCache::default(),
             stored_before: StoredOutputs::default(),
             tool_time: Duration::ZERO,
             under_way: HashMap::new(),

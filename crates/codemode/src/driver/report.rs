@@ -10,7 +10,7 @@ use contract::limits::{Limits, MAX_RUN_OUTPUTS};
 use executor::clock::now_ms;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use store::{CommitError, Durability, Entry, EntryKind, Exceeded, NewOutput, Quota, RunState};
+use store::{CommitError, Durability, EntryKind, Exceeded, NewEntry, NewOutput, Quota, RunState};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -24,31 +24,33 @@ use crate::stored_result;
 
 impl Driver {
     pub(super) fn enter_exec(&self) {
-        self.control(EntryKind::ControlCall, &self.parent, self.run.mode.call(&self.run.definition));
+        self.enter_call(&self.parent, self.run.mode.call(&self.run.definition));
     }
 
     pub(super) fn enter_wait(&self, tool_call_id: &str) {
         let arguments = json!({"runId": self.run.id});
-        self.control(EntryKind::ControlCall, tool_call_id, json!({"toolName": "wait", "arguments": arguments}));
+        self.enter_call(tool_call_id, json!({"toolName": "wait", "arguments": arguments}));
     }
 
     /// Records the result of every waiting control call. If no call waits, records the end of the run as a note.
-    fn enter_result(&self, shown: &Value) {
+    fn enter_result(&self, shown: &str) {
+        let result = ("result", shown);
         for (tool_call_id, _) in &self.listeners {
-            self.control(EntryKind::ControlResult, tool_call_id, json!({"result": shown}));
+            let fields = json!({"toolCallId": tool_call_id, "runId": self.run.id});
+            self.run.journal.entry(NewEntry::with_json(now_ms(), EntryKind::ControlResult, result, &fields));
         }
         if self.listeners.is_empty() {
-            let entry = json!({"note": "ended", "runId": self.run.id, "result": shown});
-            self.run.journal.entry(Entry { at: now_ms(), kind: EntryKind::Note, entry });
+            let fields = json!({"note": "ended", "runId": self.run.id});
+            self.run.journal.entry(NewEntry::with_json(now_ms(), EntryKind::Note, result, &fields));
         }
     }
 
-    fn control(&self, kind: EntryKind, tool_call_id: &str, mut entry: Value) {
+    fn enter_call(&self, tool_call_id: &str, mut entry: Value) {
         if let Some(fields) = entry.as_object_mut() {
             fields.insert("toolCallId".to_owned(), json!(tool_call_id));
             fields.insert("runId".to_owned(), json!(self.run.id));
         }
-        self.run.journal.entry(Entry { at: now_ms(), kind, entry });
+        self.run.journal.entry(NewEntry::new(now_ms(), EntryKind::ControlCall, &entry));
     }
 
     /// Writes the run's state and reports the result. If the state cannot be written, reports that instead, and the run
@@ -60,8 +62,7 @@ impl Driver {
         let (state, result) = self.result(answer);
         let result = with_effects(&self.run, result).await;
         let text = stored_result::to_json(&result);
-        let shown = self.run.mode.answer(self.run.executor.catalog(), &result);
-        self.enter_result(&shown);
+        self.enter_result(&self.run.mode.answer(self.run.executor.catalog(), &result, &text));
         let over = state.is_over();
         let snapshot = self.unstored_snapshot();
         let dormant = self.is_idle();
@@ -135,9 +136,8 @@ impl Driver {
         let error = exceeded.to_string();
         let end = CellResult::Failed { error, code: Some(code), output, effects: Vec::new(), telemetry };
         let end = with_effects(&self.run, end).await;
-        let shown = self.run.mode.answer(self.run.executor.catalog(), &end);
-        self.enter_result(&shown);
         let text = stored_result::to_json(&end);
+        self.enter_result(&self.run.mode.answer(self.run.executor.catalog(), &end, &text));
         let written = self.run.journal.commit(Durability::Synced, |change| {
             change.state = Some(RunState::Failed);
             change.result = Some(text);

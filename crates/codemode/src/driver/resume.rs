@@ -5,7 +5,7 @@ use contract::frame::{Failure, HostCall, Leg, LegEnd, Method};
 use contract::ids::CallId;
 use executor::clock::now_ms;
 use serde_json::json;
-use store::{Approval, CallRow, CallState, Entry, EntryKind, LegRow, RunRow};
+use store::{Approval, CallRow, CallState, EntryKind, LegRow, NewEntry, RunRow};
 
 use super::location::CellLocation;
 use super::{Driver, Run};
@@ -30,7 +30,7 @@ pub(crate) async fn resumed(
     if frozen && snapshot.is_none() {
         let image = run.pool.image().to_string();
         let entry = json!({"note": "replayed", "runId": run.id, "legs": legs.len(), "image": image});
-        run.journal.entry(Entry { at: now_ms(), kind: EntryKind::Note, entry });
+        run.journal.entry(NewEntry::new(now_ms(), EntryKind::Note, &entry));
     }
 
     let output_budget = run.definition.limits.output_budget(telemetry.stored_outputs.bytes);

@@ -23,7 +23,7 @@ use executor::{DataBudget, Executor, Journal, LeaseClock, random_name};
 use parking_lot::Mutex;
 use serde_json::json;
 use store::{
-    Change, CommitError, Durability, Entry, EntryKind, FencedRun, LeaseError, Millis, NewRun, RunChange, RunRow,
+    Change, CommitError, Durability, EntryKind, FencedRun, LeaseError, Millis, NewEntry, NewRun, RunChange, RunRow,
     RunState, Store, StoreError,
 };
 use telemetry::LogIgnored;
@@ -339,7 +339,7 @@ impl RunRegistry {
         let change = Change {
             state: Some(if aborted { RunState::Aborted } else { RunState::Failed }),
             result: Some(stored_result::to_json(&result)),
-            entries: vec![Entry { at: now, kind: EntryKind::Note, entry }],
+            entries: vec![NewEntry::new(now, EntryKind::Note, &entry)],
             ..Change::default()
         };
         self.store.commit(&mut held, &change, Durability::Synced, now).await?;

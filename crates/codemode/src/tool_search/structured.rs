@@ -10,7 +10,7 @@ use contract::ids::RunId;
 use executor::clock::now_ms;
 use executor::{CallEnd, Executor, Outcome, ProgressSink, UNKNOWN_OUTCOME, for_transcript};
 use serde_json::{Value, json};
-use store::{CommitError, Entry, EntryKind};
+use store::{CommitError, EntryKind, NewEntry};
 
 use super::{ToolSearch, ToolSearchAnswer, input};
 use crate::cell::out_of_time;
@@ -99,7 +99,7 @@ impl ToolSearch {
     {
         let mut control = Control::new(executor, config, "tool_call", tool_call_id);
         control.telemetry.call_count = 1;
-        if let Err(error) = self.note(&control, EntryKind::ControlCall, json!({"arguments": input})).await {
+        if let Err(error) = self.note_call(&control, input).await {
             return failed_answer(&unwritten(&error), &control.telemetry);
         }
         let called = match target(executor, input) {
@@ -114,7 +114,7 @@ impl ToolSearch {
 
     /// Records a call and its answer in the transcript, and returns the answer.
     async fn record(&self, control: &Control<'_>, input: &Value, result: Result<Value, Failure>) -> ToolSearchAnswer {
-        match self.note(control, EntryKind::ControlCall, json!({"arguments": input})).await {
+        match self.note_call(control, input).await {
             Ok(()) => self.answer(control, result).await,
             Err(error) => failed_answer(&unwritten(&error), &control.telemetry),
         }
@@ -125,21 +125,35 @@ impl ToolSearch {
             Ok(value) => ToolSearchAnswer { value, telemetry: json!(control.telemetry), media: Vec::new() },
             Err(failure) => failed_answer(&failure, &control.telemetry),
         };
-        let entry = json!({"result": for_transcript(&answer.value), "telemetry": control.telemetry});
-        match self.note(control, EntryKind::ControlResult, entry).await {
+        let (result, fields) = (for_transcript(&answer.value), json!({"telemetry": control.telemetry}));
+        match self.note(control, EntryKind::ControlResult, ("result", result.get()), fields).await {
             Ok(()) => answer,
             Err(error) => failed_answer(&unwritten(&error), &control.telemetry),
         }
     }
 
-    async fn note(&self, control: &Control<'_>, kind: EntryKind, mut entry: Value) -> Result<(), CommitError> {
-        if let Some(fields) = entry.as_object_mut() {
+    async fn note_call(&self, control: &Control<'_>, input: &Value) -> Result<(), CommitError> {
+        self.note(control, EntryKind::ControlCall, ("arguments", &input.to_string()), json!({})).await
+    }
+
+    /// Adds an entry to the transcript: a field that is JSON, more fields, and those of every control call.
+    async fn note(
+        &self,
+        control: &Control<'_>,
+        kind: EntryKind,
+        field: (&str, &str),
+        mut more: Value,
+    ) -> Result<(), CommitError> {
+        if let Some(fields) = more.as_object_mut() {
             fields.insert("toolName".to_owned(), Value::from(control.name));
             fields.insert("toolCallId".to_owned(), Value::from(control.tool_call_id));
         }
         let session = &control.executor.scope().session_id;
         // The call belongs to no run.
-        self.code_mode.store().note(session, &RunId::default(), &[Entry { at: now_ms(), kind, entry }]).await
+        self.code_mode
+            .store()
+            .note(session, &RunId::default(), &[NewEntry::with_json(now_ms(), kind, field, &more)])
+            .await
     }
 }
 

@@ -51,7 +51,7 @@ impl StandingApprovals {
 pub(crate) async fn has_standing_approval(call: Call<'_>, tool: &ToolSpec) -> Result<bool, CommitError> {
     let scope = &call.context.scope;
     let Some(source_identity) = call.context.source_identity(tool) else { return Ok(false) };
-    let tool_hash = tool.hash().to_string();
+    let tool_hash = call.context.catalog.hash_of(tool).to_string();
     let subject = RuleSubject { tool_id: tool.id.as_str(), tool_hash: &tool_hash, source_identity: &source_identity };
     Ok(call.store().has_standing_approval(subject, &scope.agent_id, &scope.session_id).await?)
 }
@@ -78,7 +78,7 @@ pub(crate) fn new_request(
         approval_id,
         call: call.number(),
         tool_id: tool.id.as_str().to_owned(),
-        tool_hash: tool.hash().to_string(),
+        tool_hash: call.context.catalog.hash_of(tool).to_string(),
         source_identity: call.context.source_identity(tool),
         input_hash: InputHash::of(input.to_string().as_bytes()).to_string(),
         input: input.clone(),

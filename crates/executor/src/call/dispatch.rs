@@ -17,8 +17,8 @@ use crate::question::QuestionSender;
 use crate::source::{Answers, AuthorizedCall, Dispatch};
 
 /// A call that passed policy and hooks. It is dispatched once it is approved, if `ask` is set, and journaled.
-pub(crate) struct AdmittedCall {
-    pub(crate) tool: ToolSpec,
+pub(crate) struct AdmittedCall<'a> {
+    pub(crate) tool: &'a ToolSpec,
     pub(crate) input: Value,
     /// Why the call requires approval; `None` if it does not.
     pub(crate) ask: Option<String>,
@@ -42,9 +42,9 @@ pub(crate) async fn start(call: Call<'_>) -> CallEnd {
         Err(refused) => return call.refuse(refused),
     };
     if let Some(reason) = admitted.ask.clone() {
-        match approval::has_standing_approval(call, &admitted.tool).await {
+        match approval::has_standing_approval(call, admitted.tool).await {
             Ok(true) => {}
-            Ok(false) => return approval::park(call, &admitted.tool, &admitted.input, reason).await,
+            Ok(false) => return approval::park(call, admitted.tool, &admitted.input, reason).await,
             Err(error) => return error.into(),
         }
     }
@@ -52,11 +52,11 @@ pub(crate) async fn start(call: Call<'_>) -> CallEnd {
 }
 
 /// Journals an admitted call and passes it to its source.
-pub(crate) async fn dispatch(call: Call<'_>, admitted: AdmittedCall) -> CallEnd {
+pub(crate) async fn dispatch(call: Call<'_>, admitted: AdmittedCall<'_>) -> CallEnd {
     intend_and_dispatch(call, admitted).await.unwrap_or_else(CallEnd::from)
 }
 
-async fn admit(call: Call<'_>) -> Result<AdmittedCall, String> {
+async fn admit(call: Call<'_>) -> Result<AdmittedCall<'_>, String> {
     let Call { context, request, .. } = call;
     let tool = call.tool().ok_or_else(|| context.unknown(&request.id))?;
     let given = match tool.id.source() {
@@ -79,13 +79,13 @@ async fn admit(call: Call<'_>) -> Result<AdmittedCall, String> {
         (input, ask)
     };
     let ask = ask.or_else(|| context.needs_approval(tool).then(|| "this tool requires a person's approval".to_owned()));
-    Ok(AdmittedCall { tool: tool.clone(), input, ask, consent: Consent::default() })
+    Ok(AdmittedCall { tool, input, ask, consent: Consent::default() })
 }
 
-async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall) -> Result<CallEnd, CommitError> {
+async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall<'_>) -> Result<CallEnd, CommitError> {
     let Call { context, journal, request } = call;
     let AdmittedCall { tool, input, ask, consent: Consent { approvals, approved, answers } } = admitted;
-    let approved_definition = (ask.is_some() || approved).then(|| tool.hash());
+    let approved_definition = (ask.is_some() || approved).then(|| context.catalog.hash_of(tool));
     let Some(source) = context.routes.source_of(&tool.id) else {
         return Ok(call.refuse(format!("`{}` is no longer available", tool.id.as_str())));
     };
@@ -96,13 +96,13 @@ async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall) -> Result<C
     let input_hash = InputHash::of(format!("{input_text}{state}").as_bytes()).to_string();
     fault::point("dispatch.before_journal")?;
     if answers.is_none() {
-        journal.entry(recorded(request, &tool).made(&input));
+        journal.entry(recorded(request, tool).made(&input));
     }
     let intent = journal.intend(request.call, tool.repeat, approvals, |row| {
         row.ticket = None;
         row.input = Some(input_text).filter(|input| *input != row.payload);
         row.tool_id = Some(tool.id.as_str().to_owned());
-        row.tool_hash = Some(tool.hash().to_string());
+        row.tool_hash = Some(context.catalog.hash_of(tool).to_string());
     });
     let intent = intent.await?;
     fault::point("dispatch.after_journal")?;
@@ -124,11 +124,11 @@ async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall) -> Result<C
     };
     fault::point("dispatch.before_send")?;
     let answering = Box::pin(async { source.call(authorized).await });
-    let dispatched = dispatch_with_questions(call, &tool, answering, asked).await?;
+    let dispatched = dispatch_with_questions(call, tool, answering, asked).await?;
     fault::point("dispatch.after_send")?;
     Ok(match dispatched {
         Dispatch::Settled(outcome) => CallEnd::Settled(call.record(&event, outcome).await),
-        Dispatch::Parked(parked) => parked::park(call, &tool, parked).await?,
+        Dispatch::Parked(parked) => parked::park(call, tool, parked).await?,
     })
 }
 

@@ -45,7 +45,7 @@ pub(crate) async fn retry(call: Call<'_>) -> CallEnd {
         Some(tool) if tool.repeat != Repeat::Never => match check_consent(call, tool).await {
             Ok(approved) => {
                 let consent = Consent { approved, ..Consent::default() };
-                let (tool, input) = (tool.clone(), call.request.input.clone());
+                let input = call.request.input.clone();
                 dispatch(call, AdmittedCall { tool, input, ask: None, consent }).await
             }
             Err(RetryRefused::Changed) => call.refuse(
@@ -88,7 +88,7 @@ async fn check_consent(call: Call<'_>, tool: &ToolSpec) -> Result<bool, RetryRef
         }
     };
     match approved_hash {
-        Some(hash) if hash != tool.hash().to_string() => Err(RetryRefused::Changed),
+        Some(hash) if hash != call.context.catalog.hash_of(tool).to_string() => Err(RetryRefused::Changed),
         approved_hash => Ok(approved_hash.is_some()),
     }
 }
@@ -119,7 +119,8 @@ async fn resume_approved(call: Call<'_>, approval: &Approval) -> CallEnd {
     let Call { context, request, .. } = call;
     let Some(tool) = call.tool() else { return call.refuse(context.unknown(&request.id)) };
     let input_hash = InputHash::of(request.input.to_string().as_bytes());
-    let is_unchanged = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
+    let is_unchanged = approval.tool_hash == context.catalog.hash_of(tool).to_string()
+        && approval.input_hash == input_hash.to_string();
     let refusal = match approval.state {
         ApprovalState::Approved if is_unchanged => None,
         ApprovalState::Approved => {
@@ -141,7 +142,7 @@ async fn resume_approved(call: Call<'_>, approval: &Approval) -> CallEnd {
         return CallEnd::Stopped(error.into());
     }
     let consent = Consent { approvals: vec![approval.approval_id.clone()], approved: true, answers: None };
-    dispatch(call, AdmittedCall { tool: tool.clone(), input, ask: None, consent }).await
+    dispatch(call, AdmittedCall { tool, input, ask: None, consent }).await
 }
 
 fn denial_message(approval: &Approval) -> String {
@@ -161,7 +162,7 @@ async fn resume_answered(call: Call<'_>, decided: &[Approval]) -> CallEnd {
     let attempt = row.as_ref().map_or(0, |row| row.attempt);
     let ticket = row.as_ref().and_then(|row| row.ticket.clone()).and_then(Ticket::new);
     let answers = ticket.ok_or(UNREADABLE).and_then(|ticket| answers(ticket, decided));
-    let hash = tool.hash().to_string();
+    let hash = context.catalog.hash_of(tool).to_string();
     let refusal = match &answers {
         Err(why) => Some(*why),
         Ok(_) if decided.iter().any(|one| one.tool_hash != hash) => {
@@ -180,7 +181,7 @@ async fn resume_answered(call: Call<'_>, decided: &[Approval]) -> CallEnd {
     let approvals = approved.map(|one| one.approval_id.clone()).collect();
     // The answers were given for this definition of the tool, so the call is bound to it like an approved one.
     let consent = Consent { approvals, approved: true, answers: Some(answers) };
-    let admitted = AdmittedCall { tool: tool.clone(), input: request.input.clone(), ask: None, consent };
+    let admitted = AdmittedCall { tool, input: request.input.clone(), ask: None, consent };
     dispatch(call, admitted).await
 }
 

@@ -14,8 +14,9 @@ use contract::tool::Repeat;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use store::{
-    CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow,
-    NewOutput, OutputWriter, Quota, RunState, SessionKey, Store, StoreError, StoredReply, ValueWrite, VersionConflict,
+    CallRow, CallState, Change, CommitError, Durability, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow,
+    NewEntry, NewOutput, OutputWriter, Quota, RunState, SessionKey, Store, StoreError, StoredReply, ValueWrite,
+    VersionConflict,
 };
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -268,7 +269,7 @@ impl Journal {
     }
 
     /// Adds an entry to the transcript.
-    pub fn entry(&self, entry: Entry) {
+    pub fn entry(&self, entry: NewEntry) {
         let mut unwritten = self.lock();
         unwritten.anything = true;
         unwritten.change.entries.push(entry);
@@ -599,7 +600,7 @@ impl UnwrittenChanges {
         change.journal_bytes = 0;
         change.entries.retain(|entry| !matches!(entry.kind, EntryKind::ToolCall | EntryKind::ToolResult));
         let entry = json!({"note": "journal_not_kept", "why": exceeded.to_string()});
-        change.entries.push(Entry { at: now_ms(), kind: EntryKind::Note, entry });
+        change.entries.push(NewEntry::new(now_ms(), EntryKind::Note, &entry));
         Ok(())
     }
 }

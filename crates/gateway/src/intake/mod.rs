@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use contract::ids::TurnId;
 use http::HeaderMap;
 use sha2::{Digest, Sha256};
-use store::{DeliveryRow, Entry, EntryKind, TurnRow};
+use store::{DeliveryRow, EntryKind, NewEntry, TurnRow};
 use telemetry::LogIgnored;
 use wire::conversation::{CallResult, Item};
 use wire::downstream::{ClientRequest, WireError};
@@ -208,7 +208,7 @@ async fn note_late(gateway: &Gateway, row: &TurnRow, late: &[LateAnswer]) {
         let entry = serde_json::json!({
             "note": "late_result", "call": call, "callId": call_id, "turnId": row.turn_id, "outcome": text,
         });
-        let entry = Entry { at: executor::clock::now_ms(), kind: EntryKind::Note, entry };
+        let entry = NewEntry::new(executor::clock::now_ms(), EntryKind::Note, &entry);
         let noted = gateway.code_mode().store().note(&row.session_id, run_id, &[entry]).await;
         noted.log_ignored("record a late result of a client");
     }

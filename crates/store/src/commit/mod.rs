@@ -18,7 +18,7 @@ use crate::session_values::{self, SessionKey, ValueWrite, VersionConflict};
 use crate::sql::{read_again, read_again_since};
 use crate::sqlite_writer::{Program, WriteError};
 use crate::statement::{Mismatch, Step};
-use crate::transcript::{self, Entry};
+use crate::transcript::{self, NewEntry};
 use crate::watch::notify_others;
 use contract::ids::ApprovalId;
 use contract::limits::{
@@ -46,7 +46,7 @@ pub struct Change {
     pub approvals: Vec<ApprovalRequest>,
     /// Ids of the approvals that this change uses; each can be used once.
     pub used_approvals: Vec<ApprovalId>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<NewEntry>,
     /// Outputs that are written whole with this change.
     pub outputs: Vec<NewOutput>,
     /// Names of outputs that an [`OutputWriter`](crate::OutputWriter) has written and that become visible.

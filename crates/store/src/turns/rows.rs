@@ -10,7 +10,7 @@ use crate::Millis;
 use crate::commit::{CommitError, TurnLimit};
 use crate::sql::{ROWS_PER_STATEMENT, placeholders, row_placeholders};
 use crate::statement::{Mismatch, Statement, Step};
-use crate::transcript::Entry;
+use crate::transcript::{Entry, NewEntry};
 
 /// The most bytes of steps per statement. A statement has at least one step.
 const BYTES_PER_STATEMENT: usize = 2 << 20;
@@ -201,12 +201,12 @@ fn in_order(texts: &[String]) -> Vec<&str> {
 }
 
 /// Returns the entries with the turn's id.
-pub(super) fn of_turn(held: &HeldTurn, entries: &[Entry]) -> Vec<Entry> {
-    let mut entries = entries.to_vec();
-    for entry in &mut entries {
+pub(super) fn of_turn(held: &HeldTurn, entries: &[Entry]) -> Vec<NewEntry> {
+    let with_id = |mut entry: Entry| {
         if let Value::Object(fields) = &mut entry.entry {
             fields.insert("turnId".to_owned(), Value::String(held.turn_id.to_string()));
         }
-    }
-    entries
+        NewEntry::from(entry)
+    };
+    entries.iter().cloned().map(with_id).collect()
 }

@@ -2,7 +2,7 @@
 
 use contract::config::{Quotas, Retention};
 use sqlx::{AnyConnection, Connection, Row};
-use store::{Change, Durability, Entry, Location, RunFilter, RunState, Store};
+use store::{Change, Durability, Location, RunFilter, RunState, Store};
 
 use crate::world::{NOW, Place, entry, everywhere};
 
@@ -149,7 +149,7 @@ async fn a_sweep_shrinks_the_file() {
     let place = places.iter().find(|place| matches!(place.location, Location::File(_))).unwrap();
     let Location::File(path) = &place.location else { return };
     let store = bounded(place);
-    let long = |number: i64| Entry { at: NOW, ..entry(&format!("{number} {}", "x".repeat(20_000))) };
+    let long = |number: i64| entry(&format!("{number} {}", "x".repeat(20_000)));
     place.store.note("a session", &"a run".into(), &(0..400).map(long).collect::<Vec<_>>()).await.unwrap();
     let mut connection = AnyConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
     let mut pages = async || -> i64 {

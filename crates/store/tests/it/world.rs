@@ -7,7 +7,8 @@ use contract::ids::CallId;
 use contract::scope::Scope;
 use sqlx::{AnyConnection, Connection, Executor};
 use store::{
-    ApprovalRequest, CallRow, CallState, Change, Durability, Entry, EntryKind, FencedRun, Keys, Location, NewRun, Store,
+    ApprovalRequest, CallRow, CallState, Change, Durability, EntryKind, FencedRun, Keys, Location, NewEntry, NewRun,
+    Store,
 };
 use tempfile::TempDir;
 
@@ -157,6 +158,6 @@ pub(crate) fn approval_request(place: &Place, number: u32) -> ApprovalRequest {
     }
 }
 
-pub(crate) fn entry(text: &str) -> Entry {
-    Entry { at: NOW, kind: EntryKind::Note, entry: serde_json::json!({ "text": text }) }
+pub(crate) fn entry(text: &str) -> NewEntry {
+    NewEntry::new(NOW, EntryKind::Note, &serde_json::json!({ "text": text }))
 }
