@@ -163,7 +163,8 @@ impl OutputReader {
             return Err(ReadError::Unknown(row.handle.as_str().to_owned()));
         };
         let piece = Arc::new(piece);
-        let units = text_of(&piece)?.chars().map(char::len_utf16).sum::<usize>() as u64;
+        let text = text_of(&piece)?;
+        let units = if text.is_ascii() { text.len() } else { text.chars().map(char::len_utf16).sum() } as u64;
         // Without memory for it, the piece is read again for the next page.
         let remembered = self.data.reserve(piece.data.len(), 0).ok().map(|held| RememberedPiece {
             handle: row.handle.clone(),

@@ -35,6 +35,12 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
     Ok(value)
 }
 
+/// Returns bytes as text, with replacement characters for what is not UTF-8. Valid text, which is the usual case, is
+/// checked several times faster than [`String::from_utf8_lossy`] does.
+pub fn text(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
 /// Replaces every escape of an unpaired surrogate. JavaScript strings may contain them, UTF-8 cannot, and most JSON
 /// parsers reject the whole text for one.
 pub fn well_formed(text: &str) -> Cow<'_, str> {

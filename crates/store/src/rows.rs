@@ -349,7 +349,7 @@ impl StoredReply {
 
 impl From<&ReplyValue> for StoredReply {
     fn from(value: &ReplyValue) -> Self {
-        let text = |json: &[u8]| String::from_utf8_lossy(json).into_owned();
+        let text = |json: &[u8]| contract::json::text(json).into_owned();
         match value {
             ReplyValue::Resolved(json) => Self::Resolved(text(json)),
             ReplyValue::Rejected(json) => Self::Rejected(text(json)),

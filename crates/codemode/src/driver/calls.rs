@@ -584,7 +584,7 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
         Method::Describe => String::new(),
         // A longer query is always refused, so its text is not needed.
         Method::Search | Method::Output if call.payload.len() > MAX_QUERY_BYTES => String::new(),
-        _ => String::from_utf8_lossy(&call.payload).into_owned(),
+        _ => json::text(&call.payload).into_owned(),
     };
     let target = recorded_target(&call.target);
     let row = CallRow::requested(call.id, call.method.as_str(), &target, payload, parent, now);

@@ -87,6 +87,38 @@ async fn later_cells_of_the_session_read_what_a_result_does_not_show() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pages_are_exact_in_any_order_and_an_output_that_was_removed_meanwhile_is_unknown() {
+    let fakes = FakeTools::new([("openclaw:core:pause", Behavior::WaitForGate)]);
+    let world = open(Parts { sources: vec![fakes.clone()], ..Parts::default() }).await;
+    let run = world.run();
+    let stored = run.exec(LARGE).await;
+    let stored_run = last_run(&world).await;
+    let (rows, lines) = (handle(&stored["value"]), handle(&stored["output"][1]));
+    let cell = format!(
+        "const lines = Array.from({{ length: 30000 }}, (_, n) => `line ${{n}} \u{1F600}`).join('\\n')
+         const rows = JSON.stringify(Array.from({{ length: 20000 }}, (_, id) => ({{ id, name: `row ${{id}}` }})))
+         const offsets = [0, 100000, 250000, 262100, 300000, 5, 430000, 262100, 100000]
+         const wrong = []
+         for (const offset of offsets)
+           for (const [handle, text] of [['{lines}', lines], ['{rows}', rows]])
+             if (await output.read(handle, {{ offset, length: 4001 }}) !== text.slice(offset, offset + 4001).toWellFormed()) wrong.push(offset)
+         await output.read('{lines}', {{ length: 10 }})
+         await tools.pause({{}})
+         const removed = await output.read('{lines}', {{ offset: 400000, length: 10 }}).catch((error) => error.code)
+         return {{ wrong, removed }}"
+    );
+    let world = &world;
+    let (result, ()) = tokio::join!(run.value(&cell), async {
+        while fakes.calls().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert_eq!(world.store().delete_runs(std::slice::from_ref(&stored_run)).await.unwrap(), 1);
+        fakes.gate.notify_one();
+    });
+    assert_eq!(result, json!({"wrong": [], "removed": "unknown_output"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tool_receives_a_stored_output_that_the_cell_only_names() {
     let fakes = FakeTools::new([("openclaw:core:write", Behavior::Echo)]);
     let world = open(Parts { sources: vec![fakes.clone()], ask: vec!["write"], ..Parts::default() }).await;
