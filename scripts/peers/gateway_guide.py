@@ -17,7 +17,7 @@ COMMANDS = {
     "cellmate secrets set OPENAI_API_KEY": r"set `OPENAI_API_KEY`",
     "cellmate config set models.providers.openai ": r"written",
     "cellmate config set agents.defaults.model ": r"written",
-    "cellmate config set tools.codeMode ": r"written",
+    "cellmate config set tools.codeMode.enabled ": r"written",
     "cellmate doctor": r"(?m)^gateway +1 provider of models, 1 agent$",
     "cellmate gateway": r"(?s)model `openclaw` is the agent `local` with `openai/gpt-5.5`.*serving agents at .*/v1",
     "TOKEN=": r"",
