@@ -59,7 +59,11 @@ pub(crate) fn store_unavailable(operation: &'static str, error: &StoreError) -> 
 /// Returns the message for a write that failed. The text of an error that names no internals is part of it.
 pub(crate) fn commit_message(operation: &'static str, error: &CommitError, what_failed: &str, next: &str) -> String {
     match error {
-        CommitError::Fenced | CommitError::ApprovalGone | CommitError::Quota(_) | CommitError::TurnLimit(_) => {
+        CommitError::Fenced
+        | CommitError::ApprovalGone
+        | CommitError::Quota(_)
+        | CommitError::TurnLimit(_)
+        | CommitError::DeliveredElsewhere => {
             format!("{what_failed}: {error}")
         }
         CommitError::Seal(_) | CommitError::Store(_) => {

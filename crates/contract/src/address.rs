@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::limits::MAX_ADDRESSES;
+
 /// Who can reach an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressClass {
@@ -56,9 +58,44 @@ impl AddressClass {
     }
 }
 
+/// Returns the addresses of a name that a client may connect to; `refusal` says why an address is not one of them. The
+/// client must connect to these, and not resolve the name again: its owner may change the addresses at any time.
+pub fn permitted<A>(
+    found: impl IntoIterator<Item = A>,
+    refusal: impl Fn(&A) -> Option<String>,
+) -> Result<Vec<A>, String> {
+    let (mut permitted, mut refused) = (Vec::new(), None);
+    for address in found.into_iter().take(MAX_ADDRESSES) {
+        match refusal(&address) {
+            None => permitted.push(address),
+            Some(why) => refused = Some(why),
+        }
+    }
+    match permitted.is_empty() {
+        true => Err(refused.unwrap_or_else(|| "the name has no address".to_owned())),
+        false => Ok(permitted),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::AddressClass;
+    use std::net::IpAddr;
+
+    use super::{AddressClass, permitted};
+    use crate::limits::MAX_ADDRESSES;
+
+    #[test]
+    fn only_permitted_addresses_of_a_name_remain_and_not_too_many() {
+        let private = |address: &IpAddr| {
+            (AddressClass::of(*address) != AddressClass::Global).then(|| format!("{address} is not public"))
+        };
+        let select = |found: &[&str]| permitted(found.iter().map(|text| text.parse().unwrap()), private);
+        assert_eq!(select(&["10.0.0.1", "93.184.216.34", "::1"]), Ok(vec![IpAddr::from([93, 184, 216, 34])]));
+        assert_eq!(select(&["10.0.0.1"]), Err("10.0.0.1 is not public".to_owned()));
+        assert_eq!(select(&[]), Err("the name has no address".to_owned()));
+        let many = (0..=MAX_ADDRESSES).map(|_| IpAddr::from([93, 184, 216, 34]));
+        assert_eq!(permitted(many, private).unwrap().len(), MAX_ADDRESSES);
+    }
 
     #[test]
     fn addresses_have_a_class() {

@@ -566,6 +566,9 @@ pub const MAX_SHELL_READABLE: usize = 64;
 /// Characters that `web_fetch` returns if `maxChars` is not given, and at most.
 pub const FETCH_CHARS: Bound = Bound::new("maxChars", 50_000, 100..=1_000_000);
 
+/// Addresses of one name that an HTTP client considers.
+pub const MAX_ADDRESSES: usize = 16;
+
 /// Bytes of a URL, and redirects that are followed.
 pub const MAX_FETCH_URL_BYTES: usize = 8 << 10;
 pub const MAX_FETCH_REDIRECTS: usize = 5;

@@ -34,7 +34,7 @@ use crate::turn::prepared::{PreparationError, PreparedTurn};
 use crate::turn::record::{
     Answers, DeliveredCall, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest,
 };
-use crate::turn::{Attempt, ControlCalls, OnEnd, Owner, Unfinished};
+use crate::turn::{Attempt, ControlCalls, OnEnd, Owner, Unfinished, abort_held};
 
 /// How long a process keeps its turns without renewing their leases.
 const LEASE: Duration = Duration::from_millis(6_000);
@@ -590,27 +590,9 @@ impl Gateway {
             LeaseError::Store(error) => TurnError::Store(error),
             _ => TurnError::HeldElsewhere,
         })?;
-        // The runs end first: if this process ends in between, the next sweep finds the turn again.
-        for run_id in self.store().runs_of_session(&row.session_id).await? {
-            let run = self.store().run(&run_id).await?;
-            if run.is_some_and(|run| run.scope.agent_run_id == row.turn_id.as_str()) {
-                self.code_mode().abort(&run_id).await;
-            }
-        }
-        let reason = "the process that ran the turn ended, and the client did not come back".to_owned();
-        let end = TurnEnd::Aborted { reason };
-        let entry = json!({"turnId": row.turn_id, "end": end});
-        let step = Step::Ended(end);
-        let change = TurnChange {
-            steps: vec![NewStep {
-                kind: step.kind().to_owned(),
-                body: serde_json::to_string(&step).map_err(|error| TurnError::Corrupt(error.to_string()))?,
-            }],
-            state: Some(TurnState::Aborted),
-            transcript: vec![Entry { at: now, kind: EntryKind::TurnNote, entry }],
-            ..TurnChange::default()
-        };
-        self.store().commit_turn(&mut held, &change, Durability::Synced, now).await?;
+        let record = self.read_record(&row.turn_id).await?;
+        let reason = "the process that ran the turn ended, and the client did not come back";
+        abort_held(self.code_mode(), &mut held, &record, reason).await?;
         tracing::info!(
             turn = row.turn_id.as_str(),
             "an interrupted turn was ended, because its client did not come back"

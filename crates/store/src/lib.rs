@@ -14,6 +14,7 @@ mod error;
 mod key_check;
 mod key_file;
 mod keys;
+mod lease;
 mod listing;
 mod location;
 mod locking;
@@ -49,6 +50,7 @@ pub use commit::{Change, CommitError, CommitReport, TurnLimit};
 pub use error::StoreError;
 pub use key_file::{Key, KeyFile, KeyFileError};
 pub use keys::Keys;
+pub use lease::LeaseError;
 pub use listing::{ChangedKind, ChangedRow, INVOKE_RUN, ListedRun, MCP_SESSION, PageKey, RunPageFilter};
 pub use location::{BadLocation, Location};
 pub use outputs::{NewOutput, OutputKind, OutputPiece, OutputPosition, OutputRow, OutputWriter};
@@ -59,7 +61,7 @@ pub use rows::{
     CallRow, CallState, DispatchedCall, JournalTotals, LegEndKind, LegEnded, LegRow, MAX_TRANSCRIPT_BYTES, RunFilter,
     RunListEntry, RunRow, RunState, RunSummary, StoredReply,
 };
-pub use runs::{FencedRun, LeaseError, NewRun};
+pub use runs::{FencedRun, NewRun};
 pub use seal::{SealError, Sealed};
 pub use secrets::{MAX_SEALED_BYTES, MAX_SECRET_BYTES, MAX_SECRETS, MAX_SECRETS_BYTES, Secret, Secrets, SecretsError};
 pub use session_values::{

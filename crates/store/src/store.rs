@@ -14,11 +14,12 @@ use crate::backup::{self, BackupError, CheckedBackup, Restoring, restore};
 use crate::commit::{self, Change, CommitError, CommitReport};
 use crate::error::StoreError;
 use crate::keys::Keys;
+use crate::lease::{LeaseError, RUNS, TURNS};
 use crate::listing::{self, ChangedRow, ListedRun, PageKey, RunPageFilter};
 use crate::location::Location;
 use crate::outputs::{self, NewOutput, OutputPiece, OutputPosition, OutputRow, OutputWriter};
 use crate::rows::{CallRow, DispatchedCall, JournalTotals, LegRow, RunFilter, RunListEntry, RunRow, RunSummary};
-use crate::runs::{FencedRun, LeaseError, lease, read};
+use crate::runs::{FencedRun, lease, read};
 use crate::seal::SealError;
 use crate::session_values::{self, SessionKey, SessionTotals, SessionValue, SessionValueSize};
 use crate::settle::{self, SettleError, SettleResult};
@@ -152,7 +153,7 @@ impl Store {
     /// Returns which of these runs another process has taken over, or have ended. Runs that are not in the store yet
     /// are not returned.
     pub async fn lost(&self, holder: &str, runs: &[RunId]) -> Result<Vec<RunId>, StoreError> {
-        lease::lost(&self.backend, holder, runs).await
+        RUNS.lost(&self.backend, holder, runs).await
     }
 
     /// Releases a run that was taken over but not changed.
@@ -162,7 +163,7 @@ impl Store {
 
     /// Releases all runs of a holder, so that other processes can take them over before the leases expire.
     pub async fn release(&self, holder: &str) -> Result<u64, StoreError> {
-        lease::release(&self.backend, holder).await
+        RUNS.release(&self.backend, holder).await
     }
 
     /// Postpones a run's expiry, for example because an outcome arrived for it. Never moves it earlier.
@@ -470,17 +471,17 @@ impl Store {
     /// Renews the leases of a holder's turns and returns how many were renewed. Turns that it has released or lost are
     /// not renewed.
     pub async fn renew_turns(&self, holder: &str, turns: &[TurnId], lease_until: Millis) -> Result<u64, StoreError> {
-        turns::lease::renew(&self.backend, holder, turns, lease_until).await
+        TURNS.renew(&self.backend, holder, turns, lease_until).await
     }
 
     /// Returns which of these turns another process has taken over. A turn that its holder has ended is not among them.
     pub async fn lost_turns(&self, holder: &str, turns: &[TurnId]) -> Result<Vec<TurnId>, StoreError> {
-        turns::lease::lost(&self.backend, holder, turns).await
+        TURNS.lost(&self.backend, holder, turns).await
     }
 
     /// Releases all turns of a holder, so that other processes can take them over before the leases expire.
     pub async fn release_turns(&self, holder: &str) -> Result<u64, StoreError> {
-        turns::lease::release(&self.backend, holder).await
+        TURNS.release(&self.backend, holder).await
     }
 
     /// Stores a message to a turn, which the process that runs the turn receives. Returns `false` if the turn is not

@@ -72,11 +72,7 @@ impl Lab {
 
     /// Memory of each worker in MiB: current (`VmRSS`) or peak (`VmHWM`).
     fn memory_mib(&self, field: &str) -> Vec<u64> {
-        let of = |pid: u32| {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-            let line = status.lines().find(|line| line.starts_with(field)).unwrap().to_owned();
-            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
-        };
+        let of = |pid: u32| testkit::processes::memory(pid, field).unwrap() >> 20;
         self.pool.worker_pids().into_iter().map(of).collect()
     }
 

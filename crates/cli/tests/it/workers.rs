@@ -76,8 +76,7 @@ async fn a_worker_is_jailed_before_it_sees_a_cell() {
             let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.split_whitespace().next().unwrap().parse::<u64>().ok()
         };
-        let idle = status.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
-        let idle = idle.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10;
+        let idle = testkit::processes::memory(pid, "VmData").unwrap();
         let data = limit("Max data size").unwrap();
         println!("idle {} MiB, limit {} MiB", idle >> 20, data >> 20);
         assert!(data > idle && data < idle + (4 << 30), "{data} with {idle} when idle");

@@ -5,21 +5,18 @@ use axum::extract::State;
 use contract::ids::TurnId;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{
-    Durability, Entry, EntryKind, LeaseError, NewStep, RunPageFilter, RunState, Store, TurnChange, TurnRow, TurnState,
-};
-use telemetry::LogIgnored;
+use store::{LeaseError, Store, TurnRow, TurnState};
 use wire::conversation::Part;
 
 use super::Api;
 use super::access::Viewer;
 use super::error::ApiError;
-use super::limits::{MAX_PAGE, MAX_STEER_CHARS};
+use super::limits::MAX_STEER_CHARS;
 use super::request::{Fields, Ids};
 use super::schema::Presence::Required;
 use super::schema::{boolean, integer, list, nullable_integer, nullable_text, object, one_of, short_text, text};
 use crate::gateway::TurnError;
-use crate::turn::record::{Step, TurnEnd};
+use crate::turn::abort_held;
 
 /// How long the turn is held to write its end.
 const LEASE_MS: i64 = 6_000;
@@ -124,39 +121,17 @@ pub(super) async fn abort_turn(api: &Api, turn: &TurnRow, reason: &str) -> Resul
         Err(LeaseError::Store(error)) => return Err(error.into()),
         Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Ok(false),
     };
-    let step = Step::Ended(TurnEnd::Aborted { reason: reason.to_owned() });
-    let body = serde_json::to_string(&step).map_err(|_| ApiError::unavailable("the turn's end cannot be written"))?;
-    let entry = json!({"turnId": turn.turn_id, "end": {"aborted": {"reason": reason}}});
-    let change = TurnChange {
-        steps: vec![NewStep { kind: step.kind().to_owned(), body }],
-        state: Some(TurnState::Aborted),
-        transcript: vec![Entry { at: now, kind: EntryKind::TurnNote, entry }],
-        ..TurnChange::default()
-    };
-    store.commit_turn(&mut held, &change, Durability::Synced, now).await.map_err(|error| {
+    let record = api.gateway.read_record(&turn.turn_id).await.map_err(unavailable)?;
+    abort_held(api.gateway.code_mode(), &mut held, &record, reason).await.map_err(|error| {
         tracing::warn!(error = telemetry::chain(&error), "the end of a turn cannot be written");
         ApiError::unavailable("the turn changed meanwhile; try again")
     })?;
-    abort_runs(api, turn).await.log_ignored("abort the runs of a turn");
     Ok(true)
 }
 
 fn unavailable(error: TurnError) -> ApiError {
     tracing::warn!(error = telemetry::chain(&error), "a message to a turn cannot be sent");
     ApiError::unavailable("the store cannot be used now; try again")
-}
-
-/// Aborts the runs that a turn has started.
-async fn abort_runs(api: &Api, turn: &TurnRow) -> Result<(), store::StoreError> {
-    for state in [RunState::Running, RunState::Waiting] {
-        let filter =
-            RunPageFilter { session: Some(turn.session_id.clone()), state: Some(state), ..RunPageFilter::default() };
-        let runs = api.store().run_page(&filter, None, MAX_PAGE).await?;
-        for run in runs.iter().filter(|run| *run.agent_run_id == *turn.turn_id) {
-            api.gateway.code_mode().abort(&run.run_id).await;
-        }
-    }
-    Ok(())
 }
 
 pub(super) async fn steer(

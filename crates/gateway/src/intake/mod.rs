@@ -204,7 +204,7 @@ async fn known_turns(
 async fn note_late(gateway: &Gateway, row: &TurnRow, late: &[LateAnswer]) {
     for LateAnswer { delivery, result } in late {
         let DeliveryRow { call_id, run_id, call, .. } = delivery;
-        let text: String = crate::turn::driver::outcome(result).to_json().chars().take(MAX_NOTE_CHARS).collect();
+        let text: String = crate::turn::outcome(result).to_json().chars().take(MAX_NOTE_CHARS).collect();
         let entry = serde_json::json!({
             "note": "late_result", "call": call, "callId": call_id, "turnId": row.turn_id, "outcome": text,
         });
@@ -219,7 +219,7 @@ const MAX_NOTE_CHARS: usize = 2_000;
 
 /// Returns whether two results are equal for the cell that receives them.
 fn is_equal(one: &CallResult, other: &CallResult) -> bool {
-    let outcome = |result: &CallResult| crate::turn::driver::outcome(result).to_json();
+    let outcome = |result: &CallResult| crate::turn::outcome(result).to_json();
     outcome(one) == outcome(other)
 }
 

@@ -12,12 +12,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::address::AddressClass;
+use contract::address::{AddressClass, permitted};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 use wire::Wire;
-
-use super::limits::MAX_ADDRESSES;
 
 /// Which addresses a provider's host may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,25 +128,19 @@ impl Guard {
 
     pub(super) async fn addresses(self, name: String) -> Result<Vec<SocketAddr>, String> {
         let found = self.lookup.lookup(&name).await.map_err(|error| format!("the name cannot be resolved: {error}"))?;
-        let (mut allowed, mut refused) = (Vec::new(), None);
-        for address in found.into_iter().take(MAX_ADDRESSES) {
-            match (AddressClass::of(address), self.reach) {
-                (AddressClass::Global, _) | (AddressClass::Loopback | AddressClass::Private, Reach::Private) => {
-                    allowed.push(SocketAddr::new(address, 0));
-                }
-                (AddressClass::Loopback | AddressClass::Private, Reach::Public) => {
-                    refused = Some(
-                        "its public name has an address in a private network; if that is right, set `allowPrivate` of \
-                         the provider",
-                    );
-                }
-                (AddressClass::Reserved, _) => refused = Some("its name has a reserved address"),
-            }
-        }
-        match allowed.is_empty() {
-            true => Err(refused.unwrap_or("the name has no address").to_owned()),
-            false => Ok(allowed),
-        }
+        let permitted = permitted(found, |address| refusal(*address, self.reach).map(str::to_owned))?;
+        Ok(permitted.into_iter().map(|address| SocketAddr::new(address, 0)).collect())
+    }
+}
+
+/// Says why an address of a provider's name must not be connected to, if so.
+fn refusal(address: IpAddr, reach: Reach) -> Option<&'static str> {
+    match (AddressClass::of(address), reach) {
+        (AddressClass::Global, _) | (AddressClass::Loopback | AddressClass::Private, Reach::Private) => None,
+        (AddressClass::Loopback | AddressClass::Private, Reach::Public) => Some(
+            "its public name has an address in a private network; if that is right, set `allowPrivate` of the provider",
+        ),
+        (AddressClass::Reserved, _) => Some("its name has a reserved address"),
     }
 }
 

@@ -21,9 +21,6 @@ pub(super) const TRAILING: Duration = Duration::from_secs(1);
 /// Headers of a response.
 pub(super) const MAX_HEADERS: usize = 128;
 
-/// Addresses of one name that are considered.
-pub(super) const MAX_ADDRESSES: usize = 16;
-
 /// Requests for one response, the first one included.
 pub(super) const MAX_ATTEMPTS: u32 = 4;
 

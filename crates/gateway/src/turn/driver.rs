@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::ids::RunId;
+use contract::ids::{CallId, RunId};
 use contract::tool::ToolId;
 use executor::clock::now_ms;
-use executor::{CallToken, Outcome, ToolResult};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use store::{
-    Approval, CallState, CommitError, DeliveryRow, Durability, Entry, EntryKind, HeldTurn, ModelUse, NewDelivery,
-    NewStep, ReleaseLease, SettleError, StoreError, TurnChange, TurnState,
+    Approval, CallRow, CallState, CommitError, DeliveryRow, Durability, Entry, EntryKind, HeldTurn, ModelUse,
+    NewDelivery, NewStep, ReleaseLease, Store, StoreError, TurnChange, TurnState,
 };
 use tokio::time::Instant;
-use wire::conversation::{CallResult, Image, Item, ModelCall, Part, StopReason, Usage};
+use wire::conversation::{Item, ModelCall, StopReason, Usage};
 use wire::downstream::ClientCall;
 use wire::upstream::{ModelEvent, ModelRequest, PARAGRAPH, ToolChoice, said};
 
+use super::answers::settle_answers;
 use super::control::{Attempt, ControlCalls, ControlEnd, is_client_tool, waiting_result};
 use super::log::{LogEnd, TurnLog};
 use super::prepared::PreparedTurn;
@@ -84,7 +84,7 @@ impl Driver {
 
     async fn run_steps(&mut self) -> Result<(), Stopped> {
         let hold_until = Instant::now() + Duration::from_secs(self.services.settings.gateway.hold_seconds);
-        self.settle_answers().await?;
+        settle_answers(&self.services.code_mode, &self.record).await?;
         loop {
             if self.interventions.abort.is_cancelled() {
                 let reason = self.interventions.reason.lock().clone();
@@ -143,21 +143,6 @@ impl Driver {
                 vec![entry(EntryKind::UserMessage, json!({"turnId": &self.held.turn_id, "steered": true}))];
             let change = TurnChange { transcript, messages: vec![message_id], ..TurnChange::default() };
             self.commit(vec![Step::Steered(parts)], change).await?;
-        }
-        Ok(())
-    }
-
-    /// Gives the client's results to the calls that wait for them. A result that was given before is ignored.
-    async fn settle_answers(&self) -> Result<(), Stopped> {
-        for (token, outcome) in answered_calls(&self.record) {
-            fault::point("answer.before_settle").map_err(StoreError::from)?;
-            match self.services.code_mode.settle(&token, &outcome).await {
-                // A call that has a result keeps it.
-                Ok(_) | Err(SettleError::NotParked) => {}
-                // Without the result, the cell would seem to wait for the client.
-                Err(SettleError::Store(error)) => return Err(error.into()),
-            }
-            fault::point("answer.after_settle").map_err(StoreError::from)?;
         }
         Ok(())
     }
@@ -331,11 +316,13 @@ impl Driver {
         Ok(Some(TurnEnd::Held { message, runs }))
     }
 
-    /// Returns whether another turn has sent a call of the run to the client: a call is never sent under two ids.
+    /// Returns whether another turn has sent an open call of the run to the client: a call is never sent under two ids.
+    /// That turn gives the client's result to the call, also if it is interrupted or aborted after it has received it.
     async fn is_awaited_elsewhere(&self, run_id: &RunId) -> Result<bool, StoreError> {
         let store = self.services.code_mode.store();
+        let open: Vec<CallId> = client_calls(store, run_id).await?.into_iter().map(|row| row.call).collect();
         for turn_id in store.turns_of_run(run_id).await? {
-            let is_open = |one: &DeliveryRow| one.run_id == *run_id && one.answered_at.is_none();
+            let is_open = |one: &DeliveryRow| one.run_id == *run_id && open.contains(&one.call);
             if turn_id != self.held.turn_id && store.deliveries_of_turn(&turn_id).await?.iter().any(is_open) {
                 return Ok(true);
             }
@@ -386,16 +373,12 @@ impl Driver {
         let round = u32::try_from(round).unwrap_or(u32::MAX);
         let mut calls = Vec::new();
         for run_id in runs {
-            for row in store.open_calls(run_id).await? {
-                let tool_id = row.tool_id.as_deref().unwrap_or(&row.target);
-                if row.state != CallState::Parked || row.outcome.is_some() || !is_client_tool(tool_id) {
-                    continue;
-                }
+            for row in client_calls(&store, run_id).await? {
                 if self.record.is_delivered(run_id, row.call) {
                     // A call is never sent under two ids. Its result was received and is being given to the cell.
                     continue;
                 }
-                let name = ToolId::parse(tool_id).map(|id| id.name().to_owned()).unwrap_or_default();
+                let name = ToolId::parse(tool_of(&row)).map(|id| id.name().to_owned()).unwrap_or_default();
                 // The input is stored only if it differs from what the cell sent.
                 let arguments = row.input.as_ref().unwrap_or(&row.payload).clone();
                 let id = crate::random::call_id(self.record.request().wire)?;
@@ -407,7 +390,7 @@ impl Driver {
         if calls.is_empty() {
             // The calls were settled in the meantime, so the cells can continue.
             tokio::time::sleep(SETTLED_PAUSE).await;
-            return self.settle_answers().await;
+            return Ok(settle_answers(&self.services.code_mode, &self.record).await?);
         }
         let deliveries = calls
             .iter()
@@ -494,54 +477,15 @@ impl Driver {
     }
 }
 
-/// Returns the calls that the client has answered, with their outcomes.
-fn answered_calls(record: &TurnRecord) -> Vec<(CallToken, Outcome)> {
-    let (mut delivered, mut answered): (Vec<&DeliveredCall>, Vec<&CallResult>) = (Vec::new(), Vec::new());
-    for step in record.steps() {
-        match step {
-            Step::Delivered(calls) => {
-                // The results of earlier rounds have reached their cells: without them there would be no new calls.
-                delivered = calls.iter().collect();
-                answered = Vec::new();
-            }
-            Step::Answered(answers) => answered.extend(&answers.results),
-            Step::Request(_) | Step::Model(_) | Step::Result(_) | Step::Steered(_) | Step::Ended(_) => {}
-        }
-    }
-    let of = |result: &CallResult| {
-        let call: &&DeliveredCall = delivered.iter().find(|call| call.client.id == result.call_id)?;
-        Some((CallToken { run: call.run_id.clone(), call: call.call }, outcome(result)))
-    };
-    answered.into_iter().filter_map(of).collect()
+/// Returns the calls of a run that wait for the client's results.
+async fn client_calls(store: &Store, run_id: &RunId) -> Result<Vec<CallRow>, StoreError> {
+    let mut rows = store.open_calls(run_id).await?;
+    rows.retain(|row| row.state == CallState::Parked && row.outcome.is_none() && is_client_tool(tool_of(row)));
+    Ok(rows)
 }
 
-/// Returns the outcome that a client's result stands for. A text that is JSON is also given as a value.
-pub(crate) fn outcome(result: &CallResult) -> Outcome {
-    let text: Vec<&str> = result
-        .parts
-        .iter()
-        .filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Image(_) | Part::Other(..) => None,
-        })
-        .collect();
-    let text = text.join("\n");
-    if result.is_error {
-        return Outcome::Failed(if text.is_empty() { "the client's tool failed".to_owned() } else { text });
-    }
-    let block = |part: &Part| match part {
-        Part::Text(text) => json!({"type": "text", "text": text}),
-        Part::Image(Image::Base64 { mime_type, data }) => json!({"type": "image", "mimeType": mime_type, "data": data}),
-        Part::Image(Image::Url(url)) => json!({"type": "text", "text": url}),
-        Part::Other(_, raw) => json!({"type": "text", "text": raw.get()}),
-    };
-    let only_text = result.parts.iter().all(|part| matches!(part, Part::Text(_)));
-    let details: Option<Value> = if only_text { contract::json::read(&text).ok() } else { None };
-    Outcome::Returned(ToolResult {
-        content: result.parts.iter().map(block).collect(),
-        details,
-        ..ToolResult::default()
-    })
+fn tool_of(row: &CallRow) -> &str {
+    row.tool_id.as_deref().unwrap_or(&row.target)
 }
 
 /// Returns how a turn ends after a request to a model failed. The provider's own words are passed on only if the client can

@@ -3,8 +3,10 @@
 //! [`record`] is pure: it says what happened in a turn and what must happen next. The driver does that and writes each
 //! step. [`log`] is what clients receive meanwhile.
 
+mod answers;
 mod control;
 pub(crate) mod driver;
+mod ending;
 pub mod log;
 pub mod prepared;
 pub mod record;
@@ -15,7 +17,9 @@ use wire::upstream::ModelEvent;
 
 use log::LogEnd;
 
+pub(crate) use answers::outcome;
 pub(crate) use control::{Attempt, ControlCalls, Unfinished};
+pub(crate) use ending::abort_held;
 
 /// Who a turn belongs to, and the session that it is part of.
 #[derive(Clone, Debug, PartialEq, Eq)]

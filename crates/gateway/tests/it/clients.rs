@@ -5,12 +5,12 @@ use std::time::Duration;
 use catalog::SurfaceChoice;
 use executor::clock::now_ms;
 use gateway::turn::EndRecord;
-use gateway::turn::record::Answers;
+use gateway::turn::record::{Answers, Step};
 use gateway::{Abandonment, TurnError};
 use mcp::server::ApprovalPolicy;
 use serde_json::{Value, json};
-use store::{ApprovalScope, Decision, EntryKind, TurnState};
-use testkit::model::{Api, Reply};
+use store::{ApprovalScope, Decision, Durability, EntryKind, NewStep, RunState, TurnChange, TurnState};
+use testkit::model::{Api, Condition, RUN_ID, Reply};
 use wire::Wire;
 use wire::conversation::CallResult;
 
@@ -643,4 +643,68 @@ async fn a_call_that_one_turn_sent_is_not_sent_again_by_another() {
     assert_eq!((aside.text().as_str(), aside.calls().len()), ("aside", 0), "{}", aside.raw);
     let told = body_text(&other.model.requests()[1]);
     assert!(told.contains("waiting"), "{told}");
+}
+
+/// Starts a turn that waits for a call of a cell of an earlier turn. The model waits for a cell that is not complete.
+async fn waiting_for_an_earlier_cell() -> (World, Talk, Answer) {
+    let code = "await tools.add({a: 1}); return 'got ' + await tools.call('client:app:lookup', {q: 1})";
+    let last = |text: &str| Some(Condition { last_contains: Some(text.to_owned()), ..Condition::default() });
+    let script = vec![
+        exec(code),
+        Reply { when: last("and?"), ..Reply::call("wait", json!({"runId": RUN_ID})) },
+        Reply { when: last("and now?"), ..Reply::call("wait", json!({"runId": RUN_ID})) },
+        Reply::text("done"),
+    ];
+    let world = World::start(with_approvals(1), script).await;
+    let mut talk = Talk::new(Wire::Messages, "add");
+    let held = talk.ask(&world).await;
+    assert!(held.text().contains("waiting for a person"), "{}", held.raw);
+    approve_all(&world).await;
+    talk.messages.extend(held.as_history());
+    talk.say("and?");
+    let asked = talk.ask(&world).await;
+    assert_eq!(asked.calls().len(), 1, "{}", asked.raw);
+    (world, talk, asked)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_an_interrupted_turn_received_reaches_its_cell_and_the_client_is_not_asked_again() {
+    for is_ended in [false, true] {
+        let (world, mut talk, asked) = waiting_for_an_earlier_cell().await;
+        let call_id = asked.calls()[0].id.clone();
+        let sent = world.store.deliveries("ada", std::slice::from_ref(&call_id)).await.unwrap().remove(0);
+        // A process receives the result and ends before it gives it to the cell.
+        let now = now_ms();
+        let mut held = world.store.take_turn(&sent.turn_id, "gone", now, now - 1).await.unwrap();
+        let results = vec![CallResult::text(&call_id, "red".to_owned())];
+        let step = Step::Answered(Answers { results, ..Answers::default() });
+        let change = TurnChange {
+            steps: vec![NewStep { kind: step.kind().to_owned(), body: serde_json::to_string(&step).unwrap() }],
+            state: Some(TurnState::Running),
+            answered: vec![call_id],
+            ..TurnChange::default()
+        };
+        world.store.commit_turn(&mut held, &change, Durability::Synced, now).await.unwrap();
+        if is_ended {
+            assert_eq!(world.gateway.sweep(now_ms() + 60_000).await.unwrap(), 1);
+            assert_eq!(world.store.turn(&sent.turn_id).await.unwrap().unwrap().state, TurnState::Aborted);
+        }
+        talk.answer(&asked, &[(&asked.calls()[0], json!("red"))]);
+        talk.say("and now?");
+        let answer = talk.ask(&world).await;
+        assert_eq!((answer.text().as_str(), answer.calls().len()), ("done", 0), "{is_ended}: {}", answer.raw);
+        let told = body_text(world.model.requests().last().unwrap());
+        assert_eq!(told.contains("got red"), is_ended, "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_aborted_turn_aborts_the_earlier_cell_whose_call_nobody_can_answer() {
+    let (world, _, asked) = waiting_for_an_earlier_cell().await;
+    let sent = world.store.deliveries("ada", &[asked.calls()[0].id.clone()]).await.unwrap().remove(0);
+    let aborted = world.send(&format!("/api/v1/turns/{}/abort", sent.turn_id), &json!({})).await;
+    assert_eq!(aborted.json::<Value>().await.unwrap(), json!({"aborted": true}));
+    let run = world.store.run(&sent.run_id).await.unwrap().unwrap();
+    assert_eq!(run.state, RunState::Aborted);
+    assert_ne!(run.scope.agent_run_id, sent.turn_id.as_str());
 }

@@ -218,10 +218,7 @@ async fn processes_that_the_server_started_end_with_it() {
     for does in [json!([{"child": true}]), json!([{"child": true}, {"sleepMs": 600_000}])] {
         let server = Connected::with(json!({"tools": [tool("child", does)]}), limits()).await;
         let child = server.returned("child", json!({})).await.to_cell_value()["structuredContent"].as_u64().unwrap();
-        let alive = || {
-            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            !stat.is_empty() && !stat.contains(") Z ")
-        };
+        let alive = || testkit::processes::is_alive(u32::try_from(child).unwrap());
         assert!(alive());
         drop(server);
         let gone = async {

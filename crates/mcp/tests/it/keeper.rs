@@ -9,58 +9,20 @@ use std::time::{Duration, Instant};
 use mcp::{ServerSpec, Transport, Upstream};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use testkit::processes::{ListedProcess, all, descendants, is_alive};
 
 use crate::fake::{Folder, limits, tool};
 use crate::test_upstream::{eventually, options, scripted};
 
-/// A process as the system lists it.
-#[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub pid: i32,
-    parent: i32,
-    group: i32,
-    zombie: bool,
-    command: String,
-}
-
-fn processes() -> Vec<Seen> {
-    let numbers = std::fs::read_dir("/proc").unwrap().flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    numbers.filter_map(seen).collect()
-}
-
-fn seen(pid: i32) -> Option<Seen> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let zombie = fields.next()? == "Z";
-    let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    Some(Seen { pid, parent, group, zombie, command: String::from_utf8_lossy(&command).replace('\0', " ") })
-}
-
-fn alive(pid: i32) -> bool {
-    seen(pid).is_some_and(|process| !process.zombie)
-}
-
 /// Processes, keepers included, whose command names something in the folder.
-pub(crate) fn speaking_of(folder: &Folder) -> Vec<Seen> {
+pub(crate) fn speaking_of(folder: &Folder) -> Vec<ListedProcess> {
     let here = folder.0.to_str().unwrap();
-    processes().into_iter().filter(|process| !process.zombie && process.command.contains(here)).collect()
+    all().into_iter().filter(|process| !process.is_zombie && process.names(here)).collect()
 }
 
-/// Returns all descendants of a process, by parent ids.
-fn descendants(of: i32) -> Vec<Seen> {
-    let all = processes();
-    let mut found: Vec<Seen> = Vec::new();
-    let mut parents = vec![of];
-    while let Some(parent) = parents.pop() {
-        let children = all.iter().filter(|process| process.parent == parent);
-        children.for_each(|child| {
-            parents.push(child.pid);
-            found.push(child.clone());
-        });
-    }
-    found
+fn kill(process: &ListedProcess) {
+    let pid = Pid::from_raw(i32::try_from(process.pid).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
 }
 
 /// A server that ignores the end of its input and SIGTERM, with one child in its group and one that has left it.
@@ -105,21 +67,21 @@ fn no_process_is_left_two_seconds_after_the_host_was_killed() {
         stubborn(&folder, "stubborn"),
     ];
     let mut host = start_host(&folder, &servers);
-    let is_asleep = |one: &&Seen| one.command.starts_with("sleep");
-    let mut family = descendants(i32::try_from(host.id()).unwrap());
+    let is_asleep = |one: &&ListedProcess| one.command.first().is_some_and(|program| program == "sleep");
+    let mut family = descendants(host.id());
     // One of them starts as `setsid`, which leaves the group before it executes `sleep`.
     let began = Instant::now();
     while family.iter().filter(is_asleep).count() < 2 && began.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(10));
-        family = descendants(i32::try_from(host.id()).unwrap());
+        family = descendants(host.id());
     }
     assert_eq!(family.len(), 3 + 3 + 2, "keepers, servers, and the children of one: {family:#?}");
-    let sleepers: Vec<&Seen> = family.iter().filter(is_asleep).collect();
+    let sleepers: Vec<&ListedProcess> = family.iter().filter(is_asleep).collect();
     assert_ne!(sleepers[0].group, sleepers[1].group, "one has left the group");
     host.kill().unwrap();
     let killed = Instant::now();
     host.wait().unwrap();
-    let left = || family.iter().filter(|process| alive(process.pid)).cloned().collect::<Vec<_>>();
+    let left = || family.iter().filter(|process| is_alive(process.pid)).cloned().collect::<Vec<_>>();
     while !left().is_empty() {
         assert!(killed.elapsed() < Duration::from_secs(2), "{:#?}", left());
         std::thread::sleep(Duration::from_millis(10));
@@ -127,12 +89,12 @@ fn no_process_is_left_two_seconds_after_the_host_was_killed() {
 }
 
 /// Starts a stubborn server. Returns it, its keeper, and the keeper's descendants.
-async fn kept(folder: &Folder) -> (Arc<Upstream>, Seen, Vec<Seen>) {
+async fn kept(folder: &Folder) -> (Arc<Upstream>, ListedProcess, Vec<ListedProcess>) {
     let server = Upstream::new(stubborn(folder, "s"), options());
     server.listed().await.unwrap();
-    let us = i32::try_from(std::process::id()).unwrap();
+    let us = std::process::id();
     let here = folder.0.to_str().unwrap();
-    let keeper = descendants(us).into_iter().find(|one| one.parent == us && one.command.contains(here)).unwrap();
+    let keeper = descendants(us).into_iter().find(|one| one.parent == us && one.names(here)).unwrap();
     let family = descendants(keeper.pid);
     assert_eq!(family.len(), 3, "{family:#?}");
     (server, keeper, family)
@@ -146,7 +108,7 @@ async fn a_stop_kills_processes_that_ignore_it_and_leaves_no_zombie() {
     server.stop().await;
     assert!(began.elapsed() < Duration::from_secs(4));
     for process in family.iter().chain([&keeper]) {
-        assert!(seen(process.pid).is_none(), "{process:?}");
+        assert!(ListedProcess::read(process.pid).is_none(), "{process:?}");
     }
 }
 
@@ -154,13 +116,13 @@ async fn a_stop_kills_processes_that_ignore_it_and_leaves_no_zombie() {
 async fn a_killed_keeper_ends_its_server_and_group() {
     let folder = Folder::new();
     let (_server, keeper, family) = kept(&folder).await;
-    kill_process(Pid::from_raw(keeper.pid).unwrap(), Signal::KILL).unwrap();
-    let grouped: Vec<i32> = family.iter().filter(|one| one.group == keeper.pid).map(|one| one.pid).collect();
+    kill(&keeper);
+    let grouped: Vec<u32> = family.iter().filter(|one| one.group == keeper.pid).map(|one| one.pid).collect();
     assert_eq!(grouped.len(), 2, "{family:#?}");
-    eventually("they are gone", || !grouped.iter().any(|pid| alive(*pid))).await;
+    eventually("they are gone", || !grouped.iter().any(|pid| is_alive(*pid))).await;
     // A process that has left the group is not ended without its keeper, so the test ends it.
-    for left in family.iter().filter(|one| one.group != keeper.pid && alive(one.pid)) {
-        kill_process(Pid::from_raw(left.pid).unwrap(), Signal::KILL).unwrap();
+    for left in family.iter().filter(|one| one.group != keeper.pid && is_alive(one.pid)) {
+        kill(left);
     }
 }
 

@@ -215,21 +215,19 @@ struct MemoryBaseline(u64);
 
 impl MemoryBaseline {
     fn now() -> Self {
-        Self(kib("VmHWM:"))
+        Self(kib("VmHWM"))
     }
 
     /// Prints the peak growth, and the growth that remains after the test.
     async fn report(self) {
-        println!("grown by {}", kib("VmHWM:").saturating_sub(self.0));
+        println!("grown by {}", kib("VmHWM").saturating_sub(self.0));
         tokio::time::sleep(Duration::from_secs(2)).await;
         // As `cellmate mcp` does every few seconds.
         sandbox::release_free_memory();
-        println!("kept {}", kib("VmRSS:").saturating_sub(self.0));
+        println!("kept {}", kib("VmRSS").saturating_sub(self.0));
     }
 }
 
 fn kib(field: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
+    testkit::processes::memory(std::process::id(), field).unwrap() >> 10
 }

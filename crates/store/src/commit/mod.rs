@@ -110,6 +110,9 @@ pub enum CommitError {
     /// The change exceeds a limit of a turn. Nothing was written, and the turn is unchanged.
     #[error(transparent)]
     TurnLimit(#[from] TurnLimit),
+    /// Nothing was written, and the turn is unchanged.
+    #[error("another turn has sent a call of the run to the client")]
+    DeliveredElsewhere,
     #[error(transparent)]
     Seal(#[from] SealError),
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Leases: which process holds a run, and until when if it does not renew the lease.
+//! Leases of runs: taking a run over, and what only runs need besides ([`crate::lease`]).
 
 use contract::ids::RunId;
 use contract::scope::Scope;
@@ -8,28 +8,8 @@ use super::FencedRun;
 use crate::Millis;
 use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
+use crate::lease::{LeaseError, RUNS};
 use crate::rows::RunState;
-use crate::sql::placeholders;
-
-/// Why a run or a turn cannot be taken over.
-#[derive(Debug, thiserror::Error)]
-pub enum LeaseError {
-    #[error("no such run or turn, or it has ended")]
-    Unknown,
-    #[error("another process is working on the run or turn")]
-    HeldElsewhere { until: Millis },
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl From<sqlx::Error> for LeaseError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Store(error.into())
-    }
-}
-
-/// The most runs per statement.
-const RUNS_PER_STATEMENT: usize = 500;
 
 pub(crate) async fn take(
     backend: &Backend,
@@ -39,16 +19,7 @@ pub(crate) async fn take(
     lease_until: Millis,
 ) -> Result<FencedRun, LeaseError> {
     let mut transaction = backend.writer(Durability::Relaxed).begin().await?;
-    let taken = sqlx::query(
-        "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, holder = $1, lease_until = $2 \
-         WHERE run_id = $3 AND state IN ('running', 'waiting') AND (lease_until < $4 OR holder = $1)",
-    )
-    .bind(holder.to_owned())
-    .bind(lease_until)
-    .bind(run_id.to_string())
-    .bind(now)
-    .execute(&mut *transaction)
-    .await?;
+    let is_taken = RUNS.take(&mut transaction, run_id.as_str(), holder, now, lease_until).await?;
     let row = sqlx::query(
         "SELECT sequence, fence, definition, agent_id, session_id, agent_run_id, lease_until, state, client FROM runs \
          WHERE run_id = $1",
@@ -57,7 +28,7 @@ pub(crate) async fn take(
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(row) = row else { return Err(LeaseError::Unknown) };
-    if taken.rows_affected() != 1 {
+    if !is_taken {
         let over = RunState::parse(&row.try_get::<String, _>(7)?)?.is_over();
         return Err(if over { LeaseError::Unknown } else { LeaseError::HeldElsewhere { until: row.try_get(6)? } });
     }
@@ -119,47 +90,9 @@ pub(crate) async fn renew(
     runs: &[RunId],
     lease_until: Millis,
 ) -> Result<u64, StoreError> {
-    let mut renewed = 0;
-    for batch in runs.chunks(RUNS_PER_STATEMENT) {
-        let sql = format!(
-            "UPDATE runs SET lease_until = $1 WHERE run_id IN ({}) AND holder = $2 AND lease_until > 0 \
-             AND state IN ('running', 'waiting')",
-            placeholders(3, batch.len())
-        );
-        let mut query = sqlx::query(&sql).bind(lease_until).bind(holder.to_owned());
-        for run_id in batch {
-            query = query.bind(run_id.to_string());
-        }
-        renewed += query.execute(backend.writer(Durability::Relaxed)).await?.rows_affected();
-    }
+    let renewed = RUNS.renew(backend, holder, runs, lease_until).await?;
     fault::point("renew.after_update")?;
     Ok(renewed)
-}
-
-pub(crate) async fn lost(backend: &Backend, holder: &str, runs: &[RunId]) -> Result<Vec<RunId>, StoreError> {
-    let mut lost = Vec::new();
-    for batch in runs.chunks(RUNS_PER_STATEMENT) {
-        let sql = format!(
-            "SELECT run_id FROM runs WHERE run_id IN ({}) AND (holder <> $1 OR state NOT IN ('running', 'waiting'))",
-            placeholders(2, batch.len())
-        );
-        let mut query = sqlx::query(&sql).bind(holder.to_owned());
-        for run_id in batch {
-            query = query.bind(run_id.to_string());
-        }
-        for row in query.fetch_all(backend.reader()).await? {
-            lost.push(row.try_get::<String, _>(0)?.into());
-        }
-    }
-    Ok(lost)
-}
-
-pub(crate) async fn release(backend: &Backend, holder: &str) -> Result<u64, StoreError> {
-    let released = sqlx::query("UPDATE runs SET lease_until = 0 WHERE holder = $1 AND lease_until > 0")
-        .bind(holder.to_owned())
-        .execute(backend.writer(Durability::Relaxed))
-        .await?;
-    Ok(released.rows_affected())
 }
 
 pub(crate) async fn prolong(backend: &Backend, run_id: &RunId, expires_at: Millis) -> Result<(), StoreError> {

@@ -9,8 +9,6 @@ use contract::scope::Scope;
 use crate::Millis;
 use crate::seal::Sealed;
 
-pub use lease::LeaseError;
-
 /// A run that has started but is not in the store yet. Its first commit inserts it.
 #[derive(Clone, Debug)]
 pub struct NewRun {

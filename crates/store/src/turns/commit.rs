@@ -97,7 +97,7 @@ async fn write(
     now: Millis,
 ) -> Result<(), AttemptError> {
     let entries = rows::of_turn(held, &change.transcript);
-    let is_checked = claim.is_some() || change.state == Some(TurnState::Waiting);
+    let is_checked = claim.is_some() || change.state == Some(TurnState::Waiting) || !change.deliveries.is_empty();
     if let Some(writer) = backend.sqlite_writer()
         && !is_checked
     {
@@ -109,6 +109,9 @@ async fn write(
     let mut transaction = backend.writer(durability).begin().await?;
     for step in steps(held, target, change, now) {
         step.execute(&mut transaction).await?;
+    }
+    if !change.deliveries.is_empty() {
+        rows::check_deliveries(&mut transaction, backend.dialect, held, &change.deliveries).await?;
     }
     if change.state == Some(TurnState::Waiting) {
         rows::check_open_turns(&mut transaction, &held.principal).await?;

@@ -1,4 +1,4 @@
-//! Leases of turns: which process works on a turn, and until when if it does not renew the lease.
+//! Leases of turns: taking a turn over ([`crate::lease`]).
 
 use contract::ids::TurnId;
 use sqlx::Row;
@@ -7,12 +7,7 @@ use super::limits::TurnTotals;
 use super::{HeldTurn, TurnState};
 use crate::Millis;
 use crate::backend::{Backend, Durability};
-use crate::error::StoreError;
-use crate::runs::LeaseError;
-use crate::sql::placeholders;
-
-/// The most turns per statement.
-const TURNS_PER_STATEMENT: usize = 500;
+use crate::lease::{LeaseError, TURNS};
 
 pub(crate) async fn take(
     backend: &Backend,
@@ -22,16 +17,7 @@ pub(crate) async fn take(
     lease_until: Millis,
 ) -> Result<HeldTurn, LeaseError> {
     let mut transaction = backend.writer(Durability::Relaxed).begin().await?;
-    let taken = sqlx::query(
-        "UPDATE turns SET sequence = sequence + 1, fence = fence + 1, holder = $1, lease_until = $2 \
-         WHERE turn_id = $3 AND state IN ('running', 'waiting') AND (lease_until < $4 OR holder = $1)",
-    )
-    .bind(holder.to_owned())
-    .bind(lease_until)
-    .bind(turn_id.to_string())
-    .bind(now)
-    .execute(&mut *transaction)
-    .await?;
+    let is_taken = TURNS.take(&mut transaction, turn_id.as_str(), holder, now, lease_until).await?;
     let row = sqlx::query(
         "SELECT sequence, fence, principal, agent_id, session_id, lease_until, state, steps, bytes, \
          (SELECT COUNT(*) FROM deliveries WHERE deliveries.turn_id = turns.turn_id) FROM turns WHERE turn_id = $1",
@@ -40,7 +26,7 @@ pub(crate) async fn take(
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(row) = row else { return Err(LeaseError::Unknown) };
-    if taken.rows_affected() != 1 {
+    if !is_taken {
         let is_over = TurnState::parse(&row.try_get::<String, _>(6)?)?.is_over();
         return Err(if is_over { LeaseError::Unknown } else { LeaseError::HeldElsewhere { until: row.try_get(5)? } });
     }
@@ -69,46 +55,4 @@ pub(crate) async fn take_forcibly(
     lease_until: Millis,
 ) -> Result<HeldTurn, LeaseError> {
     take(backend, turn_id, holder, Millis::MAX, lease_until).await
-}
-
-pub(crate) async fn renew(
-    backend: &Backend,
-    holder: &str,
-    turns: &[TurnId],
-    lease_until: Millis,
-) -> Result<u64, StoreError> {
-    let mut renewed = 0;
-    for batch in turns.chunks(TURNS_PER_STATEMENT) {
-        let sql = format!(
-            "UPDATE turns SET lease_until = $1 WHERE turn_id IN ({}) AND holder = $2 AND lease_until > 0 \
-             AND state IN ('running', 'waiting')",
-            placeholders(3, batch.len())
-        );
-        let query = sqlx::query(&sql).bind(lease_until).bind(holder.to_owned());
-        let query = batch.iter().fold(query, |query, turn_id| query.bind(turn_id.to_string()));
-        renewed += query.execute(backend.writer(Durability::Relaxed)).await?.rows_affected();
-    }
-    Ok(renewed)
-}
-
-pub(crate) async fn lost(backend: &Backend, holder: &str, turns: &[TurnId]) -> Result<Vec<TurnId>, StoreError> {
-    let mut lost = Vec::new();
-    for batch in turns.chunks(TURNS_PER_STATEMENT) {
-        let sql =
-            format!("SELECT turn_id FROM turns WHERE turn_id IN ({}) AND holder <> $1", placeholders(2, batch.len()));
-        let query = sqlx::query(&sql).bind(holder.to_owned());
-        let query = batch.iter().fold(query, |query, turn_id| query.bind(turn_id.to_string()));
-        for row in query.fetch_all(backend.reader()).await? {
-            lost.push(row.try_get::<String, _>(0)?.into());
-        }
-    }
-    Ok(lost)
-}
-
-pub(crate) async fn release(backend: &Backend, holder: &str) -> Result<u64, StoreError> {
-    let released = sqlx::query("UPDATE turns SET lease_until = 0 WHERE holder = $1 AND lease_until > 0")
-        .bind(holder.to_owned())
-        .execute(backend.writer(Durability::Relaxed))
-        .await?;
-    Ok(released.rows_affected())
 }

@@ -1,12 +1,16 @@
 //! Writes the rows of a change of a turn.
 
+use std::collections::BTreeSet;
+
+use contract::ids::RunId;
 use contract::limits::MAX_OPEN_TURNS;
 use serde_json::Value;
 use sqlx::{AnyConnection, Row};
 
 use super::limits::TurnTotals;
-use super::{HeldTurn, NewResponse, NewStep, NewTurn, TurnChange, TurnState};
+use super::{HeldTurn, NewDelivery, NewResponse, NewStep, NewTurn, TurnChange, TurnState};
 use crate::Millis;
+use crate::backend::Dialect;
 use crate::commit::{CommitError, TurnLimit};
 use crate::sql::{ROWS_PER_STATEMENT, placeholders, row_placeholders};
 use crate::statement::{Mismatch, Statement, Step};
@@ -78,6 +82,36 @@ pub(super) async fn check_open_turns(connection: &mut AnyConnection, principal: 
     .fetch_one(connection)
     .await?;
     if row.try_get::<i64, _>(0)? > max { Err(TurnLimit::OpenTurns.into()) } else { Ok(()) }
+}
+
+/// Fails if another turn has sent one of these calls. Their runs are locked first: of two turns that send a call at the
+/// same time, one fails. An SQLite file has only one writer at a time.
+pub(super) async fn check_deliveries(
+    connection: &mut AnyConnection,
+    dialect: Dialect,
+    held: &HeldTurn,
+    deliveries: &[NewDelivery],
+) -> Result<(), CommitError> {
+    // In a fixed order, so that turns that send calls of the same runs do not deadlock.
+    let runs: BTreeSet<&RunId> = deliveries.iter().map(|delivery| &delivery.run_id).collect();
+    for run_id in runs {
+        if dialect == Dialect::Postgres {
+            let lock = sqlx::query("SELECT 1 FROM runs WHERE run_id = $1 FOR UPDATE");
+            lock.bind(run_id.to_string()).fetch_optional(&mut *connection).await?;
+        }
+        let sent = sqlx::query("SELECT call FROM deliveries WHERE run_id = $1 AND turn_id <> $2")
+            .bind(run_id.to_string())
+            .bind(held.turn_id.to_string())
+            .fetch_all(&mut *connection)
+            .await?;
+        for row in sent {
+            let call: i64 = row.try_get(0)?;
+            if deliveries.iter().any(|one| one.run_id == *run_id && i64::from(one.call.0) == call) {
+                return Err(CommitError::DeliveredElsewhere);
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn step_statements(held: &HeldTurn, steps: &[NewStep], now: Millis) -> Vec<Statement> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::process;
+use crate::processes::memory;
 
 /// Resident memory that the host, and each worker, may reach while a cell runs.
 pub(super) const MAX_PEAK_BYTES: u64 = 400 << 20;
@@ -34,15 +35,13 @@ pub struct Usage {
 impl Usage {
     /// Returns the current resident memory.
     pub fn now() -> Self {
-        Self::read("VmRSS:")
+        Self::read("VmRSS")
     }
 
     fn read(field: &str) -> Self {
-        let workers = process::workers().into_iter().map(|pid| process::status_bytes(pid, field));
-        Self {
-            host_bytes: process::status_bytes(std::process::id(), field),
-            worker_bytes: workers.max().unwrap_or_default(),
-        }
+        let bytes = |pid: u32| memory(pid, field).unwrap_or(0);
+        let workers = process::workers().into_iter().map(bytes);
+        Self { host_bytes: bytes(std::process::id()), worker_bytes: workers.max().unwrap_or_default() }
     }
 
     fn max(self, other: Self) -> Self {
@@ -87,10 +86,10 @@ impl PeakMonitor {
             // Repeated, because a worker may die before the end and take its record with it.
             let mut peak = Usage::default();
             while !seen.load(Ordering::Relaxed) {
-                peak = peak.max(Usage::read("VmHWM:"));
+                peak = peak.max(Usage::read("VmHWM"));
                 std::thread::sleep(SAMPLE_EVERY);
             }
-            peak.max(Usage::read("VmHWM:"))
+            peak.max(Usage::read("VmHWM"))
         })?;
         Ok(Self { stopped, sampler })
     }

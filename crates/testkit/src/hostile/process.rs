@@ -1,26 +1,21 @@
-//! The host process as the operating system sees it: memory, child processes, sockets, and files around it.
+//! The host process as the operating system sees it: child processes, sockets, and files around it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::mcp_server;
+use crate::processes::{ListedProcess, descendants};
 
 /// The name in a worker's command line.
 const WORKER: &str = "cellmate-worker";
 
-/// Reads a memory field of `/proc/PID/status`, such as `VmRSS:`; 0 if the process has exited.
-pub(super) fn status_bytes(pid: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.unwrap_or(0) * 1024
-}
-
 /// Returns the process ids of this process's workers.
 pub(super) fn workers() -> Vec<u32> {
-    let children = descendants(std::process::id());
-    let workers = children.into_iter().filter(|(_, command)| command.first().is_some_and(|name| name == WORKER));
-    workers.map(|(pid, _)| pid).collect()
+    descendants(std::process::id()).into_iter().filter(is_worker).map(|process| process.pid).collect()
+}
+
+fn is_worker(process: &ListedProcess) -> bool {
+    process.command.first().is_some_and(|name| name == WORKER)
 }
 
 /// Describes unexpected child processes and sockets through which data could leave the machine.
@@ -28,9 +23,10 @@ pub(super) fn unexpected(workers: usize) -> Vec<String> {
     let own = std::process::id();
     let children = descendants(own);
     let (mut found, mut working) = (Vec::new(), 0);
-    for (pid, command) in &children {
+    for child in &children {
+        let ListedProcess { pid, command, .. } = child;
         // A zombie has an empty command line until its parent reaps it.
-        if command.first().is_some_and(|name| name == WORKER) {
+        if is_worker(child) {
             working += 1;
         } else if !command.is_empty() && !command.iter().any(|argument| argument == mcp_server::ARGUMENT) {
             found.push(format!("unexpected process {pid}: {command:?}"));
@@ -39,43 +35,12 @@ pub(super) fn unexpected(workers: usize) -> Vec<String> {
     if working > workers {
         found.push(format!("there are {working} workers instead of {workers}"));
     }
-    for pid in children.iter().map(|(pid, _)| *pid).chain([own]) {
+    for pid in children.iter().map(|child| child.pid).chain([own]) {
         found.extend(
             internet_sockets(pid).into_iter().map(|socket| format!("process {pid} has an internet socket: {socket}")),
         );
     }
     found
-}
-
-/// Returns all descendants of a process with their command lines.
-fn descendants(of: u32) -> Vec<(u32, Vec<String>)> {
-    let all: Vec<(u32, u32)> = std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            Some((pid, parent(pid)?))
-        })
-        .collect();
-    let mut family = vec![of];
-    let mut at = 0;
-    while let Some(one) = family.get(at).copied() {
-        family.extend(all.iter().filter(|(_, parent)| *parent == one).map(|(pid, _)| *pid));
-        at += 1;
-    }
-    family.into_iter().skip(1).map(|pid| (pid, command_line(pid))).collect()
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The program name before it may contain spaces and brackets.
-    let (_, after) = stat.rsplit_once(')')?;
-    after.split_whitespace().nth(1)?.parse().ok()
-}
-
-fn command_line(pid: u32) -> Vec<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    text.split_terminator('\0').map(str::to_owned).collect()
 }
 
 /// Returns the open internet sockets of a process. A worker's descriptors may be unreadable for this process; that is

@@ -254,9 +254,7 @@ impl Served {
 
     /// Returns the resident memory of the server.
     pub(crate) fn resident_mib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
+        testkit::processes::memory(self.pid(), "VmRSS").unwrap() >> 20
     }
 
     pub(crate) fn wait(&mut self) -> std::process::ExitStatus {

@@ -29,10 +29,7 @@ fn shell_cell(command: &str) -> String {
 
 /// Returns how many processes have this text in their command line, without keepers.
 fn processes_with(text: &str) -> usize {
-    let numbers = fs::read_dir("/proc").unwrap().flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let lines = numbers.filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+    testkit::processes::all().iter().filter(|process| process.names(text)).count()
 }
 
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {

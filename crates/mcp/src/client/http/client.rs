@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Once;
 use std::time::Duration;
 
+use contract::address::permitted;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Attempt, Policy};
 use url::Url;
@@ -70,11 +71,11 @@ impl Resolve for Guard {
         Box::pin(async move {
             let host = name.as_str();
             let found = tokio::net::lookup_host((host, 0)).await?;
-            let allowed: Vec<SocketAddr> = found.filter(|address| reach.allows(host, address.ip())).collect();
-            match allowed.is_empty() {
-                true => Err(format!("`{host}` has no address that this server may refer to").into()),
-                false => Ok(Box::new(allowed.into_iter()) as Addrs),
-            }
+            let refusal = |address: &SocketAddr| {
+                let is_allowed = reach.allows(host, address.ip());
+                (!is_allowed).then(|| format!("`{host}` has no address that this server may refer to"))
+            };
+            Ok(Box::new(permitted(found, refusal)?.into_iter()) as Addrs)
         })
     }
 }

@@ -2,9 +2,12 @@
 
 use std::slice::from_ref;
 
-use store::{CommitError, Durability, HeldTurn, LeaseError, ReleaseLease, Store, TurnChange, TurnState};
+use contract::ids::CallId;
+use store::{
+    Change, CommitError, Durability, HeldTurn, LeaseError, NewDelivery, ReleaseLease, Store, TurnChange, TurnState,
+};
 
-use super::{bodies, commit, create, everything, in_state, new_turn, principal, state, steps, turn_id};
+use super::{bodies, commit, create, delivery, everything, in_state, new_turn, principal, state, steps, turn_id};
 use crate::world::{NOW, Place, everywhere};
 
 fn released() -> TurnChange {
@@ -118,6 +121,36 @@ async fn of_concurrent_takers_only_one_gets_the_turn() {
         let [winner] = &mut taken[..] else { panic!("{taken:?}") };
         commit(&place, winner, steps(&["mine"])).await;
         assert_eq!(bodies(&place, 1).await, ["mine"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_concurrent_turns_only_one_sends_a_call_of_a_run() {
+    for place in everywhere().await {
+        let run_id = place.run(1, Change::default()).await.run_id;
+        let stores = [place.store.clone(), place.reopen().await];
+        for round in 1..=5 {
+            let mut senders = Vec::new();
+            for number in 0..6_u32 {
+                let mut held = create(&place, round * 10 + number, TurnChange::default()).await;
+                let call_id = format!("call_{round}_{number}");
+                let sent = NewDelivery { run_id: run_id.clone(), call: CallId(round), ..delivery(&place, &call_id, 1) };
+                let change = TurnChange { deliveries: vec![sent], ..in_state(TurnState::Waiting) };
+                let store = stores[number as usize % 2].clone();
+                senders.push(tokio::spawn(async move {
+                    store.commit_turn(&mut held, &change, Durability::Relaxed, NOW).await
+                }));
+            }
+            let mut sent = 0;
+            for sender in senders {
+                match sender.await.unwrap() {
+                    Ok(()) => sent += 1,
+                    Err(error) => assert!(matches!(error, CommitError::DeliveredElsewhere), "{error:?}"),
+                }
+            }
+            assert_eq!(sent, 1);
+        }
+        assert_eq!(place.store.turns_of_run(&run_id).await.unwrap().len(), 5);
     }
 }
 

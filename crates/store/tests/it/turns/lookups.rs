@@ -2,9 +2,11 @@
 
 use std::slice::from_ref;
 
+use contract::ids::CallId;
 use contract::scope::Scope;
 use store::{
-    Change, Durability, Entry, EntryKind, NewTurn, RunState, SessionFilter, SessionSummary, TurnChange, TurnState,
+    Change, Durability, Entry, EntryKind, NewDelivery, NewTurn, RunState, SessionFilter, SessionSummary, TurnChange,
+    TurnState,
 };
 
 use super::{commit, create, delivery, everything, in_state, new_turn, principal, response, turn_id};
@@ -33,6 +35,7 @@ async fn rows_of_another_principal_are_as_unknown_as_missing_ones() {
         let of_bob = NewTurn { principal: bob.clone(), ..new_turn(&place, 2) };
         let mut change = everything(&place, "call_a");
         change.response = Some(response("resp-of-bob", "\"bob\"", &["item-call_a"]));
+        change.deliveries[0].call = CallId(8);
         store.create_turn(&of_bob, &change, "one", NOW + 1000, NOW).await.unwrap();
         for (who, number) in [(&ada, 1), (&bob, 2)] {
             let deliveries = store.deliveries(who, &calls).await.unwrap();
@@ -63,7 +66,8 @@ async fn a_call_keeps_the_time_of_its_first_answer_and_only_its_own_turn_answers
         let run_id = rows[0].run_id.clone();
         assert_eq!(place.store.turns_of_run(&run_id).await.unwrap(), [held.turn_id.clone()]);
         // An id that the principal already has is refused, and the change with it.
-        let twice = TurnChange { deliveries: vec![delivery(&place, "a", 3)], ..super::steps(&["{}"]) };
+        let again = NewDelivery { call: CallId(8), ..delivery(&place, "a", 3) };
+        let twice = TurnChange { deliveries: vec![again], ..super::steps(&["{}"]) };
         assert!(place.store.commit_turn(&mut other, &twice, Durability::Synced, NOW).await.is_err());
         assert_eq!(super::bodies(&place, 2).await, Vec::<String>::new());
         commit(&place, &mut other, super::steps(&["after"])).await;

@@ -95,9 +95,7 @@ impl Node {
     /// Returns the resident memory in bytes.
     pub(super) fn resident(&self) -> u64 {
         let id = self.child.lock().unwrap().id();
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+        testkit::processes::memory(id, "VmRSS").unwrap()
     }
 
     /// Waits until the host exits and returns its status.

@@ -25,7 +25,7 @@ fn new_turn(number: usize) -> NewTurn {
 fn asks(turn: usize, step: usize) -> TurnChange {
     let delivery = NewDelivery {
         call_id: format!("call_{turn}_{step}"),
-        run_id: "cm_1".into(),
+        run_id: format!("cm_{turn}").into(),
         call: contract::ids::CallId(1),
         round: u32::try_from(step).unwrap(),
     };

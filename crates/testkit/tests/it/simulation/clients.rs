@@ -157,7 +157,7 @@ impl History {
     pub(super) fn final_result(&mut self, node: usize, cell: usize, run: &RunId) -> Result<Value, String> {
         self.cells[cell].last_result = None;
         self.wait(node, cell, run)?;
-        self.run_until_idle(node)?;
+        self.nodes.run_until_idle(node, &mut self.chance)?;
         self.process_answers();
         self.cells[cell].last_result.clone().ok_or_else(|| format!("no answer to a wait for {run}, which has ended"))
     }

@@ -32,9 +32,6 @@ const STEPS: (usize, usize) = (80, 240);
 /// Rounds without faults within which every run must end: minutes of simulated time.
 const ROUNDS: usize = 300;
 
-/// Turns of a node within one round; more mean that it does not become idle.
-const MAX_TURNS: usize = 5_000;
-
 /// A cell that a client has started, and what clients know about it.
 #[derive(Debug, Default)]
 pub(super) struct StartedCell {
@@ -132,7 +129,8 @@ impl History {
             self.process_answers();
         }
         self.world.log("faults stop".to_owned());
-        self.stop_faults()?;
+        self.nodes.stop_faults(self.seed)?;
+        self.process_answers();
         self.finish_runs()?;
         oracle::judge(self)
     }
@@ -159,7 +157,7 @@ impl History {
         if self.allowed.nodes {
             self.faults_injected.nodes |= !self.nodes.waiting_for_turn().is_empty();
         } else {
-            (0..self.nodes.len()).try_for_each(|node| self.run_until_idle(node))?;
+            (0..self.nodes.len()).try_for_each(|node| self.nodes.run_until_idle(node, &mut self.chance))?;
         }
         self.nodes.advance(time)
     }
@@ -188,7 +186,7 @@ impl History {
                 // The node shuts down cleanly, like a program that receives SIGTERM.
                 let request = self.nodes.ask(node, Request::Leave)?;
                 self.requests.insert(request, PendingRequest::Other);
-                self.run_until_idle(node)?;
+                self.nodes.run_until_idle(node, &mut self.chance)?;
                 self.faults_injected.nodes = true;
                 return self.nodes.stop(node);
             }
@@ -203,39 +201,6 @@ impl History {
         let at = named.then(|| points[self.chance.below(points.len())]);
         let left = 1 + if named { self.chance.below(2) } else { self.chance.below(30) } as u32;
         self.nodes.arm(node, ArmedFault { fault, at, left })
-    }
-
-    /// Gives a node turns until none of its tasks waits for one.
-    pub(super) fn run_until_idle(&mut self, node: usize) -> StepResult {
-        for _ in 0..MAX_TURNS {
-            if !self.nodes.waiting_for_turn().contains(&node) {
-                return Ok(());
-            }
-            self.nodes.give_turn(node, &mut self.chance)?;
-        }
-        Err(format!("a node is not idle after {MAX_TURNS} turns"))
-    }
-
-    /// Corrects clocks, resumes paused nodes, disarms faults and restarts crashed nodes.
-    fn stop_faults(&mut self) -> StepResult {
-        for node in 0..self.nodes.len() {
-            self.nodes.set_clock_skew(node, 0);
-        }
-        while (0..self.nodes.len()).any(|node| self.nodes.is_up(node) && !self.nodes.active().contains(&node)) {
-            self.nodes.advance(Duration::from_secs(1))?;
-        }
-        for node in 0..self.nodes.len() {
-            if self.nodes.is_up(node) {
-                self.nodes.disarm(node)?;
-            }
-        }
-        for node in 0..self.nodes.len() {
-            if !self.nodes.is_up(node) {
-                self.nodes.start(node, self.seed)?;
-            }
-        }
-        self.process_answers();
-        Ok(())
     }
 
     /// Settles calls, decides approvals and waits until all runs have ended.
@@ -261,7 +226,7 @@ impl History {
                 return Ok(());
             }
             for node in 0..self.nodes.len() {
-                self.run_until_idle(node)?;
+                self.nodes.run_until_idle(node, &mut self.chance)?;
             }
             self.nodes.advance(Duration::from_millis(200))?;
             self.process_answers();

@@ -11,6 +11,9 @@ use super::node::{Node, Order, Report, Start};
 use super::requests::{Answer, Request};
 use super::tools::World;
 
+/// A node that is not idle after this many turns does not become idle.
+const MAX_TURNS: usize = 20_000;
+
 pub(super) struct Nodes {
     slots: Vec<Slot>,
     world: Arc<World>,
@@ -41,15 +44,7 @@ type StepResult = Result<(), String>;
 
 impl Nodes {
     pub(super) fn new(count: usize, world: Arc<World>, store: PathBuf, model: Option<String>) -> Self {
-        let slot = |_| Slot {
-            node: None,
-            starts: 0,
-            skew: Arc::default(),
-            waiting: 0,
-            paused: None,
-            open_requests: Vec::new(),
-        };
-        let slots = (0..count).map(slot).collect();
+        let slots = (0..count).map(|_| fresh()).collect();
         Self { slots, world, store, model, now: Duration::ZERO, next_request: 0, answers: Vec::new() }
     }
 
@@ -176,6 +171,38 @@ impl Nodes {
 
     pub(super) fn stop(&mut self, node: usize) -> StepResult {
         self.order(node, Order::Stop)
+    }
+
+    /// Gives a node turns until none of its tasks waits for one.
+    pub(super) fn run_until_idle(&mut self, node: usize, chance: &mut Chance) -> StepResult {
+        for _ in 0..MAX_TURNS {
+            if !self.waiting_for_turn().contains(&node) {
+                return Ok(());
+            }
+            self.give_turn(node, chance)?;
+        }
+        Err(format!("a node is not idle after {MAX_TURNS} turns"))
+    }
+
+    /// Corrects clocks, resumes paused nodes, disarms faults and restarts crashed nodes.
+    pub(super) fn stop_faults(&mut self, seed: u64) -> StepResult {
+        for node in 0..self.len() {
+            self.set_clock_skew(node, 0);
+        }
+        while (0..self.len()).any(|node| self.is_up(node) && !self.active().contains(&node)) {
+            self.advance(Duration::from_secs(1))?;
+        }
+        for node in 0..self.len() {
+            if self.is_up(node) {
+                self.disarm(node)?;
+            }
+        }
+        for node in 0..self.len() {
+            if !self.is_up(node) {
+                self.start(node, seed)?;
+            }
+        }
+        Ok(())
     }
 }
 

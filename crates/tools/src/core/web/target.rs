@@ -12,15 +12,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::address::AddressClass;
+use contract::address::{AddressClass, permitted};
 use contract::limits::MAX_FETCH_URL_BYTES;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::shown;
-
-/// Addresses of one name that are considered.
-const MAX_ADDRESSES: usize = 16;
 
 /// Ports above 1023 on which other services than web servers are usual. Browsers refuse them too.
 const OTHER_SERVICES: [u16; 12] = [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 10080];
@@ -165,17 +162,8 @@ impl Guard {
         let host = plain_host(&Host::Domain(name.as_str()));
         let found = self.lookup.lookup(&name).await.map_err(|error| format!("the name cannot be resolved: {error}"))?;
         let is_private = self.private_hosts.contains(&host);
-        let (mut allowed, mut refused) = (Vec::new(), None);
-        for address in found.into_iter().take(MAX_ADDRESSES) {
-            match refusal(&host, address, is_private) {
-                None => allowed.push(SocketAddr::new(address, 0)),
-                Some(why) => refused = Some(why),
-            }
-        }
-        match allowed.is_empty() {
-            true => Err(refused.unwrap_or_else(|| "the name has no address".to_owned())),
-            false => Ok(allowed),
-        }
+        let permitted = permitted(found, |address| refusal(&host, *address, is_private))?;
+        Ok(permitted.into_iter().map(|address| SocketAddr::new(address, 0)).collect())
     }
 }
 

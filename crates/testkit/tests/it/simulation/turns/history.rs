@@ -30,9 +30,6 @@ const STEPS: (usize, usize) = (150, 350);
 /// Rounds without faults within which every conversation must be answered: minutes of simulated time.
 const ROUNDS: usize = 400;
 
-/// Turns of a node within one round; more mean that it does not become idle.
-const MAX_TURNS: usize = 20_000;
-
 const CONVERSATIONS: usize = 3;
 
 /// The milliseconds of a gateway's lease of a turn.
@@ -110,7 +107,8 @@ impl TurnHistory {
             self.process_answers()?;
         }
         self.world.log("faults stop".to_owned());
-        self.stop_faults()?;
+        self.nodes.stop_faults(self.seed)?;
+        self.process_answers()?;
         self.finish()?;
         oracle::judge(self)
     }
@@ -126,7 +124,7 @@ impl TurnHistory {
             82..94 => {
                 let ms = [5, 30, 120, 300, 1100, 2500][self.chance.below(6)];
                 if !self.has_faults {
-                    (0..self.nodes.len()).try_for_each(|node| self.run_until_idle(node))?;
+                    (0..self.nodes.len()).try_for_each(|node| self.nodes.run_until_idle(node, &mut self.chance))?;
                 }
                 self.nodes.advance(Duration::from_millis(ms))
             }
@@ -270,7 +268,7 @@ impl TurnHistory {
                 // The node shuts down cleanly, like a program that receives SIGTERM.
                 let request = self.nodes.ask(node, Request::Leave)?;
                 self.requests.insert(request, Pending::Other);
-                self.run_until_idle(node)?;
+                self.nodes.run_until_idle(node, &mut self.chance)?;
                 return self.nodes.stop(node);
             }
         };
@@ -286,37 +284,6 @@ impl TurnHistory {
         self.nodes.arm(node, ArmedFault { fault, at, left })
     }
 
-    fn run_until_idle(&mut self, node: usize) -> StepResult {
-        for _ in 0..MAX_TURNS {
-            if !self.nodes.waiting_for_turn().contains(&node) {
-                return Ok(());
-            }
-            self.nodes.give_turn(node, &mut self.chance)?;
-        }
-        Err(format!("a node is not idle after {MAX_TURNS} turns"))
-    }
-
-    /// Corrects clocks, resumes paused nodes, disarms faults and restarts crashed nodes.
-    fn stop_faults(&mut self) -> StepResult {
-        for node in 0..self.nodes.len() {
-            self.nodes.set_clock_skew(node, 0);
-        }
-        while (0..self.nodes.len()).any(|node| self.nodes.is_up(node) && !self.nodes.active().contains(&node)) {
-            self.nodes.advance(Duration::from_secs(1))?;
-        }
-        for node in 0..self.nodes.len() {
-            if self.nodes.is_up(node) {
-                self.nodes.disarm(node)?;
-            }
-        }
-        for node in 0..self.nodes.len() {
-            if !self.nodes.is_up(node) {
-                self.nodes.start(node, self.seed)?;
-            }
-        }
-        self.process_answers()
-    }
-
     /// Repeats requests until every conversation is answered and no turn is in progress.
     fn finish(&mut self) -> StepResult {
         for _ in 0..ROUNDS {
@@ -327,7 +294,7 @@ impl TurnHistory {
                 }
             }
             for node in 0..self.nodes.len() {
-                self.run_until_idle(node)?;
+                self.nodes.run_until_idle(node, &mut self.chance)?;
             }
             self.process_answers()?;
             self.observe()?;

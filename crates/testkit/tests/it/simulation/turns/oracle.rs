@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use contract::ids::{CallId, RunId, TurnId};
 use gateway::turn::record::{Next, Step, TurnEnd, TurnRecord};
 use serde_json::{Value, json};
 use store::{RunState, TurnState};
@@ -16,12 +17,12 @@ fn ensure(condition: bool, message: impl FnOnce() -> String) -> CheckResult {
 }
 
 pub(super) fn judge(history: &TurnHistory) -> CheckResult {
-    let mut steered = BTreeSet::new();
+    let (mut steered, mut delivered) = (BTreeSet::new(), BTreeMap::new());
     for turn in history.turns.values() {
         let steps: Result<Vec<Step>, _> = turn.steps.iter().map(|step| serde_json::from_str(&step.body)).collect();
         let steps = steps.map_err(|error| format!("{} cannot be read: {error}", turn.row.turn_id))?;
         check_end(turn, &steps)?;
-        check_deliveries(history, turn, &steps)?;
+        check_deliveries(history, turn, &steps, &mut delivered)?;
         check_answers(history, turn, &steps)?;
         for parts in steps.iter().filter_map(|step| if let Step::Steered(parts) = step { Some(parts) } else { None }) {
             let text = json!(parts).to_string();
@@ -51,15 +52,21 @@ fn check_end(turn: &ObservedTurn, steps: &[Step]) -> CheckResult {
     ensure(waits == (state == TurnState::Waiting), || format!("{id} is {state:?} before {:?}", record.next()))
 }
 
-/// A turn sends a call under one id, and stores it with the step that sends it.
-fn check_deliveries(history: &TurnHistory, turn: &ObservedTurn, steps: &[Step]) -> CheckResult {
+/// A call of a run is sent once, by one turn: the client would make a call again that it receives under another id. The
+/// turn stores it with the step that sends it.
+fn check_deliveries(
+    history: &TurnHistory,
+    turn: &ObservedTurn,
+    steps: &[Step],
+    delivered: &mut BTreeMap<(RunId, CallId), TurnId>,
+) -> CheckResult {
     let id = &turn.row.turn_id;
     let rows = history.inspector.deliveries_of_turn(id);
-    let (mut calls, mut delivered) = (0, BTreeSet::new());
+    let mut calls = 0;
     for call in steps.iter().flat_map(|step| if let Step::Delivered(calls) = step { calls.as_slice() } else { &[] }) {
         calls += 1;
-        let is_new = delivered.insert((call.run_id.clone(), call.call));
-        ensure(is_new, || format!("{id} sent {call:?}, which it sent before"))?;
+        let before = delivered.insert((call.run_id.clone(), call.call), id.clone());
+        ensure(before.is_none(), || format!("{id} sent {call:?}, which {before:?} has sent"))?;
         let row = rows.iter().find(|row| row.call_id == call.client.id);
         let is_stored = row.is_some_and(|row| row.run_id == call.run_id && row.call == call.call);
         ensure(is_stored, || format!("{id} sent {call:?}, which is stored as {row:?}"))?;
