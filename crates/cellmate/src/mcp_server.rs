@@ -40,7 +40,8 @@ impl McpServer {
     }
 
     fn new(name: impl Into<String>, transport: Transport) -> Self {
-        let spec = ServerSpec { name: name.into(), transport, trusted: false, limits: Limits::DEFAULT };
+        let limits = Limits::for_transport(&transport);
+        let spec = ServerSpec { name: name.into(), transport, trusted: false, limits };
         Self { spec, misuse: None }
     }
 

@@ -54,9 +54,14 @@ impl Engine {
     }
 
     /// Returns what makes the tool calls of a run in this scope. Servers whose tools are not known yet are started, and
-    /// those that cannot be are reported.
-    pub(crate) async fn executor(&self, policy: &CallPolicy, scope: Scope) -> Result<Executor, PrepareError> {
-        self.servers.wait_for_lists().await;
+    /// those that cannot be are reported. Those that the source of the cell names are waited for longer.
+    pub(crate) async fn executor(
+        &self,
+        policy: &CallPolicy,
+        scope: Scope,
+        cell: Option<&str>,
+    ) -> Result<Executor, PrepareError> {
+        self.servers.wait_for_lists(cell).await;
         self.local.tools.make_ready(&scope, MAX_NAMESPACE_WAIT).await;
         self.executor_with_known_tools(policy, scope)
     }
@@ -89,6 +94,7 @@ impl Engine {
                 "cellmate: cannot release the run, so its lease expires in a few seconds instead: {error}"
             ));
         }
+        self.servers.finish_downloads().await;
         tokio::join!(self.servers.stop(), self.local.plugins.stop());
     }
 }

@@ -16,6 +16,7 @@ mod keys;
 mod local_tools;
 mod log;
 mod man;
+mod named_words;
 mod plugins;
 mod policy;
 mod progress;

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use client_config::display;
+use client_config::{ServerEntry, display};
+use mcp::Upstream;
 use parking_lot::Mutex;
 
 use crate::style::{Stream, Style, paint};
@@ -12,10 +13,32 @@ use crate::style::{Stream, Style, paint};
 /// How long the first server may take before a line says what the command waits for.
 const SILENT_FOR: Duration = Duration::from_millis(500);
 
+/// How often a line says which servers are still starting.
+const REMINDER: Duration = Duration::from_secs(20);
+
+/// A server that is being started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartingServer {
+    pub(crate) name: String,
+    pub(crate) may_download: bool,
+}
+
+impl StartingServer {
+    pub(crate) fn of(server: &Upstream) -> Self {
+        Self { name: server.name().to_owned(), may_download: server.may_download() }
+    }
+
+    pub(crate) fn entry(entry: &ServerEntry) -> Self {
+        Self { name: entry.name.clone(), may_download: entry.transport.may_download() }
+    }
+}
+
 /// Reports on servers as they finish starting.
 #[derive(Debug)]
 pub(crate) struct StartProgress {
     total: usize,
+    /// Those that have not finished.
+    starting: Vec<StartingServer>,
     finished: usize,
     began: Instant,
     is_shown: bool,
@@ -25,15 +48,20 @@ pub(crate) struct StartProgress {
 /// How the start of a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartOutcome {
-    Started { tools: usize },
+    Started {
+        tools: usize,
+    },
     Failed,
+    /// It is still starting, and the command goes on without it.
+    NotAwaited,
 }
 
 impl StartProgress {
-    /// Begins to report on this many servers.
-    pub(crate) fn of(total: usize) -> Self {
+    /// Begins to report on these servers.
+    pub(crate) fn of(starting: Vec<StartingServer>) -> Self {
+        let total = starting.len();
         let is_shown = total > 0 && std::io::stderr().is_terminal();
-        Self { total, finished: 0, began: Instant::now(), is_shown, announced: false }
+        Self { total, starting, finished: 0, began: Instant::now(), is_shown, announced: false }
     }
 
     /// Returns when to call `announce`, if no server finishes before.
@@ -44,18 +72,28 @@ impl StartProgress {
     /// Says that servers are starting, unless one has finished meanwhile.
     fn announce(&mut self) {
         if self.is_shown && !self.announced {
-            eprintln!("{}", paint(&starting(self.total), Style::Dim, Stream::Err));
+            let may_download = self.starting.iter().any(|server| server.may_download);
+            eprintln!("{}", paint(&starting(self.total, may_download), Style::Dim, Stream::Err));
         }
         self.announced = true;
+    }
+
+    /// Says which servers are still starting.
+    fn remind(&self) {
+        if self.is_shown && !self.starting.is_empty() {
+            let line = still_starting(&self.starting, self.began.elapsed());
+            eprintln!("{}", paint(&line, Style::Dim, Stream::Err));
+        }
     }
 
     /// Reports on one server.
     pub(crate) fn finished(&mut self, name: &str, outcome: StartOutcome, took: Duration) {
         self.finished += 1;
+        self.starting.retain(|server| server.name != name);
         self.announced = true;
         if self.is_shown {
             let style = match outcome {
-                StartOutcome::Started { .. } => Style::Dim,
+                StartOutcome::Started { .. } | StartOutcome::NotAwaited => Style::Dim,
                 StartOutcome::Failed => Style::Bad,
             };
             let line = line(self.finished, self.total, name, outcome, took);
@@ -66,25 +104,38 @@ impl StartProgress {
 
 /// Waits for the end of `starts`, and says that servers are starting if none of them finishes soon.
 pub(crate) async fn announcing<T>(progress: &Mutex<StartProgress>, starts: impl Future<Output = T>) -> T {
-    let announce = async {
-        let at = progress.lock().announce_at();
-        if let Some(at) = at {
-            tokio::time::sleep_until(at.into()).await;
-            progress.lock().announce();
-        }
-        std::future::pending::<Infallible>().await
-    };
     tokio::select! {
         done = starts => done,
-        never = announce => match never {},
+        never = announce(progress) => match never {},
     }
 }
 
-fn starting(total: usize) -> String {
-    match total {
-        1 => "starting 1 server…".to_owned(),
-        _ => format!("starting {total} servers…"),
+/// Says that servers are starting if none of them finishes soon, and then which ones are still starting.
+async fn announce(progress: &Mutex<StartProgress>) -> Infallible {
+    let at = progress.lock().announce_at();
+    if let Some(at) = at {
+        tokio::time::sleep_until(at.into()).await;
+        progress.lock().announce();
     }
+    loop {
+        tokio::time::sleep(REMINDER).await;
+        progress.lock().remind();
+    }
+}
+
+fn starting(total: usize, may_download: bool) -> String {
+    let servers = if total == 1 { "1 server".to_owned() } else { format!("{total} servers") };
+    match may_download {
+        true => format!("starting {servers}; downloading packages may take a few minutes…"),
+        false => format!("starting {servers}…"),
+    }
+}
+
+fn still_starting(servers: &[StartingServer], waited: Duration) -> String {
+    let names: Vec<String> = servers.iter().map(|server| display::plain(&server.name)).collect();
+    let downloading = servers.iter().any(|server| server.may_download);
+    let may_download = if downloading { "; downloading packages may take a few minutes" } else { "" };
+    format!("still starting after {} s: {}{may_download}", waited.as_secs(), names.join(", "))
 }
 
 fn line(finished: usize, total: usize, name: &str, outcome: StartOutcome, took: Duration) -> String {
@@ -92,6 +143,7 @@ fn line(finished: usize, total: usize, name: &str, outcome: StartOutcome, took: 
         StartOutcome::Started { tools: 1 } => "1 tool".to_owned(),
         StartOutcome::Started { tools } => format!("{tools} tools"),
         StartOutcome::Failed => "failed".to_owned(),
+        StartOutcome::NotAwaited => "still starting, not waited for".to_owned(),
     };
     format!("[{finished}/{total}] {}: {what} ({:.1} s)", display::plain(name), took.as_secs_f64())
 }
@@ -100,14 +152,13 @@ fn line(finished: usize, total: usize, name: &str, outcome: StartOutcome, took: 
 mod tests {
     use std::time::Duration;
 
-    use std::time::Instant;
-
     use parking_lot::Mutex;
 
-    use super::{SILENT_FOR, StartOutcome, StartProgress, announcing, line, starting};
+    use super::{SILENT_FOR, StartOutcome, StartProgress, StartingServer, announcing, line, starting, still_starting};
 
     fn progress() -> Mutex<StartProgress> {
-        Mutex::new(StartProgress { total: 1, finished: 0, began: Instant::now(), is_shown: true, announced: false })
+        let starting = vec![StartingServer { name: "s".to_owned(), may_download: false }];
+        Mutex::new(StartProgress { is_shown: true, ..StartProgress::of(starting) })
     }
 
     #[tokio::test]
@@ -126,6 +177,10 @@ mod tests {
         let started = line(1, 3, "files", StartOutcome::Started { tools: 14 }, took);
         assert_eq!(started, "[1/3] files: 14 tools (1.2 s)");
         assert_eq!(line(2, 3, "a\u{1b}b", StartOutcome::Failed, took), "[2/3] a\\u{1b}b: failed (1.2 s)");
-        assert_eq!((starting(1).as_str(), starting(2).as_str()), ("starting 1 server…", "starting 2 servers…"));
+        assert_eq!(starting(1, false), "starting 1 server…");
+        assert_eq!(starting(2, true), "starting 2 servers; downloading packages may take a few minutes…");
+        let server = |name: &str, may_download| StartingServer { name: name.to_owned(), may_download };
+        let both = still_starting(&[server("a", false), server("b", true)], Duration::from_secs(40));
+        assert_eq!(both, "still starting after 40 s: a, b; downloading packages may take a few minutes");
     }
 }

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use client_config::{LoadedConfig, ServerEntry, display};
 use executor::ToolSource;
+use executor::clock::now_ms;
 use mcp::server::OfferedSources;
 use mcp::{Unavailable, Upstream, UpstreamOptions, Upstreams};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::log::CONSOLE;
-use crate::progress::{StartOutcome, StartProgress, announcing};
+use crate::named_words::NamedWords;
+use crate::progress::{StartOutcome, StartProgress, StartingServer, announcing};
 use crate::servers::{FilteredTools, count_tools};
 use crate::unusable::unusable_servers;
 
@@ -21,6 +23,15 @@ use crate::unusable::unusable_servers;
 /// for a while in any case.
 const RETRY_DELAYS: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(60)];
 const LAST_RETRY_DELAY: Duration = Duration::from_secs(300);
+
+/// How long a server that starts delays readiness and the choice of a surface.
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(30);
+
+/// How long a command waits for the tools of a server that its cell does not name. `cellmate mcp` waits as long.
+const MAX_LIST_WAIT: Duration = Duration::from_secs(10);
+
+/// How long commands do not start a server that was not ready in time, unless their cell names it.
+const REMEMBERED_MS: i64 = 10 * 60 * 1000;
 
 /// All enabled servers. None is started on creation.
 #[derive(Clone)]
@@ -78,7 +89,15 @@ impl Servers {
                     report(server.name(), why);
                 }
             });
-            let mut missing = listing.await;
+            tokio::pin!(listing);
+            let mut missing = match tokio::time::timeout(MAX_SETTLE_TIME, &mut listing).await {
+                Ok(missing) => missing,
+                // A download may take minutes; readiness and the choice of a surface do not wait for it.
+                Err(_) => {
+                    offered.send_modify(|offered| offered.settled = true);
+                    listing.await
+                }
+            };
             offered.send_modify(|offered| offered.settled = true);
             // Nothing else would start a server without tools: a model cannot call it.
             let mut delays = RETRY_DELAYS.into_iter().chain(std::iter::repeat(LAST_RETRY_DELAY));
@@ -101,14 +120,29 @@ impl Servers {
         }
     }
 
-    /// Starts the servers whose tools are not known yet, waits for their lists, and reports those that failed.
-    pub(crate) async fn wait_for_lists(&self) {
-        let starting = self.upstreams.statuses().into_iter().filter(|status| status.listed_at.is_none());
-        let starting: BTreeSet<String> = starting.map(|status| status.name).collect();
-        let progress = Mutex::new(StartProgress::of(starting.len()));
-        let listing = self.upstreams.listed_each(|server, why, took| {
-            if starting.contains(server.name()) {
+    /// Starts the servers whose tools are not known yet, waits for their lists, and reports those that are missing.
+    ///
+    /// A server that the cell names is waited for until it is ready or fails. Others are waited for only for a moment,
+    /// and not at all if they recently were not ready in time.
+    pub(crate) async fn wait_for_lists(&self, cell: Option<&str>) {
+        let words = cell.map(NamedWords::of).unwrap_or_default();
+        let patience = |server: &Upstream| match server.status().last_failure {
+            _ if words.contain(server.name()) => None,
+            Some(failure) if failure.timed_out && now_ms().saturating_sub(failure.at) < REMEMBERED_MS => {
+                Some(Duration::ZERO)
+            }
+            _ => Some(MAX_LIST_WAIT),
+        };
+        let is_started = |server: &&Upstream| {
+            server.status().listed_at.is_none() && patience(server).is_none_or(|patience| !patience.is_zero())
+        };
+        let starting: Vec<StartingServer> = self.upstreams.all().filter(is_started).map(StartingServer::of).collect();
+        let names: BTreeSet<String> = starting.iter().map(|server| server.name.clone()).collect();
+        let progress = Mutex::new(StartProgress::of(starting));
+        let listing = self.upstreams.listed_within(patience, |server, why, took| {
+            if names.contains(server.name()) {
                 let outcome = match why {
+                    Some(Unavailable::StillStarting { .. }) => StartOutcome::NotAwaited,
                     Some(_) => StartOutcome::Failed,
                     None => StartOutcome::Started { tools: count_tools(&server.tools()) },
                 };
@@ -121,6 +155,28 @@ impl Servers {
         announcing(&progress, listing).await;
     }
 
+    /// Waits until no server that starts may be downloading its package: package runners such as `npx` leave a folder that
+    /// does not work if they are interrupted. The user can interrupt the wait.
+    pub(crate) async fn finish_downloads(&self) {
+        let downloading: Vec<String> =
+            self.upstreams.downloading().map(|server| format!("`{}`", display::plain(server.name()))).collect();
+        if downloading.is_empty() {
+            return;
+        }
+        eprintln!(
+            "cellmate: waiting for {}, which may be downloading a package, so that the next command finds its tools; \
+             Ctrl-C stops it",
+            downloading.join(", ")
+        );
+        tokio::select! {
+            missing = self.upstreams.finish_downloads() => {
+                missing.iter().for_each(|(name, why)| report(name, why));
+            }
+            // Without a handler for the signal, it ends the command.
+            Ok(()) = tokio::signal::ctrl_c() => {}
+        }
+    }
+
     pub(crate) async fn stop(&self) {
         self.upstreams.stop_all().await;
     }
@@ -131,9 +187,18 @@ fn report(name: &str, why: &Unavailable) {
     if matches!(why, Unavailable::Retired | Unavailable::Stopped | Unavailable::Removed) {
         return;
     }
-    let (name, why) = (display::plain(name), contract::text::line(&why.to_string(), MAX_SHOWN_CHARS));
-    tracing::warn!(target: CONSOLE, server = name, why, "a server is not available");
-    eprintln!("cellmate: server `{name}` is not available: {why}; run `cellmate servers test {name}` for details");
+    let (name, shown) = (display::plain(name), contract::text::line(&why.to_string(), MAX_SHOWN_CHARS));
+    tracing::warn!(target: CONSOLE, server = name, why = shown, "a server is not available");
+    let next = match why {
+        Unavailable::StillStarting { .. } | Unavailable::FailedRecently(_) => {
+            "to start it and to keep the list of its tools"
+        }
+        _ => "for details",
+    };
+    eprintln!(
+        "cellmate: server `{name}` is not available: {shown}; run `cellmate servers test {}` {next}",
+        display::for_shell(&name)
+    );
 }
 
 /// The longest reason for an unavailable server that is printed.

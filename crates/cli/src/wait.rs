@@ -57,7 +57,8 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
             render::note(&format!("cellmate: {note}"));
         }
         loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
-        let executor = engine.executor(&policy, scope).await.map_err(text)?;
+        let executor =
+            engine.executor(&policy, scope, record.source().map(|(source, _)| source)).await.map_err(text)?;
         let turns = engine.turns(&executor, &config, COMMAND);
         finish(&turns, &run_id, format).await
     };

@@ -37,10 +37,11 @@ const MIN_SECRET_BYTES: usize = 5;
 impl ServerEntry {
     /// Returns the specification that the MCP client takes.
     pub fn spec(&self) -> ServerSpec {
+        let default = Limits::for_transport(&self.transport);
         let limits = Limits {
-            connect: self.startup.unwrap_or(Limits::DEFAULT.connect),
-            call: self.call.unwrap_or(Limits::DEFAULT.call),
-            ..Limits::DEFAULT
+            connect: self.startup.unwrap_or(default.connect),
+            call: self.call.unwrap_or(default.call),
+            ..default
         };
         ServerSpec { name: self.name.clone(), transport: self.transport.clone(), trusted: self.trusted, limits }
     }

@@ -126,7 +126,7 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
         .map_err(ExecError::Local)?;
     let engine = Engine::new(pool?, store?, &loaded, local, &store_settings.state, None)?;
     let done = async {
-        let executor = engine.executor(&policy, command_line_scope(&arguments.agent)).await?;
+        let executor = engine.executor(&policy, command_line_scope(&arguments.agent), Some(&cell.source)).await?;
         run_cell(&engine.code_mode, &executor, &config, cell, arguments, background, &engine.untrusted).await
     };
     let done = done.await;

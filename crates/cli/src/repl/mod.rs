@@ -194,7 +194,7 @@ struct Repl<'a> {
 impl Repl<'_> {
     /// Reads and runs cells until the user leaves.
     async fn run(&mut self, name: &str, history: HistoryFile) -> Result<End, String> {
-        let executor = self.engine.executor(&self.policy, self.scope.clone()).await.map_err(as_text)?;
+        let executor = self.engine.executor(&self.policy, self.scope.clone(), None).await.map_err(as_text)?;
         let names = Arc::new(Mutex::new(Names::of(executor.catalog())));
         let input = Input::start(Arc::clone(&names), history).map_err(as_text)?;
         if is_interactive() {

@@ -56,7 +56,7 @@ pub(super) async fn run(
     }
     loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
     let done = async {
-        let executor = engine.executor(&policy, scope).await.map_err(|error| setup(&error))?;
+        let executor = engine.executor(&policy, scope, None).await.map_err(|error| setup(&error))?;
         let turns = engine.turns(&executor, &config, COMMAND);
         let result = turns.wait(&run_id).await?;
         let advice = cell_result::advice(&engine.code_mode, &result).await?;

@@ -209,9 +209,13 @@ fn startable(loaded: &LoadedConfig, names: &[String]) -> (Vec<ServerEntry>, Vec<
 }
 
 fn starting(servers: &[ServerEntry]) -> String {
-    match servers {
-        [only] => format!("starting `{}` to see what it declares about its tools…", display::plain(&only.name)),
-        several => format!("starting {} servers to see what they declare about their tools…", several.len()),
+    let what = match servers {
+        [only] => format!("starting `{}` to see what it declares about its tools", display::plain(&only.name)),
+        several => format!("starting {} servers to see what they declare about their tools", several.len()),
+    };
+    match servers.iter().any(|server| server.transport.may_download()) {
+        true => format!("{what}; downloading packages may take a few minutes…"),
+        false => format!("{what}…"),
     }
 }
 

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use client_config::ServerEntry;
 use contract::text;
 use executor::ToolSource;
-use mcp::{ConnectFailure, Server};
+use mcp::{ConnectFailure, Server, Transport};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::filtered_tools::count_tools;
-use crate::progress::{StartOutcome, StartProgress, announcing};
+use crate::progress::{StartOutcome, StartProgress, StartingServer, announcing};
 
 /// How many servers are started at once: package runners take much CPU and memory.
 const MAX_STARTING: usize = 16;
@@ -45,6 +45,7 @@ pub(crate) struct ProbeFailure {
 /// Stores each tool list or failure in the folder `lists`, if given.
 pub(crate) async fn probe_all(servers: Vec<ServerEntry>, lists: Option<PathBuf>) -> Vec<ProbeResult> {
     let permits = Arc::new(Semaphore::new(MAX_STARTING));
+    let progress = StartProgress::of(servers.iter().map(StartingServer::entry).collect());
     let mut probes = JoinSet::new();
     for (position, entry) in servers.into_iter().enumerate() {
         let (permits, lists) = (Arc::clone(&permits), lists.clone());
@@ -53,14 +54,14 @@ pub(crate) async fn probe_all(servers: Vec<ServerEntry>, lists: Option<PathBuf>)
             (position, probe(entry, lists.as_deref()).await)
         });
     }
-    let mut results = collect(probes).await;
+    let mut results = collect(probes, progress).await;
     results.sort_by_key(|(position, _)| *position);
     results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Waits for all probes, and reports each as it ends.
-async fn collect(mut probes: JoinSet<(usize, ProbeResult)>) -> Vec<(usize, ProbeResult)> {
-    let progress = Mutex::new(StartProgress::of(probes.len()));
+async fn collect(mut probes: JoinSet<(usize, ProbeResult)>, progress: StartProgress) -> Vec<(usize, ProbeResult)> {
+    let progress = Mutex::new(progress);
     let collected = async {
         let mut results = Vec::new();
         while let Some(ended) = probes.join_next().await {
@@ -94,21 +95,23 @@ async fn probe(entry: ServerEntry, lists: Option<&Path>) -> ProbeResult {
         mcp::remember(lists, &spec, &server);
     }
     let server = server.map_err(|error| ProbeFailure {
-        why: entry.without_secrets(&why(&error.why)),
+        why: entry.without_secrets(&why(&error.why, &entry)),
         stderr: last_lines(&entry.without_secrets(&error.stderr)),
         not_passed: mentioned_first(error.not_passed, &error.stderr),
     });
     ProbeResult { entry, took, server }
 }
 
-/// Describes the failure, naming the setting that can help.
-fn why(failure: &ConnectFailure) -> String {
-    match failure {
-        ConnectFailure::Deadline(limit) => format!(
-            "it was not ready within {} ms; check its standard error, or raise `startupTimeoutMs` in its entry",
-            limit.as_millis()
+/// Describes the failure, and what to do next.
+fn why(failure: &ConnectFailure, entry: &ServerEntry) -> String {
+    match (failure, &entry.transport) {
+        (ConnectFailure::Deadline(limit), Transport::Stdio { .. }) => format!(
+            "it was not ready within {} s; run its command once by hand (`{}`) to see what it waits for, or raise \
+             `startupTimeoutMs` in its entry",
+            limit.as_secs_f64(),
+            entry.shown
         ),
-        other => other.to_string(),
+        (other, _) => other.to_string(),
     }
 }
 

@@ -208,7 +208,12 @@ mod tests {
             listed_at: listed.then_some(1),
             remembered: listed,
             changed_since_approved: Vec::new(),
-            last_failure: failed.then(|| LastFailure { at: 1, message: "m".to_owned(), stderr: String::new() }),
+            last_failure: failed.then(|| LastFailure {
+                at: 1,
+                message: "m".to_owned(),
+                stderr: String::new(),
+                timed_out: false,
+            }),
         }
     }
 

@@ -233,7 +233,12 @@ mod tests {
             listed_at,
             remembered: true,
             changed_since_approved: Vec::new(),
-            last_failure: failed.then(|| LastFailure { at: 1, message: "m".to_owned(), stderr: String::new() }),
+            last_failure: failed.then(|| LastFailure {
+                at: 1,
+                message: "m".to_owned(),
+                stderr: String::new(),
+                timed_out: false,
+            }),
         };
         assert_eq!(fresh_since(&status(Some(1_000), false), 1_000 + FRESH_MS - 1), Some(1_000));
         assert_eq!(fresh_since(&status(Some(1_000), false), 1_000 + FRESH_MS), None);

@@ -20,6 +20,7 @@ mod secrets;
 mod servers;
 mod snapshots;
 mod standing;
+mod starts;
 mod stored;
 mod terminal;
 mod trust;

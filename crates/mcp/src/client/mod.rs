@@ -6,6 +6,7 @@
 
 mod catalog;
 mod closed;
+mod downloads;
 mod http;
 mod oauth;
 mod questions;

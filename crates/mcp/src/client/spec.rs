@@ -15,6 +15,7 @@ use telemetry::{Redactor, is_credential_name};
 use url::Url;
 
 use crate::client::Callback;
+use crate::client::downloads::runs_downloader;
 
 /// One configured MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +133,14 @@ impl Transport {
             Self::Http { .. } => "http",
         }
     }
+
+    /// Whether the command may download a package or an image before the server runs, such as `npx` or `docker`.
+    pub fn may_download(&self) -> bool {
+        match self {
+            Self::Stdio { command, args, .. } => runs_downloader(command, args),
+            Self::Http { .. } => false,
+        }
+    }
 }
 
 impl fmt::Debug for Transport {
@@ -184,7 +193,18 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Python servers take some four seconds to start on a slow machine, package runners longer.
+    /// The time from starting a process that may download its package to having listed its tools. If the download is
+    /// interrupted, package runners such as `npx` leave a folder that does not work.
+    pub const CONNECT_WITH_DOWNLOAD: Duration = Duration::from_secs(5 * 60);
+
+    /// Returns the limits of a server that has none of its own. A process that may download its package has more time to
+    /// start.
+    pub fn for_transport(transport: &Transport) -> Self {
+        let connect = if transport.may_download() { Self::CONNECT_WITH_DOWNLOAD } else { Self::DEFAULT.connect };
+        Self { connect, ..Self::DEFAULT }
+    }
+
+    /// Python servers take some four seconds to start on a slow machine.
     pub const DEFAULT: Self = Self {
         connect: Duration::from_secs(30),
         call: Duration::from_secs(60),
@@ -264,6 +284,42 @@ mod tests {
         let text = "spec-secret-1 spec-plain-1 spec%2Dsecret-2 spec-secret-2 spec-secret-3";
         let redacted = Redactor::process().redact(text);
         assert_eq!(redacted, "[redacted] spec-plain-1 [redacted] [redacted] [redacted]");
+    }
+
+    #[test]
+    fn commands_that_may_download_have_minutes_to_start() {
+        let limit = |line: &[&str]| {
+            let mut words = line.iter().map(|word| (*word).to_owned());
+            let (command, args) = (words.next().unwrap(), words.collect());
+            Limits::for_transport(&Transport::Stdio { command, args, env: BTreeMap::new(), cwd: None }).connect
+        };
+        let downloading: [&[&str]; 9] = [
+            &["npx", "-y", "@modelcontextprotocol/server-filesystem", "/notes"],
+            &["/usr/local/bin/uvx", "mcp-server-time"],
+            &["uv", "run", "server.py"],
+            &["docker", "run", "-i", "--rm", "mcp/time"],
+            &["pnpm", "dlx", "pkg"],
+            &["npm", "exec", "--", "pkg"],
+            &["bun", "x", "pkg"],
+            &["env", "A=1", "npx", "pkg"],
+            &["sh", "-c", "cd /srv&&exec npx pkg"],
+        ];
+        for line in downloading {
+            assert_eq!(limit(line), Limits::CONNECT_WITH_DOWNLOAD, "{line:?}");
+        }
+        let others: [&[&str]; 6] = [
+            &["node", "npx.js"],
+            &["python3", "-m", "server"],
+            &["pnpm", "start"],
+            &["sh", "server.sh"],
+            &["env", "npx=1", "node"],
+            &["bash", "-c", "true"],
+        ];
+        for line in others {
+            assert_eq!(limit(line), Limits::DEFAULT.connect, "{line:?}");
+        }
+        let http = Transport::Http { url: "https://npx/npx".to_owned(), headers: BTreeMap::new(), login: None };
+        assert_eq!(Limits::for_transport(&http), Limits::DEFAULT);
     }
 
     #[test]

@@ -18,7 +18,8 @@ use sha2::{Digest, Sha256};
 use telemetry::{LogIgnored, Redactor};
 
 use crate::client::{
-    ConnectError, LeftOutTool, Limits, MAX_SHOWN_CHARS, Offer, Server, ServerSpec, Transport, plain_url, shown,
+    ConnectError, ConnectFailure, LeftOutTool, Limits, MAX_SHOWN_CHARS, Offer, Server, ServerSpec, Transport,
+    plain_url, shown,
 };
 
 /// Unix time in milliseconds.
@@ -66,11 +67,20 @@ pub struct LastFailure {
     pub message: String,
     /// The end of the server's standard error. It may contain the server's secrets and must never reach a cell.
     pub stderr: String,
+    /// Whether the server was not ready in time. Such a failure takes long to find out again.
+    pub timed_out: bool,
 }
 
 impl LastFailure {
     pub(super) fn new(message: String) -> Self {
-        Self { at: now_ms(), message, stderr: String::new() }
+        Self { at: now_ms(), message, stderr: String::new(), timed_out: false }
+    }
+
+    /// Describes a failed attempt to connect, without the server's standard error.
+    pub(super) fn of_connecting(why: &ConnectFailure) -> Self {
+        let timed_out = matches!(why, ConnectFailure::Deadline(_));
+        // Cells read it, and an invalid address in it may contain a secret.
+        Self { timed_out, ..Self::new(Redactor::process().redact(&why.to_string()).into_owned()) }
     }
 
     /// Returns the last lines of the server's standard error, without control characters.
@@ -93,8 +103,7 @@ pub fn remember(folder: &Path, spec: &ServerSpec, connected: &Result<Arc<Server>
             file.remove_failure();
         }
         Err(error) => {
-            let failure = LastFailure::new(Redactor::process().redact(&error.why.to_string()).into_owned());
-            file.write_failure(&failure).log_ignored("store a server's failure");
+            file.write_failure(&LastFailure::of_connecting(&error.why)).log_ignored("store a server's failure");
         }
     }
 }
@@ -175,12 +184,13 @@ impl CacheFile {
         let is_small = measure(text.as_bytes()).values <= MAX_FAILURE_VALUES;
         let read = is_small.then(|| contract::json::read(&text).ok()).flatten()?;
         let message = shown(read.get("message")?.as_str()?, MAX_SHOWN_CHARS);
-        Some(LastFailure { at: read.get("at")?.as_i64()?, message, stderr: String::new() })
+        let timed_out = read.get("timedOut").and_then(Value::as_bool).unwrap_or(false);
+        Some(LastFailure { at: read.get("at")?.as_i64()?, message, stderr: String::new(), timed_out })
     }
 
     /// Stores the last failure without the server's standard error, which may contain secrets.
     pub(crate) fn write_failure(&self, failure: &LastFailure) -> io::Result<()> {
-        let text = json!({"at": failure.at, "message": failure.message}).to_string();
+        let text = json!({"at": failure.at, "message": failure.message, "timedOut": failure.timed_out}).to_string();
         self.put(&self.failure_path(), &text)
     }
 

@@ -65,6 +65,11 @@ impl Upstreams {
         self.servers.get(name).ok_or_else(|| UnknownServer::Named(name.to_owned()))
     }
 
+    /// Returns all servers, ordered by name.
+    pub fn all(&self) -> impl Iterator<Item = &Upstream> {
+        self.servers.values().map(Arc::as_ref)
+    }
+
     /// Returns the servers as tool sources, ordered by name.
     pub fn sources(&self) -> Vec<Arc<dyn ToolSource>> {
         self.servers.values().cloned().map(|server| -> Arc<dyn ToolSource> { server }).collect()
@@ -86,12 +91,29 @@ impl Upstreams {
         &self,
         finished: impl Fn(&Upstream, Option<&Unavailable>, Duration) + Sync,
     ) -> Vec<(String, Unavailable)> {
+        self.listed_within(|_| None, finished).await
+    }
+
+    /// Does the same as [`Self::listed_each`], but waits for a server no longer than `patience` says; `None` is the
+    /// server's own limit. A server that takes longer goes on starting, and with no patience at all it is not started.
+    pub async fn listed_within(
+        &self,
+        patience: impl Fn(&Upstream) -> Option<Duration> + Sync,
+        finished: impl Fn(&Upstream, Option<&Unavailable>, Duration) + Sync,
+    ) -> Vec<(String, Unavailable)> {
+        let patience = &patience;
         let (began, finished) = (Instant::now(), &finished);
         let places = Semaphore::new(STARTED_AT_ONCE);
         let places = &places;
         let list = |server: Arc<Upstream>| async move {
+            let patience = patience(&server);
+            if patience.is_some_and(|patience| patience.is_zero()) && !server.has_listing() {
+                let why = server.last_failure();
+                finished(&server, Some(&why), began.elapsed());
+                return Some((server.name().to_owned(), why));
+            }
             let place = places.acquire().await;
-            let deadline = server.connect_limit() + SLACK;
+            let deadline = patience.unwrap_or_else(|| server.connect_limit() + SLACK);
             let mut listing = pin!(tokio::time::timeout(deadline, server.listed()));
             let listed = match tokio::time::timeout(PLACE_HELD, &mut listing).await {
                 Ok(listed) => listed,
@@ -100,8 +122,7 @@ impl Upstreams {
                     listing.await
                 }
             };
-            let late = || Err(Unavailable::NotStarted("it was not ready in time".into()));
-            let why = listed.unwrap_or_else(|_| late()).err();
+            let why = listed.unwrap_or_else(|_| Err(Unavailable::StillStarting { seconds: deadline.as_secs() })).err();
             finished(&server, why.as_ref(), began.elapsed());
             Some((server.name().to_owned(), why?))
         };
@@ -114,6 +135,19 @@ impl Upstreams {
     /// Lists the tools of one server again, and starts it if necessary.
     pub async fn refresh(&self, name: &str) -> Result<Result<(), Unavailable>, UnknownServer> {
         Ok(self.get(name)?.refresh().await)
+    }
+
+    /// Returns the servers that are starting and may be downloading their packages.
+    pub fn downloading(&self) -> impl Iterator<Item = &Upstream> {
+        self.all().filter(|server| server.may_be_downloading())
+    }
+
+    /// Waits until those servers have listed their tools or failed. Returns the ones that failed.
+    pub async fn finish_downloads(&self) -> Vec<(String, Unavailable)> {
+        let finished = self
+            .downloading()
+            .map(|server| async move { Some((server.name().to_owned(), server.listed().await.err()?)) });
+        join_all(finished).await.into_iter().flatten().collect()
     }
 
     /// Stops all servers permanently: closes their input, waits a moment, then terminates and finally kills them. Calls

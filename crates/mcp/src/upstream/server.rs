@@ -6,7 +6,7 @@ use std::time::Duration;
 use catalog::UnavailableServer;
 use contract::tool::ToolSpec;
 use executor::{AuthorizedCall, CallFuture, CancelFuture, ParkedCall, StandingApprovals, ToolSource};
-use process::Event;
+use process::{Event, Phase};
 use tokio::sync::watch;
 
 use super::calls;
@@ -43,6 +43,26 @@ impl Upstream {
     /// Returns how long the server may take from its start to having listed its tools.
     pub(super) fn connect_limit(&self) -> Duration {
         self.supervisor.spec.limits.connect
+    }
+
+    /// Whether its command may download a package before the server runs.
+    pub fn may_download(&self) -> bool {
+        self.supervisor.spec.transport.may_download()
+    }
+
+    /// Whether there is a listing, possibly a cached one.
+    pub(super) fn has_listing(&self) -> bool {
+        self.supervisor.listing().is_some()
+    }
+
+    /// Whether the server is starting and its command may be downloading a package.
+    pub(super) fn may_be_downloading(&self) -> bool {
+        self.may_download() && self.supervisor.state().lifecycle.phase() == Phase::Starting
+    }
+
+    /// Returns why a server that is not started has no listing.
+    pub(super) fn last_failure(&self) -> Unavailable {
+        Unavailable::FailedRecently(start::last(&self.supervisor.state()))
     }
 
     /// Returns a counter that increases whenever the tools change.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use executor::ToolSource;
 use process::{Action, Event, Phase};
-use telemetry::{LogIgnored, Redactor};
+use telemetry::LogIgnored;
 use tokio::sync::watch;
 
 use super::cache::LastFailure;
@@ -27,6 +27,10 @@ pub enum Unavailable {
     GivenUp { failures: u32, seconds: u64, last: Arc<str> },
     #[error("the server can be started again in {seconds} s; last failure: {last}; call again then")]
     BackingOff { seconds: u64, last: Arc<str> },
+    #[error("the server was not ready within {seconds} s and is still starting")]
+    StillStarting { seconds: u64 },
+    #[error("the server is not started again so soon after its last failure: {0}")]
+    FailedRecently(Arc<str>),
     #[error("the server was stopped during its start; call again")]
     Stopped,
     #[error("this program is shutting down")]
@@ -175,9 +179,8 @@ fn on_connect(
         Err(error) => {
             supervisor.on(&mut state, Event::StartFailed);
             log_failed_start(supervisor, &state, &error.why);
-            // Cells read it, and an invalid address in it may contain a secret.
-            let why: Arc<str> = Redactor::process().redact(&error.why.to_string()).as_ref().into();
-            let failure = LastFailure { stderr: error.stderr, ..LastFailure::new(why.to_string()) };
+            let failure = LastFailure { stderr: error.stderr, ..LastFailure::of_connecting(&error.why) };
+            let why: Arc<str> = failure.message.as_str().into();
             if let (Some(file), failure) = (supervisor.file.clone(), failure.clone()) {
                 // For status queries that do not start the server. If the write fails, they lack the reason.
                 tokio::task::spawn_blocking(move || {
@@ -222,6 +225,6 @@ fn refused(state: &State) -> Unavailable {
     }
 }
 
-fn last(state: &State) -> Arc<str> {
+pub(super) fn last(state: &State) -> Arc<str> {
     state.last_failure.as_ref().map_or_else(|| "unknown".into(), |failure| failure.message.as_str().into())
 }

@@ -10,6 +10,7 @@ use contract::tool::ToolSpec;
 use executor::clock::now_ms;
 use parking_lot::{Mutex, MutexGuard};
 use process::{Action, Event, Lifecycle, Phase, Restart, jitter};
+use telemetry::LogIgnored;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -33,6 +34,9 @@ impl UpstreamOptions {
 
 /// How long a stop may take: closing the server's input, SIGTERM and SIGKILL together.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A start that is stopped after this time is stored as a failure.
+const LONG_START_MS: Millis = 9_500;
 
 /// How often a server that is to be removed is checked for calls in progress.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
@@ -249,6 +253,7 @@ impl Supervisor {
     pub(super) async fn stop(&self, event: Event) {
         let gone = {
             let mut state = self.state();
+            self.remember_unfinished_start(&mut state);
             match self.on(&mut state, event) {
                 Action::Disconnect => state.disconnect().map(|server| server.gone()),
                 Action::Nothing | Action::Start | Action::WaitUntil(_) | Action::Refuse => None,
@@ -261,6 +266,20 @@ impl Supervisor {
                 tracing::warn!(server = %self.name(), "the processes of an MCP server did not end in time");
             }
         }
+    }
+
+    /// Stores that a start has taken long, if it has: it ends before its limit, so nothing else would say so.
+    fn remember_unfinished_start(&self, state: &mut State) {
+        let took = now_ms().saturating_sub(state.since);
+        if state.lifecycle.phase() != Phase::Starting || state.listing.is_some() || took < LONG_START_MS {
+            return;
+        }
+        let message = format!("it was stopped after {} s, before it was ready", took / 1_000);
+        let failure = LastFailure { timed_out: true, ..LastFailure::new(message) };
+        if let Some(file) = &self.file {
+            file.write_failure(&failure).log_ignored("store a server's failure");
+        }
+        state.last_failure = Some(failure);
     }
 
     /// Refuses new calls, waits for those in progress, at most for `patience`, and stops the server permanently.

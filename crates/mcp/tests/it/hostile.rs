@@ -93,8 +93,8 @@ async fn a_flood_of_stderr_is_drained_and_its_end_is_kept() {
 #[tokio::test]
 async fn a_server_that_is_not_ready_in_time_fails_to_connect() {
     let short = Limits { connect: Duration::from_millis(300), ..limits() };
-    let expected =
-        "connect to MCP server `s`: it was not ready within 300 ms; check its standard error, or raise the limit";
+    let expected = "connect to MCP server `s`: it was not ready within 300 ms; start it once by hand to \
+         see what it waits for, or raise its `startupTimeoutMs`";
     assert_eq!(connect_error(json!({"start": [{"sleepMs": 60_000}]}), short).await, expected);
     assert_eq!(connect_error(json!({"tools": [], "on": {"tools/list": []}}), short).await, expected);
 }

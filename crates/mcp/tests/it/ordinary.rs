@@ -1,5 +1,7 @@
 //! A server that behaves correctly.
 
+use std::time::Duration;
+
 use contract::tool::{Operation, Repeat};
 use executor::{Outcome, ToolSource};
 use mcp::{Limits, Server, Transport};
@@ -146,6 +148,22 @@ async fn a_failing_start_names_the_variables_that_were_not_passed_and_no_values(
     assert!(has("CARGO_MANIFEST_DIR") && !has("CARGO_PKG_NAME") && !has("PATH"), "{:?}", error.not_passed);
     let folder = env!("CARGO_MANIFEST_DIR");
     assert!(!error.not_passed.iter().any(|name| name.contains(folder)), "{:?}", error.not_passed);
+}
+
+#[tokio::test]
+async fn a_start_that_times_out_names_only_the_variables_that_the_server_mentions() {
+    let folder = Folder::new();
+    let path = folder.0.join("script.json");
+    let short = Limits { connect: Duration::from_millis(500), ..limits() };
+    for (start, expected) in [
+        (json!([{"sleepMs": 60_000}]), vec![]),
+        (json!([{"stderr": "set CARGO_MANIFEST_DIR, please"}, {"sleepMs": 60_000}]), vec!["CARGO_MANIFEST_DIR"]),
+    ] {
+        std::fs::write(&path, json!({"start": start}).to_string()).unwrap();
+        let spec = spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], short);
+        let error = Server::connect(spec).await.unwrap_err();
+        assert_eq!(error.not_passed, expected, "{error}");
+    }
 }
 
 #[tokio::test]

@@ -37,7 +37,8 @@ async fn all_callers_that_wait_for_a_failed_start_get_the_reason_at_once() {
     let began = Instant::now();
     let listed = join_all((0..10).map(|_| kept.upstream.listed())).await;
     assert!(began.elapsed() < Duration::from_secs(3), "one deadline for all, not one after the other");
-    let why = "it was not ready within 400 ms; check its standard error, or raise the limit";
+    let why = "it was not ready within 400 ms; start it once by hand to see what it waits for, or raise its \
+               `startupTimeoutMs`";
     assert!(listed.iter().all(|one| *one == Err(Unavailable::NotStarted(why.into()))), "{listed:?}");
     assert_eq!(kept.upstream.status().failures, 1);
 }

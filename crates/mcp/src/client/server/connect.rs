@@ -47,7 +47,10 @@ pub enum ConnectFailure {
     BadAddress(#[from] BadAddress),
     #[error("it requires a login; run `cellmate servers login {server}`")]
     LoginNeeded { server: String },
-    #[error("it was not ready within {} ms; check its standard error, or raise the limit", .0.as_millis())]
+    #[error(
+        "it was not ready within {}; start it once by hand to see what it waits for, or raise its `startupTimeoutMs`",
+        time_limit(*.0)
+    )]
     Deadline(Duration),
     #[error("{0}; check its standard error")]
     Closed(Closed),
@@ -205,7 +208,22 @@ impl ConnectError {
         {
             self.not_passed = withheld(env);
         }
+        // A server that still runs has said so if it lacks a variable.
+        if matches!(self.why, ConnectFailure::Deadline(_)) {
+            let mentions = |name: &str| {
+                self.stderr.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == name)
+            };
+            self.not_passed.retain(|name| mentions(name));
+        }
         self
+    }
+}
+
+/// Returns a time limit as people write it.
+fn time_limit(limit: Duration) -> String {
+    match limit.subsec_millis() {
+        0 => format!("{} s", limit.as_secs()),
+        _ => format!("{} ms", limit.as_millis()),
     }
 }
 
