@@ -17,9 +17,9 @@ use crate::variables::{Dialect, SecretUse, Unset, Variables};
 /// The longest name that a tool id may contain.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The range of timeouts. A server or tool that takes longer than an hour is not expected to answer at all.
-const LONGEST: Duration = Duration::from_secs(60 * 60);
-const SHORTEST: Duration = Duration::from_millis(100);
+/// The range of time limits. A server or tool that takes longer than an hour is not expected to answer at all.
+pub const LONGEST_TIME_LIMIT: Duration = Duration::from_secs(60 * 60);
+pub const SHORTEST_TIME_LIMIT: Duration = Duration::from_millis(100);
 
 const URLS: [&str; 4] = ["url", "httpUrl", "serverUrl", "baseUrl"];
 const ONLY_TOOLS: [&str; 5] = ["enabled_tools", "enabledTools", "includeTools", "allowedTools", "tools"];
@@ -338,6 +338,6 @@ fn duration(tree: &Tree, key: &str, per_second: f64) -> Result<Option<Duration>,
     if number <= 0.0 {
         return Err(format!("`{key}`: expected a time greater than zero"));
     }
-    let given = Duration::try_from_secs_f64(number / per_second).unwrap_or(LONGEST);
-    Ok(Some(given.clamp(SHORTEST, LONGEST)))
+    let given = Duration::try_from_secs_f64(number / per_second).unwrap_or(LONGEST_TIME_LIMIT);
+    Ok(Some(given.clamp(SHORTEST_TIME_LIMIT, LONGEST_TIME_LIMIT)))
 }

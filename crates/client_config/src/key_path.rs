@@ -40,7 +40,7 @@ pub(crate) fn value_at<'t>(tree: &'t Tree, steps: &[Step]) -> Option<&'t Tree> {
     })
 }
 
-/// A path that was parsed. It has at least one step.
+/// A path. One that was parsed has at least one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPath {
     steps: Vec<Step>,
@@ -78,6 +78,30 @@ impl KeyPath {
             }
         }
         if steps.is_empty() { Err(bad()) } else { Ok(Self { steps }) }
+    }
+
+    /// Returns the path of the whole file, from which others are made.
+    pub fn root() -> Self {
+        Self { steps: Vec::new() }
+    }
+
+    /// Returns the path of a key in the object at this path.
+    pub fn key(&self, key: &str) -> Self {
+        self.with(Step::Key(key.to_owned()))
+    }
+
+    /// Returns the path of an item in the list at this path.
+    pub fn item(&self, position: usize) -> Self {
+        self.with(Step::Index(position))
+    }
+
+    fn with(&self, step: Step) -> Self {
+        Self { steps: self.steps.iter().cloned().chain([step]).collect() }
+    }
+
+    /// Returns the paths of the objects and lists around the value, the outermost first and without the whole file.
+    pub fn around(&self) -> impl Iterator<Item = Self> {
+        (1..self.steps.len()).filter_map(|count| Some(Self { steps: self.steps.get(..count)?.to_vec() }))
     }
 
     pub(crate) fn steps(&self) -> &[Step] {

@@ -37,6 +37,7 @@ mod variables;
 pub use clients::{Client, Forwarded};
 pub use connection::{ConnectionRecord, Connections, DisconnectError, MovedServer, disconnect};
 pub use edit::{Change, EditError, Intent, Switch, WriteError, WrittenFile};
+pub use entry::{LONGEST_TIME_LIMIT, SHORTEST_TIME_LIMIT};
 pub use files::{ContentHash, FileError};
 pub use gateway::{BadAddress, BadAgentName, GatewayAddress, GatewayRecord, connect_gateway, disconnect_gateway};
 pub use import::{ImportError, ImportFile, ImportOutcome, ImportedServers};

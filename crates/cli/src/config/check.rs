@@ -15,6 +15,7 @@ use contract::spelling::nearest;
 use contract::text;
 use serde_json::{Value, json};
 
+use super::ranges::moved_numbers;
 use super::schema;
 use crate::shared_arguments::ConfigArguments;
 use crate::style::{Stream, Style, paint};
@@ -212,7 +213,9 @@ fn settings_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
         };
         Finding { unused: Some(unused.clone()), ..finding(at(&unused.path), severity, unused.to_string()) }
     });
-    wrong.chain(roots).chain(unknown).chain(unused).collect()
+    let moved = file.shown_whole().map(|whole| moved_numbers(&whole)).unwrap_or_default().into_iter();
+    let moved = moved.map(|moved| finding(Some(file.position(&moved.path)), Severity::Warning, moved.message));
+    wrong.chain(roots).chain(unknown).chain(unused).chain(moved).collect()
 }
 
 /// Returns a warning for each section of an imported OpenClaw file that contains policy: only its servers are imported.

@@ -3,6 +3,7 @@
 mod check;
 mod get;
 mod path;
+mod ranges;
 mod schema;
 mod set;
 mod trust;

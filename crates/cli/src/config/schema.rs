@@ -1,9 +1,10 @@
 //! `cellmate config schema`: a JSON Schema of the whole configuration, for editors.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use client_config::{Client, KeyPath};
+use client_config::{Client, KeyPath, LONGEST_TIME_LIMIT, SHORTEST_TIME_LIMIT};
 use contract::config::openclaw;
 use contract::config::schema::{agents, closed, described, gateway, models, patterns, plugins, store, tools, unused};
 use serde_json::{Map, Value, json};
@@ -38,17 +39,36 @@ pub(super) fn sections() -> Vec<String> {
 /// Returns the default of a setting, if it has one.
 pub(super) fn default_of(path: &KeyPath) -> Option<Value> {
     let schema = schema();
-    let mut here = &schema;
-    for key in path.keys_or_positions() {
-        let options = here.get("anyOf").and_then(Value::as_array).into_iter().flatten();
-        let below = std::iter::once(here).chain(options).find_map(|option| {
-            let Some(key) = key else { return option.get("items") };
-            let named = option.get("properties").and_then(|properties| properties.get(key));
-            named.or_else(|| option.get("additionalProperties").filter(|any| any.is_object()))
-        });
-        here = below?;
-    }
-    here.get("default").cloned()
+    at(&schema, path)?.get("default").cloned()
+}
+
+/// Whether a setting is a switch or an object with the same switch as its key `enabled`, such as `tools.codeMode`.
+pub(super) fn is_switch_or_object(path: &KeyPath) -> bool {
+    let schema = schema();
+    at(&schema, path).is_some_and(|setting| {
+        let is_switch = |option: &Value| option.get("type").is_some_and(|kind| kind == "boolean");
+        options(setting).any(is_switch) && below(setting, Some("enabled")).is_some()
+    })
+}
+
+/// Returns the schema of the value at a path.
+fn at<'s>(schema: &'s Value, path: &KeyPath) -> Option<&'s Value> {
+    path.keys_or_positions().try_fold(schema, below)
+}
+
+/// Returns the schema of a key of an object; `None` for the key is an item of a list.
+pub(super) fn below<'s>(schema: &'s Value, key: Option<&str>) -> Option<&'s Value> {
+    options(schema).find_map(|option| {
+        let Some(key) = key else { return option.get("items") };
+        let named = option.get("properties").and_then(|properties| properties.get(key));
+        named.or_else(|| option.get("additionalProperties").filter(|any| any.is_object()))
+    })
+}
+
+/// Returns the schema itself, and those that it allows a value to match instead.
+fn options(schema: &Value) -> impl Iterator<Item = &Value> {
+    let options = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    std::iter::once(schema).chain(options)
 }
 
 /// Returns the schema of a configuration file.
@@ -134,7 +154,10 @@ fn server() -> Value {
     };
     let words = |about: &str| described(json!({"type": "array", "items": {"type": "string"}}), about);
     let flag = |default: bool, about: &str| described(json!({"type": "boolean", "default": default}), about);
-    let milliseconds = |about: &str| described(json!({"type": "number", "minimum": 0}), about);
+    let number = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let (shortest, longest) = (number(SHORTEST_TIME_LIMIT), number(LONGEST_TIME_LIMIT));
+    let milliseconds =
+        |about: &str| described(json!({"type": "number", "minimum": shortest, "maximum": longest}), about);
     let command =
         json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "object"}]});
     let oauth = json!({
@@ -157,7 +180,10 @@ fn server() -> Value {
         ("headers", texts("HTTP headers; write secrets as `${VARIABLE}`.")),
         ("bearer_token_env_var", text("Environment variable that holds a bearer token.")),
         ("oauth", described(oauth, "How to log in, if the server needs more than it says itself; `false`: never.")),
-        ("startupTimeoutMs", milliseconds("Time limit from the start to the list of tools.")),
+        (
+            "startupTimeoutMs",
+            milliseconds("Time limit from the start to the list of tools: 30 s, or 5 min if the command may download."),
+        ),
         ("callTimeoutMs", milliseconds("Time limit of a call.")),
         ("enabledTools", words("Only these tools are offered: names, or globs.")),
         ("disabledTools", words("These tools are not offered: names, or globs.")),

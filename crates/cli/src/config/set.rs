@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use client_config::{Change, ConfigFile, EditError, KeyPath, Places, Source, own_files, parse_value, trust_note};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::check::{Finding, Severity, file_findings};
+use super::schema;
 use crate::render;
 use crate::servers::{ChangeArguments, carry_out};
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
@@ -61,7 +62,7 @@ fn prepare(arguments: &SetArguments, places: &Places) -> Result<(Change, Vec<Str
     };
     let mut refused = None;
     for value in values {
-        match edited.change(|change| change.set_at(&path, &value))? {
+        match edited.change(|change| set(change, edited.source, &path, &value))? {
             Ok(changed) => return Ok(changed),
             Err(why) => {
                 refused.get_or_insert(why);
@@ -69,6 +70,24 @@ fn prepare(arguments: &SetArguments, places: &Places) -> Result<(Change, Vec<Str
         }
     }
     Err(format!("nothing was written: {}", refused.unwrap_or_default()))
+}
+
+/// Sets the value. A setting that is a switch or an object, such as `tools.codeMode`, keeps what it has: a switch becomes
+/// the `enabled` of an object before a key is added to it, and the switch of an object is its `enabled`.
+fn set(change: &mut Change, source: Source, path: &KeyPath, value: &Value) -> Result<(), EditError> {
+    let now = |change: &Change, path: &KeyPath| -> Result<Option<Value>, EditError> {
+        Ok(ConfigFile::after(change, source)?.shown(path))
+    };
+    for around in path.around().filter(schema::is_switch_or_object) {
+        if let Some(switch @ (Value::Bool(_) | Value::String(_))) = now(change, &around)? {
+            change.set_at(&around, &json!({"enabled": switch}))?;
+        }
+    }
+    let is_switch = matches!(value, Value::Bool(_) | Value::String(_)) && schema::is_switch_or_object(path);
+    match now(change, path)? {
+        Some(Value::Object(_)) if is_switch => change.set_at(&path.key("enabled"), value),
+        _ => change.set_at(path, value),
+    }
 }
 
 /// Returns what the text may mean: JSON5 if it is that, and a string.

@@ -59,6 +59,43 @@ fn a_setting_is_changed_in_place_and_only_if_the_result_is_valid() {
 }
 
 #[test]
+fn a_switch_that_may_be_an_object_keeps_its_keys_and_its_value() {
+    let person = Person::new();
+    let set = |key: &str, value: &str| {
+        let set = person.run(&["config", "set", key, value]);
+        assert_eq!(set.code, 0, "{key}: {}", set.err);
+    };
+    let get = |key: &str| person.run(&["config", "get", key, "--json"]).json()["value"].clone();
+    for (key, below) in [
+        ("tools.codeMode", "timeoutMs"),
+        ("tools.toolSearch", "codeTimeoutMs"),
+        ("agents.main.tools.codeMode", "timeoutMs"),
+    ] {
+        set(key, "true");
+        assert_eq!(get(key), json!(true), "{key}");
+        set(&format!("{key}.{below}"), "20000");
+        assert_eq!(get(key), json!({"enabled": true, below: 20_000}), "{key}");
+        set(key, "false");
+        assert_eq!(get(key), json!({"enabled": false, below: 20_000}), "{key}");
+        set(key, "{}");
+        assert_eq!(get(key), json!({}), "an object replaces the whole setting");
+    }
+}
+
+#[test]
+fn a_number_outside_of_its_range_is_noted_with_the_number_that_is_used() {
+    let person = Person::new();
+    let moved = "`tools.codeMode.timeoutMs`: 90000 is outside of its range, 100 to 60000, so 60000 is used";
+    let set = person.run(&["config", "set", "tools.codeMode.timeoutMs", "90000"]);
+    assert!(set.code == 0 && set.err.contains(&format!("note: {moved}")), "{}", set.err);
+    let checked = person.run(&["config", "check"]);
+    assert!(checked.code == 0 && checked.out.contains(&format!(":4:7: warning: {moved}\n")), "{}", checked.out);
+    let set = person.run(&["config", "set", "tools.codeMode.timeoutMs", "60000"]);
+    assert_eq!((set.code, set.err.as_str()), (0, ""));
+    assert_eq!(person.run(&["config", "check"]).out, "1 file checked: no problems\n");
+}
+
+#[test]
 fn a_new_file_is_private_and_a_projects_file_is_not_trusted_by_editing_it() {
     let person = Person::new();
     assert_eq!(person.run(&["config", "set", "approvals.ask", "never"]).code, 0);

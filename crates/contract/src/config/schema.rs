@@ -3,14 +3,17 @@
 //! Keys, ranges and defaults of numbers come from the tables that the readers use. The tests check that the readers know
 //! exactly the keys of each object here.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Map, Value, json};
 
 use super::openclaw::keys::{self, ForeignKey};
 use super::{RootAccess, code_mode, groups, models, profiles, store, tool_search};
 use crate::cell::Language;
 use crate::limits::{
-    Bound, GATEWAY_NUMBERS, MAX_FALLBACK_MODELS, MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_MODEL_CALLS, MAX_PATTERN_BYTES,
-    MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE, MAX_TURNS, PROVIDER_TIMEOUT_SECONDS,
+    Bound, FETCH_CHARS, GATEWAY_NUMBERS, MAX_FALLBACK_MODELS, MAX_FETCH_BYTES, MAX_FETCH_REDIRECTS, MAX_FETCH_SECONDS,
+    MAX_FILE_ROOTS, MAX_LIVE_RUNS, MAX_MODEL_CALLS, MAX_PATTERN_BYTES, MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE,
+    MAX_TURNS, PROVIDER_TIMEOUT_SECONDS, SHELL_TIMEOUT_SECONDS,
 };
 
 /// What each number means. The key alone does not tell where it applies, but no two meanings differ.
@@ -70,6 +73,7 @@ fn core_tools() -> [Value; 3] {
         ("roots", described(folders, "Folders that the file tools and the shell may use.")),
         ("workspaceOnly", flag("Whether an agent's `workspace` is its only root.")),
     ]);
+    let shell = &SHELL_TIMEOUT_SECONDS.range;
     let exec = object(&[
         ("enabled", flag("Whether runs have the shell.")),
         ("unconfined", flag("Whether the shell may run on a system without Landlock.")),
@@ -81,8 +85,8 @@ fn core_tools() -> [Value; 3] {
                 "Folders and files outside the roots that confined commands may read.",
             ),
         ),
-        ("timeoutSec", from(1, "Time limit of a command, in seconds; older name of `timeoutSeconds`.")),
-        ("timeoutSeconds", from(1, "Time limit of a command, in seconds.")),
+        ("timeoutSec", within(shell, "Time limit of a command, in seconds; older name of `timeoutSeconds`.")),
+        ("timeoutSeconds", within(shell, "Time limit of a command, in seconds.")),
         ("applyPatch", apply_patch()),
     ]);
     let host = json!({"type": "string", "minLength": 1});
@@ -95,11 +99,11 @@ fn core_tools() -> [Value; 3] {
                 "Hosts that may be fetched although they are on this machine or in a private network.",
             ),
         ),
-        ("maxChars", from(1, "Most characters of a page that are returned.")),
-        ("maxCharsCap", from(1, "Upper limit of `maxChars`.")),
-        ("maxResponseBytes", from(1, "Most bytes of a response that are read.")),
-        ("timeoutSeconds", from(1, "Time limit of a fetch, in seconds.")),
-        ("maxRedirects", from(0, "Most redirects that are followed.")),
+        ("maxChars", within(&FETCH_CHARS.range, "Most characters of a page that are returned.")),
+        ("maxCharsCap", within(&FETCH_CHARS.range, "Upper limit of `maxChars`.")),
+        ("maxResponseBytes", within(&(1..=MAX_FETCH_BYTES as u64), "Most bytes of a response that are read.")),
+        ("timeoutSeconds", within(&(1..=MAX_FETCH_SECONDS), "Time limit of a fetch, in seconds.")),
+        ("maxRedirects", within(&(0..=MAX_FETCH_REDIRECTS as u64), "Most redirects that are followed.")),
     ]);
     [described(fs, "The file tools."), described(with(exec, keys::EXEC), "The shell."), web(with(fetch, keys::FETCH))]
 }
@@ -316,6 +320,11 @@ fn flag(text: &str) -> Value {
 
 fn from(least: u64, text: &str) -> Value {
     described(json!({"type": "integer", "minimum": least}), text)
+}
+
+/// Returns the schema of a number that is moved into its range.
+fn within(range: &RangeInclusive<u64>, text: &str) -> Value {
+    described(json!({"type": "integer", "minimum": range.start(), "maximum": range.end()}), text)
 }
 
 /// Returns the schema of `store`.
