@@ -136,7 +136,7 @@ pub enum PrepareError {
 pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, PrepareError> {
     // 1. The agent's configuration and the policy of this run.
     let config = host.config.tools(&request.scope.agent_id).clone();
-    let policy = policy(&host.config, request);
+    let policy = run_policy(&host.config, request);
     // 2 and 3. All tools: core, plugin, MCP and client tools.
     let sources: Vec<Arc<dyn ToolSource>> =
         [&host.local.sources, &host.sources, &request.client_tools].into_iter().flatten().cloned().collect();
@@ -188,7 +188,7 @@ fn unavailable(sources: &[Arc<dyn ToolSource>], policy: &Policy) -> Vec<Unavaila
 }
 
 /// Returns the policy of a run. An agent whose `sandbox.mode` is not `off` is sandboxed, whatever the entry point says.
-fn policy(config: &AgentsConfig, request: &RunRequest) -> Policy {
+pub fn run_policy(config: &AgentsConfig, request: &RunRequest) -> Policy {
     let unrestricted = Lists::default();
     let run = RunScope {
         provider: &request.provider,

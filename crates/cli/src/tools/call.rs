@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
         return Ok(render::failed(&format!("server `{}`: {}", display::plain(&server.name), failure.why)));
     }
     ready.note_provider();
-    let id = names::find_tool(ready.catalog(), &arguments.tool)?.id.clone();
+    let id = ready.find(&arguments.tool, &arguments.run.places())?.id.clone();
     let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
     let executor = ready.executor();
     let untrusted = UntrustedServers::of(&loaded.servers);
@@ -91,7 +91,7 @@ async fn owner(arguments: &CallArguments, loaded: &LoadedConfig) -> Result<Serve
     }
     let servers: Vec<ServerEntry> = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
     let ready = arguments.run.ready(loaded, servers, ListSource::REMEMBERED, "").await?;
-    let id = &names::find_tool(ready.catalog(), &arguments.tool)?.id;
+    let id = &ready.find(&arguments.tool, &arguments.run.places())?.id;
     let server = loaded.servers.iter().find(|server| server.name == id.owner());
     server.cloned().ok_or_else(|| format!("no server named `{}`", display::plain(id.owner())))
 }

@@ -8,6 +8,7 @@ mod rank;
 mod run;
 mod search;
 mod show;
+mod withheld;
 
 use std::process::ExitCode;
 

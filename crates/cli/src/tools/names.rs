@@ -9,7 +9,7 @@ use contract::tool::{Source, ToolId, ToolSpec};
 const MAX_NAMED: usize = 5;
 
 /// Returns the tool with this name: `files.read_text_file`, `MCP.files.readTextFile`, `mcp:files:read_text_file`, or
-/// its own name if only one tool has that. Unknown and denied tools give the same message.
+/// its own name if only one tool has that.
 pub(super) fn find_tool<'a>(catalog: &'a Catalog, typed: &str) -> Result<&'a ToolSpec, String> {
     let wanted = written(typed);
     let whole = catalog.tools().iter().find(|tool| whole_names(catalog, tool).iter().any(|name| name == wanted));

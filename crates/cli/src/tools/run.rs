@@ -9,13 +9,15 @@ use client_config::{LoadedConfig, Places, ServerEntry, display};
 use contract::scope::Scope;
 use contract::tool::{ToolId, ToolSpec};
 use executor::clock::now_ms;
-use executor::run::PreparedRun;
+use executor::run::{PreparedRun, RunRequest, run_policy};
 use executor::{Executor, ToolSource};
 use mcp::server::{ApprovalHook, Principal, surface_report};
 use mcp::{Status, Upstream, UpstreamOptions};
 use serde_json::{Value, json};
 use store::Millis;
 
+use super::names;
+use super::withheld::WithheldTools;
 use crate::age::span;
 use crate::engine::{MAX_NAMESPACE_WAIT, prepare_run_for};
 use crate::local_tools::local_tools;
@@ -94,20 +96,33 @@ impl RunArguments {
             false => remembered(servers, folder.clone()),
         };
         let results = probe_all(unknown, folder).await;
-        let mut sources: Vec<Arc<dyn ToolSource>> = remembered.iter().map(RememberedServer::source).collect();
-        sources.extend(results.iter().filter_map(filtered));
-        let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
+        let scope = Scope {
+            agent_id: self.agent.clone(),
+            session_id: session.to_owned(),
+            sandboxed: policy.sandboxed,
+            ..Scope::default()
+        };
+        let request = RunRequest { scope: scope.clone(), provider: policy.provider.clone(), ..RunRequest::default() };
+        let mut withheld = WithheldTools::new(run_policy(&policy.config, &request));
+        let mut sources: Vec<Arc<dyn ToolSource>> = Vec::new();
+        let remembered_sources = remembered.iter().map(|one| (one.upstream.clone() as Arc<dyn ToolSource>, &one.entry));
+        for (source, entry) in remembered_sources.chain(results.iter().filter_map(started)) {
+            let offered = FilteredTools::new(Arc::clone(&source), entry);
+            withheld.add_server(source.as_ref(), &offered, entry);
+            sources.push(Arc::new(offered));
+        }
         let local = local_tools(&policy, &loaded.settings, &self.places(), self.places().state().as_deref())?;
+        local.tools.sources.iter().for_each(|source| withheld.add(source.tools()));
         local.tools.make_ready(&scope, MAX_NAMESPACE_WAIT).await;
         let (run, asked) =
             prepare_run_for(&policy, local.tools, sources, scope, surface).map_err(|error| error.to_string())?;
-        Ok(Ready { run, results, remembered, asked, provider_note })
+        Ok(Ready { run, results, remembered, asked, provider_note, withheld })
     }
 }
 
-fn filtered(result: &ProbeResult) -> Option<Arc<dyn ToolSource>> {
+fn started(result: &ProbeResult) -> Option<(Arc<dyn ToolSource>, &ServerEntry)> {
     let source: Arc<dyn ToolSource> = result.server.as_ref().ok()?.clone();
-    Some(Arc::new(FilteredTools::new(source, &result.entry)))
+    Some((source, &result.entry))
 }
 
 /// A server whose tools are known from an earlier start.
@@ -116,13 +131,6 @@ pub(super) struct RememberedServer {
     entry: ServerEntry,
     upstream: Arc<Upstream>,
     listed_at: Millis,
-}
-
-impl RememberedServer {
-    fn source(&self) -> Arc<dyn ToolSource> {
-        let upstream: Arc<dyn ToolSource> = self.upstream.clone();
-        Arc::new(FilteredTools::new(upstream, &self.entry))
-    }
 }
 
 /// Separates the servers whose remembered tool list is fresh from those that must be started.
@@ -153,11 +161,18 @@ pub(super) struct Ready {
     asked: ApprovalHook,
     /// Says that the rules of several providers apply.
     provider_note: Option<String>,
+    withheld: WithheldTools,
 }
 
 impl Ready {
     pub(super) fn catalog(&self) -> &Catalog {
         self.run.executor.catalog()
+    }
+
+    /// Returns the tool that the user typed. If there is none, the message says why, or names similar ones.
+    pub(super) fn find(&self, typed: &str, places: &Places) -> Result<&ToolSpec, String> {
+        let found = names::find_tool(self.catalog(), typed);
+        found.map_err(|unknown| self.withheld.explain(typed, places).unwrap_or(unknown))
     }
 
     /// Reports how `cellmate mcp` would show the tools.

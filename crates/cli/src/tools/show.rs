@@ -36,7 +36,7 @@ pub(super) async fn run(arguments: &ShowArguments) -> Result<ExitCode, String> {
     };
     let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
     ready.note_provider();
-    let tool = match names::find_tool(ready.catalog(), &arguments.tool) {
+    let tool = match ready.find(&arguments.tool, &arguments.run.places()) {
         Ok(tool) => tool,
         Err(message) => {
             ready.report();

@@ -66,9 +66,9 @@ fn a_direct_call_is_checked_like_a_cells_call() {
     person.write(USER_CONFIG, &config.to_string());
     let cases: [(&[&str], i32, &str); 10] = [
         (&["tools", "call", "s.greet"], 1, "missing property \"name\""),
-        (&["tools", "call", "s.other"], 2, "no tool `s.other`; `cellmate tools list` lists all"),
+        (&["tools", "call", "s.other"], 2, "the policy denies `s.other`: the pattern `mcp:s:other` in `tools.deny`"),
         (&["tools", "call", "s.gret"], 2, "no tool `s.gret`; did you mean `s.greet`?"),
-        (&["tools", "call", "narrow.greet", "name=x"], 2, "no tool `narrow.greet`"),
+        (&["tools", "call", "narrow.greet", "name=x"], 2, "`narrow.greet` is left out by the lists"),
         (&["tools", "call", "off.greet", "name=x"], 2, "server `off` is disabled"),
         (&["tools", "call", "nobody.greet"], 2, "no server named `nobody`; `cellmate servers list` lists them"),
         (&["tools", "call", "narow.other"], 2, "no server named `narow`; did you mean `narrow`?"),
@@ -279,6 +279,38 @@ fn a_tool_is_shown_with_everything_that_helps_to_call_it() {
         unknown.code,
         unknown.err
     );
+}
+
+#[test]
+fn a_tool_that_the_configuration_withholds_is_explained_with_the_rule_and_its_place() {
+    let person = Person::new();
+    let server = json!({"command": "sh", "args": [person.server()]});
+    let config = |server: &serde_json::Value, tools: serde_json::Value| {
+        let config = json!({"mcpServers": {"s": server}, "tools": tools});
+        person.write(USER_CONFIG, &serde_json::to_string_pretty(&config).unwrap());
+    };
+    let expect = |place: &str| {
+        for command in [&["tools", "show", "s.greet"][..], &["tools", "show", "greet"], &["tools", "call", "s.greet"]] {
+            let refused = person.run(command);
+            assert!(refused.code == 2 && refused.err.contains(place), "{command:?}: {}", refused.err);
+            assert!(!refused.err.contains("did you mean"), "{}", refused.err);
+        }
+    };
+    config(&server, json!({"deny": ["mcp:s:none", "mcp:s:gr*"]}));
+    expect(
+        "the policy denies `s.greet`: the pattern `mcp:s:gr*` in `tools.deny` (`/home/.config/cellmate/config.json5:13`)",
+    );
+    config(&server, json!({"allow": ["mcp:s:other"]}));
+    expect(
+        "the policy denies `s.greet`: it is not in the allow list of `tools` (`/home/.config/cellmate/config.json5:10`); \
+         add `mcp:s:greet` there",
+    );
+    let mut filtered = server.clone();
+    filtered["disabledTools"] = json!(["greet"]);
+    config(&filtered, json!({}));
+    expect("`s.greet` is left out by the lists of tools in the entry of server `s`");
+    let unknown = person.run(&["tools", "show", "s.othr"]);
+    assert!(unknown.err.contains("did you mean `s.other`?"), "{}", unknown.err);
 }
 
 #[test]
