@@ -46,6 +46,17 @@ impl Confirmation {
     }
 }
 
+/// Asks for the note of a denial, if it has none.
+async fn with_note(decision: Decision) -> Decision {
+    match decision {
+        Decision::Deny { note } if note.is_empty() => {
+            let note = terminal::ask("why, for the model to read (Enter for no reason): ").await.unwrap_or_default();
+            Decision::Deny { note: note.trim().to_owned() }
+        }
+        other => other,
+    }
+}
+
 impl<'a> Decider<'a> {
     pub(super) fn new(store: &'a Store, untrusted: UntrustedServers, format: OutputFormat) -> Self {
         Self { store, untrusted, format, decided: HashSet::new() }
@@ -66,7 +77,7 @@ impl<'a> Decider<'a> {
                 };
                 match terminal::parse_answer(approval, &line) {
                     Answer::Decide(decision) => {
-                        self.decide(approval, &decision).await?;
+                        self.decide(approval, &with_note(decision).await).await?;
                         break;
                     }
                     Answer::Skip => break,

@@ -85,7 +85,10 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
             Ok(ExitCode::SUCCESS)
         }
         Action::Show { run } => {
-            print::details(&record(&open_without_keys(&store_settings).await?, &run).await?, now_ms(), as_json);
+            let store = open_without_keys(&store_settings).await?;
+            let record = record(&store, &run).await?;
+            let approvals = store.approvals_of_run(&record.run.run_id).await?;
+            print::details(&record, &approvals, now_ms(), as_json);
             Ok(ExitCode::SUCCESS)
         }
         Action::Export { run } => {

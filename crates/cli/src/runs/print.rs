@@ -5,7 +5,7 @@ use contract::cell::OutputItem;
 use contract::frame::{LegEnd, ReplyValue};
 use contract::text;
 use serde_json::Value;
-use store::{CallRow, Millis, RunListEntry, StoredReply};
+use store::{Approval, ApprovalState, CallRow, Millis, RunListEntry, StoredReply};
 
 use super::arguments::ListArguments;
 use super::find::run_summary;
@@ -73,9 +73,9 @@ fn unique_letters(runs: &[RunListEntry]) -> usize {
     ids.array_windows().map(|[one, other]| shared(one, other) + 1).fold(MIN_ID_LETTERS, usize::max)
 }
 
-pub(super) fn details(record: &Record, now: Millis, as_json: bool) {
+pub(super) fn details(record: &Record, approvals: &[Approval], now: Millis, as_json: bool) {
     if as_json {
-        print_json(&values::record(record));
+        print_json(&values::record(record, approvals));
         return;
     }
     let run = &record.run;
@@ -90,6 +90,9 @@ pub(super) fn details(record: &Record, now: Millis, as_json: bool) {
         text += &format!("step {:<4} at +{:.3} s  {ended}\n", leg.leg, after(record, leg.clock_us));
         for row in record.calls.iter().filter(|row| row.leg == leg.leg) {
             text += &recorded_call(row);
+            for approval in approvals.iter().filter(|approval| approval.call == row.call) {
+                text += &format!("           {}\n", decision(approval, now));
+            }
         }
     }
     if let Some(result) = &run.result {
@@ -115,6 +118,29 @@ fn recorded_call(row: &CallRow) -> String {
         None => call(&row.method, &row.target, &row.payload),
     };
     format!("  call {:<3} {:9}  {called}{answer}\n", row.call, row.state.as_str())
+}
+
+/// Returns who decided an approval, when and with which note, or that nobody has.
+fn decision(approval: &Approval, now: Millis) -> String {
+    let (asked, given) = match approval.question {
+        Some(_) => ("answer", "answered"),
+        None => ("approval", "approved"),
+    };
+    let word = match approval.state {
+        ApprovalState::Pending => {
+            return format!("waits for {asked}: cellmate approvals show {}", approval.approval_id);
+        }
+        ApprovalState::Approved | ApprovalState::Used => given,
+        ApprovalState::Denied => "denied",
+        ApprovalState::Void => return format!("{asked} was not given: it expired, or the run ended"),
+    };
+    let by = approval.decided_by.as_deref().map(|by| format!(" by {}", short(by))).unwrap_or_default();
+    let when = approval.decided_at.map(|at| format!(", {} ago", span(now - at))).unwrap_or_default();
+    let edited =
+        if approval.edited_input.is_some() && approval.question.is_none() { ", with changed arguments" } else { "" };
+    let note = approval.note.as_deref().filter(|note| !note.is_empty());
+    let note = note.map(|note| format!(": {}", line(note))).unwrap_or_default();
+    format!("{word}{by}{when}{edited}{note}")
 }
 
 /// Returns the seconds since the cell started, by the cell's own clock.

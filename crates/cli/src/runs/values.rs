@@ -3,7 +3,7 @@
 use codemode::replay::{LegVerdict, Record, Step};
 use contract::frame::{HostCall, LegEnd, Reply, ReplyValue};
 use serde_json::{Value, json};
-use store::{CallRow, LegRow, RunListEntry, StoredReply};
+use store::{Approval, CallRow, LegRow, RunListEntry, StoredReply};
 
 use super::find::run_summary;
 
@@ -21,7 +21,7 @@ pub(super) fn listed(run: &RunListEntry) -> Value {
     })
 }
 
-pub(super) fn record(record: &Record) -> Value {
+pub(super) fn record(record: &Record, approvals: &[Approval]) -> Value {
     let run = &record.run;
     let source = record.source();
     let limits = record.limits().map(|limits| {
@@ -49,6 +49,7 @@ pub(super) fn record(record: &Record) -> Value {
         "limits": limits,
         "legs": record.legs.iter().map(leg).collect::<Vec<_>>(),
         "calls": record.calls.iter().map(call).collect::<Vec<_>>(),
+        "approvals": approvals,
         "result": run.result.as_deref().map(parsed),
     })
 }

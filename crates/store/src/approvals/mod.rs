@@ -81,6 +81,7 @@ pub struct Approval {
     pub state: ApprovalState,
     pub requested_at: Millis,
     pub expires_at: Millis,
+    pub decided_at: Option<Millis>,
     pub decided_by: Option<String>,
     pub note: Option<String>,
     pub edited_input: Option<Value>,

@@ -18,7 +18,8 @@ use crate::statement::Statement;
 use crate::watch::notify_others;
 
 const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, input_hash, reason, \
-                       state, requested_at, expires_at, decided_by, note, edited_input, question, source_identity";
+                       state, requested_at, expires_at, decided_by, note, edited_input, question, source_identity, \
+                       decided_at";
 
 /// The condition for a decision at the time `$2`.
 const CAN_BE_DECIDED: &str = "state = 'pending' AND expires_at > $2 AND run_id IN \
@@ -236,6 +237,7 @@ fn read(row: &AnyRow) -> Result<Approval, StoreError> {
             .ok_or_else(|| StoreError::Corrupt(format!("approval state `{state}`")))?,
         requested_at: row.try_get(11)?,
         expires_at: row.try_get(12)?,
+        decided_at: row.try_get(18)?,
         decided_by: row.try_get(13)?,
         note: row.try_get(14)?,
         edited_input: edited.map(json).transpose()?,

@@ -128,7 +128,7 @@ fn the_command_that_trusts_a_server_is_shown_to_the_user_and_not_to_the_model() 
     assert_eq!(text(&listed.stderr), format!("note: {hint}\n"), "once for both calls");
     let shown = place.approvals(&[&["show", id(&waiting)], &config[..]].concat());
     assert!(text(&shown.stdout).contains(&format!("note       {hint}\n")), "{}", text(&shown.stdout));
-    let reviewed = text(&on_terminal(&place.approvals_command(&config), "n\nn\n").stdout);
+    let reviewed = text(&on_terminal(&place.approvals_command(&config), "n\n\nn\n\n").stdout);
     assert_eq!(reviewed.matches(hint).count(), 2, "{reviewed}");
 }
 
@@ -194,7 +194,7 @@ fn on_a_terminal_open_approvals_are_shown_and_decided_one_by_one() {
     // The calls are made concurrently, so their order is that of the list.
     let open: Value = serde_json::from_slice(&place.approvals(&["--json"]).stdout).unwrap();
     let third = &open[2]["input"];
-    let seen = on_terminal(&place.approvals_command(&[]), "maybe\ny\nn\n\n");
+    let seen = on_terminal(&place.approvals_command(&[]), "maybe\ny\nn\nnot \u{1b} today\n\n");
     let shown = text(&seen.stdout);
     for to in ["one", "two", "three"] {
         assert!(shown.contains(&format!("\"to\": \"{to}\"")), "{shown}");
@@ -214,6 +214,15 @@ fn on_a_terminal_open_approvals_are_shown_and_decided_one_by_one() {
     let ends: Vec<&str> = (0..3).map(|at| if at == rejected { "rejected" } else { "fulfilled" }).collect();
     assert_eq!(done["value"], json!(ends), "{done}");
     assert_eq!(made(&place), 2);
+    let run = waiting["runId"].as_str().unwrap();
+    let recorded = text(&place.command(&["runs", "show", run]).stdout);
+    assert_eq!(recorded.matches("(cellmate approvals), ").count(), 3, "{recorded}");
+    assert_eq!(recorded.matches("           approved by ").count(), 2, "{recorded}");
+    let denied = recorded.lines().find(|line| line.starts_with("           denied by ")).unwrap();
+    assert!(denied.contains(" s ago: not ") && denied.ends_with(" today"), "{denied}");
+    let recorded: Value = serde_json::from_slice(&place.command(&["runs", "show", run, "--json"]).stdout).unwrap();
+    let decided = |approval: &Value| approval["decidedAt"].is_i64() && approval["decidedBy"].is_string();
+    assert!(recorded["approvals"].as_array().unwrap().iter().all(decided), "{recorded}");
     assert!(text(&on_terminal(&place.approvals_command(&[]), "").stdout).contains("no pending approvals"));
 }
 
