@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use client_config::{Change, LoadedConfig, Places, ServerEntry, Source, display, write_change};
 use contract::text;
-use contract::tool::{Operation, Repeat, ToolSpec};
+use contract::tool::{Operation, Repeat, ToolHash, ToolId, ToolSpec};
 use executor::ToolSource;
 use serde_json::json;
 
@@ -59,6 +59,8 @@ pub(super) struct Declaration {
     pub(super) server: String,
     /// The tools that need no approval if the server is trusted.
     pub(super) harmless: Vec<String>,
+    /// Their ids, and the hashes of their definitions.
+    pub(super) definitions: Vec<(ToolId, ToolHash)>,
     pub(super) tools: usize,
 }
 
@@ -67,9 +69,10 @@ impl Declaration {
     /// adds to a server, such as listing its resources, are not counted.
     fn of(server: &str, tools: &[ToolSpec]) -> Self {
         let own: Vec<&ToolSpec> = tools.iter().filter(|tool| tool.operation == Operation::Tool).collect();
-        let harmless = own.iter().filter(|tool| tool.repeat == Repeat::Always);
-        let harmless = harmless.map(|tool| tool.id.name().to_owned()).collect();
-        Self { server: server.to_owned(), harmless, tools: own.len() }
+        let harmless = || own.iter().filter(|tool| tool.repeat == Repeat::Always);
+        let definitions = harmless().map(|tool| (tool.id.clone(), tool.hash())).collect();
+        let harmless = harmless().map(|tool| tool.id.name().to_owned()).collect();
+        Self { server: server.to_owned(), harmless, definitions, tools: own.len() }
     }
 
     pub(super) fn text(&self) -> String {

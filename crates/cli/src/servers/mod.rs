@@ -10,6 +10,7 @@ mod import;
 mod list;
 mod login;
 mod probe;
+mod release;
 mod remove;
 mod report;
 mod switch;

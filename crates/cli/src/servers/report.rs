@@ -6,7 +6,7 @@ use executor::StandingApprovals;
 use executor::clock::now_ms;
 use mcp::{LoginStatus, Status, UpstreamOptions, Upstreams};
 use serde_json::{Value, json};
-use store::Location;
+use store::{Location, Store};
 
 use crate::state::{StateError, StoreArguments};
 
@@ -98,15 +98,25 @@ async fn standing_approvals(
     places: &Places,
     store: &StoreArguments,
 ) -> Result<StandingApprovals, StateError> {
+    let Some(store) = existing_store(loaded, places, store).await? else { return Ok(StandingApprovals::default()) };
+    let approved = StandingApprovals::in_store(&store).await;
+    approved.map_err(|error| StateError::Store { location: store.location().to_string(), error })
+}
+
+/// Opens the store; `None` if there is none yet.
+pub(super) async fn existing_store(
+    loaded: &LoadedConfig,
+    places: &Places,
+    store: &StoreArguments,
+) -> Result<Option<Store>, StateError> {
     if store.folder(places).is_none_or(|folder| !folder.exists()) {
-        return Ok(StandingApprovals::default());
+        return Ok(None);
     }
     let store_settings = store.choose(&loaded.settings, places)?;
     if matches!(&store_settings.location, Location::File(path) if !path.exists()) {
-        return Ok(StandingApprovals::default());
+        return Ok(None);
     }
-    let approved = StandingApprovals::in_store(&store_settings.open().await?).await;
-    approved.map_err(|error| StateError::Store { location: store_settings.location.to_string(), error })
+    store_settings.open().await.map(Some)
 }
 
 impl ServerReport {

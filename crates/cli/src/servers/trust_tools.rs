@@ -5,12 +5,15 @@ use std::process::ExitCode;
 use clap::Args;
 use client_config::{LoadedConfig, Places, ServerEntry, display};
 use serde_json::{Value, json};
+use store::Approval;
 
 use super::declared::{self, Declaration, TrustChoice, can_be_trusted, set_trusted};
 use super::probe::ProbeFailure;
+use super::release::approve_waiting;
 use crate::approvals::terminal;
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
+use crate::state::StoreArguments;
 
 #[derive(Debug, Args)]
 pub(super) struct TrustToolsArguments {
@@ -25,6 +28,9 @@ pub(super) struct TrustToolsArguments {
     yes: bool,
     #[command(flatten)]
     config: ConfigArguments,
+    /// The store with the calls that wait for approval.
+    #[command(flatten)]
+    store: StoreArguments,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -62,7 +68,7 @@ fn remove(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitCode, 
     }
     if arguments.json {
         let reviewed = servers.into_iter().map(|server| Reviewed { server, declared: None, trusted: false });
-        print_json(&reviewed.collect::<Vec<_>>());
+        print_json(&reviewed.collect::<Vec<_>>(), &[]);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -70,7 +76,7 @@ fn remove(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitCode, 
 async fn trust(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitCode, String> {
     let loaded = client_config::load(places).map_err(|error| error.to_string())?;
     let servers = named(&loaded, &arguments.names)?;
-    let declared = declared::declarations(servers.clone(), places.tool_lists()).await;
+    let declared = declared::declarations(servers.clone(), arguments.store.lists(places)).await;
     let mut reviewed: Vec<Reviewed> = Vec::new();
     for (server, declared) in servers.into_iter().zip(declared) {
         let trusted = server.trusted;
@@ -91,10 +97,20 @@ async fn trust(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitC
         set_trusted(&review.server, places, TrustChoice::Trust)?;
         review.trusted = true;
     }
+    let trusted: Vec<(&ServerEntry, &Declaration)> = reviewed
+        .iter()
+        .filter(|review| review.trusted)
+        .filter_map(|review| Some((&review.server, review.declared.as_ref()?.as_ref().ok()?)))
+        .collect();
+    let approved = approve_waiting(&trusted, &loaded, places, &arguments.store).await?;
     if arguments.json {
-        print_json(&reviewed);
+        print_json(&reviewed, &approved);
     } else {
         reviewed.iter().for_each(|review| render::print(&outcome(review)));
+        for approval in &approved {
+            let tool = display::plain(&approval.tool_id);
+            render::print(&format!("approved  {}  {tool}  (it was waiting)\n", approval.approval_id));
+        }
     }
     if !arguments.yes && !is_asked && !open.is_empty() {
         return Err("nothing was changed: confirming needs a terminal; pass --yes to trust what is declared".to_owned());
@@ -132,7 +148,7 @@ fn outcome(review: &Reviewed) -> String {
     }
 }
 
-fn print_json(reviewed: &[Reviewed]) {
+fn print_json(reviewed: &[Reviewed], approved: &[Approval]) {
     let review = |review: &Reviewed| {
         let mut value = json!({"server": review.server.name, "trusted": review.trusted});
         let more = match &review.declared {
@@ -145,7 +161,8 @@ fn print_json(reviewed: &[Reviewed]) {
         }
         value
     };
-    render::print_json(&json!({"servers": reviewed.iter().map(review).collect::<Vec<_>>()}));
+    let servers: Vec<Value> = reviewed.iter().map(review).collect();
+    render::print_json(&json!({"servers": servers, "approved": approved}));
 }
 
 /// Returns the servers of these names. Fails if one of them cannot be trusted.

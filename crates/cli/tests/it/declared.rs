@@ -1,10 +1,10 @@
 //! What servers declare about their tools, and whether the user believes it.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::person::{CANARY, Person};
+use crate::person::{CANARY, Person, exec_over_streams};
 
 const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 
@@ -145,6 +145,39 @@ fn trust_tools_shows_trusts_and_stops_trusting() {
         let refused = person.run(&["servers", "trust-tools", name]);
         assert!(refused.code == 2 && refused.err.contains(why), "{}", refused.err);
     }
+}
+
+#[test]
+fn trusting_a_server_approves_the_calls_of_harmless_tools_that_wait() {
+    let person = declaring();
+    let entry = json!({"command": "sh", "args": [person.server()]});
+    let config = json!({"mcpServers": {"s": entry, "t": entry}});
+    person.write(USER_CONFIG, &config.to_string());
+    let waiting = |code: &str| {
+        let mut server = person.command(&["mcp"]);
+        let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let answer = exec_over_streams(&mut child, code);
+        child.wait().unwrap();
+        let result: Value = serde_json::from_str(answer["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(result["status"], "waiting", "{result}");
+        result["runId"].as_str().unwrap().to_owned()
+    };
+    let harmless = waiting("return (await MCP.s.greet({ name: 'Ada' })).content[0].text");
+    waiting("return await MCP.s.other({})");
+    waiting("return await MCP.t.greet({ name: 'Ada' })");
+    let open = || person.run(&["approvals", "list", "--json"]).json().as_array().unwrap().len();
+    assert_eq!(open(), 3);
+    let trusted = person.run_with(&[("USER", "ada")], "", &["servers", "trust-tools", "s", "--yes"]);
+    assert_eq!(trusted.code, 0, "{}", trusted.err);
+    let approved: Vec<&str> = trusted.out.lines().filter(|line| line.starts_with("approved  apr_")).collect();
+    assert!(approved.len() == 1 && approved[0].ends_with("  mcp:s:greet  (it was waiting)"), "{}", trusted.out);
+    assert_eq!(open(), 2, "a tool that is not declared harmless, and another server, still wait");
+    let done = person.run(&["wait", &harmless, "--json"]);
+    assert_eq!(done.json()["value"], "hello Ada", "{}{}", done.out, done.err);
+    let shown = person.run(&["runs", "show", &harmless]).out;
+    assert!(shown.contains("           approved by ada (cellmate servers trust-tools), "), "{shown}");
+    let again = person.run(&["servers", "trust-tools", "s", "--yes", "--json"]).json();
+    assert_eq!(again["approved"], json!([]));
 }
 
 #[test]
