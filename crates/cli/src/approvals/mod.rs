@@ -149,14 +149,39 @@ fn not_pending(message: &str) -> ExitCode {
 
 /// Returns the user and command that the transcript records for a decision.
 pub(crate) fn decided_by(command: &str) -> String {
-    let name = ["USER", "LOGNAME"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok())
-        .unwrap_or_else(|| "unknown user".to_owned());
+    let named = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    let name = named.unwrap_or_else(|| {
+        let id = rustix::process::getuid().as_raw();
+        // In containers and services neither variable is set.
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        user_name(&users, id).unwrap_or_else(|| format!("user id {id}"))
+    });
     format!("{} (cellmate {command})", mcp::server::plain(&name, 64))
+}
+
+/// Returns the name of a user in the text of `/etc/passwd`.
+fn user_name(users: &str, id: u32) -> Option<String> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _password, number) = (fields.next()?, fields.next()?, fields.next()?);
+        (number.parse() == Ok(id) && !name.is_empty()).then(|| name.to_owned())
+    })
 }
 
 /// Returns the tool's id, such as `mcp:github:create_issue`, safe to print.
 fn tool(approval: &Approval) -> String {
     mcp::server::plain(&approval.tool_id, 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::user_name;
+
+    #[test]
+    fn a_user_is_found_by_id() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\nada:x:1000:1000::/home/ada:/bin/sh\n";
+        assert_eq!(user_name(users, 1000).as_deref(), Some("ada"));
+        assert_eq!(user_name(users, 0).as_deref(), Some("root"));
+        assert_eq!(user_name(users, 7), None);
+    }
 }

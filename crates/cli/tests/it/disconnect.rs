@@ -37,7 +37,7 @@ fn what_connect_added_is_removed_from_the_file_of_every_client() {
         assert!(done.code == 0 && done.out.contains("disconnected; restart"), "{client}: {}{}", done.out, done.err);
         let after = person.read(file);
         if file.ends_with(".toml") {
-            assert_eq!(after.trim_end(), before.trim_end(), "{client}");
+            assert_eq!(after, before, "{client}");
         } else {
             let (now, then) =
                 (after.split_whitespace().collect::<String>(), before.split_whitespace().collect::<String>());

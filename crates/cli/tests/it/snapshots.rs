@@ -67,7 +67,7 @@ impl Session {
         let mut command = Command::new(program);
         command.current_dir(self.person.path("project")).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.person.path("home"));
-        command.env("SECRET", "hunter2-is-secret");
+        command.env("SECRET", "hunter2-is-secret").env("USER", "ada");
         command
     }
 

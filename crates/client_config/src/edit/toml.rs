@@ -132,6 +132,10 @@ fn without_tables(text: &str, path: &[&str]) -> String {
             undecided.clear();
         }
     }
+    // A table that was added at the end of the file was separated by a blank line.
+    if inside && undecided.is_empty() && kept.ends_with("\n\n") {
+        kept.pop();
+    }
     kept.push_str(&undecided);
     kept
 }
