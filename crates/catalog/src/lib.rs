@@ -195,8 +195,9 @@ impl Catalog {
 
     /// Returns [`ToolSpec::hash`] of one of the catalog's tools. It is computed once: every call is journaled with it.
     pub fn hash_of(&self, tool: &ToolSpec) -> ToolHash {
-        match self.position(tool.id.as_str()).filter(|at| std::ptr::eq(&self.tools[*at], tool)) {
-            Some(at) => *self.hashes[at].get_or_init(|| tool.hash()),
+        let known = self.position(tool.id.as_str()).and_then(|at| self.tools.get(at).zip(self.hashes.get(at)));
+        match known.filter(|(own, _)| std::ptr::eq(*own, tool)) {
+            Some((_, hash)) => *hash.get_or_init(|| tool.hash()),
             None => tool.hash(),
         }
     }

@@ -122,7 +122,7 @@ impl Upstreams {
                     listing.await
                 }
             };
-            let why = listed.unwrap_or_else(|_| Err(Unavailable::StillStarting { seconds: deadline.as_secs() })).err();
+            let why = listed.unwrap_or(Err(Unavailable::StillStarting { seconds: deadline.as_secs() })).err();
             finished(&server, why.as_ref(), began.elapsed());
             Some((server.name().to_owned(), why?))
         };
