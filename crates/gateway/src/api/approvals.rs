@@ -17,7 +17,9 @@ use super::error::ApiError;
 use super::limits::{MAX_CHANGED_ROWS, MAX_NOTE_CHARS};
 use super::request::{Fields, Ids, Query, page};
 use super::schema::Presence::{Optional, Required};
-use super::schema::{any, integer, list as list_of, nullable_text, object, one_of, page as page_of, short_text, text};
+use super::schema::{
+    any, integer, list as list_of, nullable_integer, nullable_text, object, one_of, page as page_of, short_text, text,
+};
 
 pub(super) fn approval_schema() -> Value {
     object(&[
@@ -33,6 +35,7 @@ pub(super) fn approval_schema() -> Value {
         ("state", Required, one_of(&ApprovalState::ALL.map(ApprovalState::as_str))),
         ("requestedAt", Required, integer()),
         ("expiresAt", Required, integer()),
+        ("decidedAt", Required, nullable_integer()),
         ("decidedBy", Required, nullable_text()),
         ("note", Required, nullable_text()),
         ("editedInput", Required, any()),

@@ -219,7 +219,7 @@ fn on_a_terminal_open_approvals_are_shown_and_decided_one_by_one() {
     assert_eq!(recorded.matches("(cellmate approvals), ").count(), 3, "{recorded}");
     assert_eq!(recorded.matches("           approved by ").count(), 2, "{recorded}");
     let denied = recorded.lines().find(|line| line.starts_with("           denied by ")).unwrap();
-    assert!(denied.contains(" s ago: not ") && denied.ends_with(" today"), "{denied}");
+    assert!(denied.contains(" ago: not ") && denied.ends_with(" today"), "{denied}");
     let recorded: Value = serde_json::from_slice(&place.command(&["runs", "show", run, "--json"]).stdout).unwrap();
     let decided = |approval: &Value| approval["decidedAt"].is_i64() && approval["decidedBy"].is_string();
     assert!(recorded["approvals"].as_array().unwrap().iter().all(decided), "{recorded}");
