@@ -40,13 +40,13 @@ struct Remembered {
     piece: Option<RememberedPiece>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct RememberedPiece {
     handle: OutputHandle,
     piece: Arc<OutputPiece>,
     /// The position in the text after the piece, in UTF-16 units.
     end_unit: u64,
-    _held: Arc<Reservation>,
+    _held: Reservation,
 }
 
 impl ReadCache {
@@ -170,7 +170,7 @@ impl OutputReader {
             handle: row.handle.clone(),
             end_unit: piece.start_unit + units,
             piece: Arc::clone(&piece),
-            _held: Arc::new(held),
+            _held: held,
         });
         self.cache.0.lock().piece = remembered;
         Ok(piece)

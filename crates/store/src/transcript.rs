@@ -208,3 +208,21 @@ pub(crate) async fn export(backend: &Backend, session_id: &str) -> Result<String
     }
     Ok(lines)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{EntryKind, NewEntry};
+
+    #[test]
+    fn serialized_json_becomes_the_first_field_and_loses_unpaired_surrogates() {
+        for (fields, expected) in [
+            (json!({"runId": "r"}), json!({"result": ["\u{FFFD}"], "runId": "r"})),
+            (json!({}), json!({"result": ["\u{FFFD}"]})),
+        ] {
+            let entry = NewEntry::with_json(1, EntryKind::Note, ("result", r#"["\ud800"]"#), &fields).entry;
+            assert_eq!(serde_json::from_str::<Value>(&entry).unwrap(), expected, "{entry}");
+        }
+    }
+}

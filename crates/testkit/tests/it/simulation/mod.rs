@@ -17,6 +17,7 @@ mod tools;
 mod turns;
 mod worker;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -59,33 +60,43 @@ fn first_failure(first: u64, count: u64, run: impl Fn(u64) -> HistoryResult + Sy
     failed.into_inner().unwrap()
 }
 
-#[test]
-fn histories_with_faults_lose_nothing_repeat_nothing_and_end() {
+/// Runs histories, or the one that `CELLMATE_SIM_SEED` names, and fails with the first seed that fails.
+fn check_histories(count: u64, run: impl Fn(u64) -> HistoryResult + Sync) {
     if let Some(seed) = number("CELLMATE_SIM_SEED") {
-        let result = run(seed, Sabotage::None);
+        let result = run(seed);
         println!("{}", result.log.join("\n"));
         assert_eq!(result.failure, None, "seed {seed}");
         return;
     }
-    let (first, count) = (number("CELLMATE_SIM_FIRST").unwrap_or(0), number("CELLMATE_SIM_HISTORIES"));
-    let count = count.unwrap_or(HISTORIES as u64);
+    let first = number("CELLMATE_SIM_FIRST").unwrap_or(0);
     let began = Instant::now();
-    if let Some((seed, result)) = first_failure(first, count, |seed| run(seed, Sabotage::None)) {
+    if let Some((seed, result)) = first_failure(first, count, run) {
         panic!("seed {seed} failed (CELLMATE_SIM_SEED={seed} prints its log): {}", result.failure.unwrap_or_default());
     }
     println!("{count} histories from seed {first}: {:?}", began.elapsed());
 }
 
-#[test]
-fn a_seed_reproduces_the_same_history_step_by_step() {
-    for seed in 1000..1010 {
-        let (one, other) = (run(seed, Sabotage::None), run(seed, Sabotage::None));
+/// Runs each history twice, and compares them step by step.
+fn check_reproduction(seeds: Range<u64>, run: impl Fn(u64) -> HistoryResult) {
+    for seed in seeds {
+        let (one, other) = (run(seed), run(seed));
         assert!(one.log.len() > 100, "seed {seed}: {} steps", one.log.len());
         for (step, (one, other)) in one.log.iter().zip(&other.log).enumerate() {
             assert_eq!(one, other, "seed {seed}, step {step}");
         }
         assert_eq!(one.log.len(), other.log.len());
     }
+}
+
+#[test]
+fn histories_with_faults_lose_nothing_repeat_nothing_and_end() {
+    let count = number("CELLMATE_SIM_HISTORIES").unwrap_or(HISTORIES as u64);
+    check_histories(count, |seed| run(seed, Sabotage::None));
+}
+
+#[test]
+fn a_seed_reproduces_the_same_history_step_by_step() {
+    check_reproduction(1000..1010, |seed| run(seed, Sabotage::None));
 }
 
 #[test]

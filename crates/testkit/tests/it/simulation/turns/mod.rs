@@ -8,10 +8,8 @@ mod history;
 mod oracle;
 mod question;
 
-use std::time::Instant;
-
 use super::inspector::Sabotage;
-use super::{first_failure, number};
+use super::{check_histories, check_reproduction, first_failure, number};
 use history::run;
 
 /// The number of histories, if `CELLMATE_SIM_HISTORIES` is not set.
@@ -25,31 +23,13 @@ const DETECTED_WITHIN: u64 = 60;
 
 #[test]
 fn histories_of_turns_lose_no_step_apply_each_answer_once_and_end_once() {
-    if let Some(seed) = number("CELLMATE_SIM_SEED") {
-        let result = run(seed, Sabotage::None);
-        println!("{}", result.log.join("\n"));
-        assert_eq!(result.failure, None, "seed {seed}");
-        return;
-    }
-    let first = number("CELLMATE_SIM_FIRST").unwrap_or(0);
     let count = number("CELLMATE_SIM_HISTORIES").map_or(HISTORIES, |count| count.div_ceil(SHARE));
-    let began = Instant::now();
-    if let Some((seed, result)) = first_failure(first, count, |seed| run(seed, Sabotage::None)) {
-        panic!("seed {seed} failed (CELLMATE_SIM_SEED={seed} prints its log): {}", result.failure.unwrap_or_default());
-    }
-    println!("{count} histories of turns from seed {first}: {:?}", began.elapsed());
+    check_histories(count, |seed| run(seed, Sabotage::None));
 }
 
 #[test]
 fn a_seed_reproduces_the_same_history_of_turns() {
-    for seed in 1000..1004 {
-        let (one, other) = (run(seed, Sabotage::None), run(seed, Sabotage::None));
-        assert!(one.log.len() > 100, "seed {seed}: {} steps", one.log.len());
-        for (step, (one, other)) in one.log.iter().zip(&other.log).enumerate() {
-            assert_eq!(one, other, "seed {seed}, step {step}");
-        }
-        assert_eq!(one.log.len(), other.log.len());
-    }
+    check_reproduction(1000..1004, |seed| run(seed, Sabotage::None));
 }
 
 #[test]
