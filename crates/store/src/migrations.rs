@@ -6,8 +6,45 @@ use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::locking::begin_with_locks;
 
-const STEPS: [&str; 12] = [
-    r"
+/// One step of the schema, in the dialect of each engine.
+struct Step {
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+impl Step {
+    /// A step that both engines understand, except that Postgres calls a `BLOB` a `BYTEA`.
+    const fn common(sql: &'static str) -> Self {
+        Self { sqlite: sql, postgres: sql }
+    }
+
+    fn sql(&self, dialect: Dialect) -> String {
+        match dialect {
+            Dialect::Sqlite => self.sqlite.to_owned(),
+            Dialect::Postgres => self.postgres.replace("BLOB", "BYTEA"),
+        }
+    }
+}
+
+/// Indexes of live runs only. A run that ends in its first commit is in none of them, and a later commit that changes
+/// neither the state nor the expiry writes to none of them. A query uses them if it has the same condition.
+macro_rules! live_indexes {
+    () => {
+        r"
+DROP INDEX runs_by_expiry;
+DROP INDEX runs_by_session;
+DROP INDEX runs_by_agent;
+CREATE INDEX live_runs_by_expiry ON runs (expires_at) WHERE state IN ('running', 'waiting');
+CREATE INDEX live_runs_by_session ON runs (session_id) WHERE state IN ('running', 'waiting');
+CREATE INDEX live_runs_by_agent ON runs (agent_id, state) WHERE state IN ('running', 'waiting');
+CREATE INDEX runs_by_agent ON runs (agent_id);
+"
+    };
+}
+
+const STEPS: [Step; 13] = [
+    Step::common(
+        r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
     agent_id      TEXT NOT NULL,
@@ -110,12 +147,16 @@ CREATE TABLE transcript (
     PRIMARY KEY (session_id, position)
 );
 ",
-    "ALTER TABLE calls ADD COLUMN parent TEXT NOT NULL DEFAULT ''",
-    "
+    ),
+    Step::common("ALTER TABLE calls ADD COLUMN parent TEXT NOT NULL DEFAULT ''"),
+    Step::common(
+        "
 ALTER TABLE calls ADD COLUMN ticket TEXT;
 ALTER TABLE approvals ADD COLUMN question TEXT;
 ",
-    r"
+    ),
+    Step::common(
+        r"
 CREATE TABLE sealing_keys (
     key_id  BIGINT PRIMARY KEY,
     mark    TEXT NOT NULL
@@ -134,21 +175,27 @@ CREATE INDEX runs_by_catalog ON runs (catalog);
 CREATE INDEX approvals_by_agent ON approvals (agent_id, state);
 CREATE INDEX transcript_by_time ON transcript (at);
 ",
-    r"
+    ),
+    Step::common(
+        r"
 ALTER TABLE legs ADD COLUMN ended TEXT;
 ALTER TABLE legs ADD COLUMN shown TEXT;
 ",
-    "ALTER TABLE runs ADD COLUMN journal_bytes BIGINT NOT NULL DEFAULT 0",
+    ),
+    Step::common("ALTER TABLE runs ADD COLUMN journal_bytes BIGINT NOT NULL DEFAULT 0"),
     // Rules from before this step have no source identity and no longer allow any call.
-    r"
+    Step::common(
+        r"
 ALTER TABLE approvals ADD COLUMN source_identity TEXT;
 ALTER TABLE rules ADD COLUMN source_identity TEXT;
 CREATE INDEX rules_by_agent ON rules (agent_id, revoked_at);
 ",
+    ),
     // Runs from before this step belong to no client, and are found by their ids only.
-    "ALTER TABLE runs ADD COLUMN client TEXT NOT NULL DEFAULT ''",
+    Step::common("ALTER TABLE runs ADD COLUMN client TEXT NOT NULL DEFAULT ''"),
     // Long columns are the last ones: SQLite reads what precedes a column to find it.
-    r"
+    Step::common(
+        r"
 ALTER TABLE runs ADD COLUMN output_bytes BIGINT NOT NULL DEFAULT 0;
 
 CREATE TABLE outputs (
@@ -207,7 +254,9 @@ CREATE TABLE value_writes (
     PRIMARY KEY (run_id, version, key)
 );
 ",
-    r"
+    ),
+    Step::common(
+        r"
 CREATE TABLE turns (
     turn_id         TEXT PRIMARY KEY,
     principal       TEXT NOT NULL,
@@ -290,7 +339,9 @@ CREATE INDEX items_by_response ON items (response_id);
 
 CREATE INDEX runs_by_tool_call ON runs (session_id, tool_call_id);
 ",
-    r"
+    ),
+    Step::common(
+        r"
 CREATE TABLE tokens (
     token_id      TEXT PRIMARY KEY,
     name          TEXT NOT NULL,
@@ -302,7 +353,9 @@ CREATE TABLE tokens (
     last_used_at  BIGINT
 );
 ",
-    r"
+    ),
+    Step::common(
+        r"
 CREATE TABLE model_usage (
     day                 BIGINT NOT NULL,
     principal           TEXT NOT NULL,
@@ -328,6 +381,10 @@ CREATE TABLE turn_messages (
     PRIMARY KEY (turn_id, message_id)
 );
 ",
+    ),
+    // SQLite stores a table without row ids as one tree instead of two, so that a commit writes fewer pages. Tables whose
+    // rows are mostly larger than a quarter of a page keep their row ids.
+    Step { sqlite: concat!(live_indexes!(), include_str!("without_rowid.sql")), postgres: live_indexes!() },
 ];
 
 /// The schema version that this program writes.
@@ -374,11 +431,7 @@ pub(crate) async fn apply(backend: &Backend) -> Result<(), StoreError> {
         return Err(StoreError::TooNew { found, known });
     }
     for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
-        let step = match backend.dialect {
-            Dialect::Sqlite => (*step).to_owned(),
-            Dialect::Postgres => step.replace("BLOB", "BYTEA"),
-        };
-        transaction.execute(step.as_str()).await?;
+        transaction.execute(step.sql(backend.dialect).as_str()).await?;
     }
     if found == known {
         return Ok(());
@@ -391,4 +444,33 @@ pub(crate) async fn apply(backend: &Backend) -> Result<(), StoreError> {
     transaction.commit().await?;
     fault::point("open.after_commit")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Keys;
+    use crate::location::Location;
+
+    /// A query without the condition of the indexes of live runs would read every run of the store.
+    #[tokio::test]
+    async fn queries_of_live_runs_use_the_indexes_of_live_runs() {
+        let backend = Backend::connect(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap();
+        apply(&backend).await.unwrap();
+        let live = "state IN ('running', 'waiting')";
+        let queries = [
+            (crate::sweep::DUE.to_owned(), "live_runs_by_expiry"),
+            (format!("{live} AND expires_at > $1"), "live_runs_by_expiry"),
+            (format!("session_id = $1 AND {live}"), "live_runs_by_session"),
+            (format!("agent_id = $1 AND {live} AND state = 'waiting'"), "live_runs_by_agent"),
+            ("session_id = $1 AND tool_call_id = $1".to_owned(), "runs_by_tool_call"),
+            ("agent_id = $1".to_owned(), "runs_by_agent"),
+        ];
+        for (condition, index) in queries {
+            let sql = format!("EXPLAIN QUERY PLAN SELECT run_id FROM runs WHERE {condition}");
+            let plan = sqlx::query(&sql).bind("x").fetch_all(backend.reader()).await.unwrap();
+            let plan: Vec<String> = plan.iter().map(|row| row.get::<String, _>("detail")).collect();
+            assert!(plan.iter().any(|step| step.contains(&format!("INDEX {index} "))), "{condition}: {plan:?}");
+        }
+    }
 }

@@ -151,7 +151,7 @@ pub struct RunListEntry {
     pub created_at: Millis,
     pub updated_at: Millis,
     pub expires_at: Millis,
-    /// The number of calls whose result the cell has not received.
+    /// The number of calls whose result the cell has not received; none if the run has ended.
     pub open_calls: u64,
     /// The start of the run's definition, in the format of the caller that started it.
     pub definition_head: String,

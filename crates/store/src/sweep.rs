@@ -120,8 +120,8 @@ async fn expire_some(backend: &Backend, now: Millis) -> Result<u64, StoreError> 
 /// Sets pending approvals to `void` if they have expired or their run has ended.
 async fn void_approvals(backend: &Backend, now: Millis) -> Result<(), StoreError> {
     sqlx::query(
-        "UPDATE approvals SET state = 'void' WHERE state = 'pending' AND (expires_at <= $1 OR run_id IN \
-         (SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting')))",
+        "UPDATE approvals SET state = 'void' WHERE state = 'pending' AND (expires_at <= $1 OR NOT EXISTS \
+         (SELECT 1 FROM runs WHERE runs.run_id = approvals.run_id AND runs.state IN ('running', 'waiting')))",
     )
     .bind(now)
     .execute(backend.writer(Durability::Relaxed))
@@ -374,8 +374,8 @@ where
 
 /// The SQL condition of a run that is past its expiry and that no process holds. A running run without a holder is not
 /// due: that is a direct tool call, which has no lease.
-const DUE: &str =
-    "expires_at <= $1 AND lease_until <= $1 AND (state = 'waiting' OR (state = 'running' AND holder <> ''))";
+pub(crate) const DUE: &str = "state IN ('running', 'waiting') AND expires_at <= $1 AND lease_until <= $1 \
+                   AND (state = 'waiting' OR holder <> '')";
 
 #[cfg(test)]
 mod tests {

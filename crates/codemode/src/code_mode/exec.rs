@@ -9,7 +9,7 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use contract::ids::RunId;
 use executor::clock::now_ms;
-use executor::{Executor, Journal, random_name};
+use executor::{Executor, Journal, run_name};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -168,7 +168,7 @@ pub(super) async fn start(
         let message = internal_message("start a run", &error, "the cell was not started; try again later");
         failure(ErrorCode::InternalError, message)
     })?;
-    let (Ok(name), Ok(seed)) = (random_name(), random_seed()) else {
+    let (Ok(name), Ok(seed)) = (run_name(), random_seed()) else {
         return Err(failure(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later"));
     };
     let run_id = RunId::new(format!("{}{name}", mode.run_prefix()));

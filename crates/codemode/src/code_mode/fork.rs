@@ -4,7 +4,7 @@ use contract::config;
 use contract::ids::RunId;
 use contract::scope::Scope;
 use executor::clock::now_ms;
-use executor::random_name;
+use executor::run_name;
 use serde_json::json;
 use store::{CallRow, Change, Durability, EntryKind, NewEntry, RunState};
 
@@ -37,7 +37,7 @@ pub(super) async fn fork(
     if !registry.has_room_for(config.max_live_runs).await.map_err(RecordError::from)? {
         return Err(ForkError::Full);
     }
-    let new_id = RunId::new(format!("{prefix}{}", random_name()?));
+    let new_id = RunId::new(format!("{prefix}{}", run_name()?));
     let kept = (record.run.definition.clone(), definition.expires_at(now));
     let mut held = registry.new_run(new_id.clone(), record.run.scope.clone(), tool_call_id, tables, kept);
     let entry = json!({"note": "forked", "runId": new_id, "from": run_id, "at": at});

@@ -20,8 +20,8 @@ use super::{CallEnd, CallRequest, dispatch, parked};
 use crate::clock::now_ms;
 use crate::journal::Journal;
 use crate::outcome::Outcome;
-use crate::random_name;
 use crate::sink::{ProgressSink, StateSink};
+use crate::{random_name, run_name};
 
 /// The number of the only call of such a run.
 const CALL: CallId = CallId(1);
@@ -84,7 +84,7 @@ impl DirectRun {
     /// Starts a run for one call. Nothing is written yet.
     pub(crate) fn open(context: &CallContext, store: &Store, request: DirectRequest) -> Result<Self, getrandom::Error> {
         let DirectRequest { tool_call_id: parent, id, input, updates, states, name } = request;
-        let run_id = RunId::new(format!("tc_{}", random_name()?));
+        let run_id = RunId::new(format!("tc_{}", run_name()?));
         let journal = Journal::new(store.clone(), new_run(context, &run_id, &parent, name.as_deref()));
         let row = CallRow::requested(CALL, Method::Call.as_str(), &id, input.to_string(), &parent, now_ms());
         // The first call of a journal always fits: a message from a client is far smaller than a journal may be.

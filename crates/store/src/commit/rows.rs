@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::{FencedRun, NewRun};
 use crate::sql::{ROWS_PER_STATEMENT, row_placeholders};
-use crate::statement::{Mismatch, Statement, Step};
+use crate::statement::{Mismatch, SqlValue, Statement, Step};
 
 /// How often a catalog is marked as used: half the time for which a sweep keeps a used catalog.
 const MARK_USED_EVERY_MS: i64 = 30 * 60 * 1000;
@@ -41,32 +41,53 @@ pub(super) fn run_step(
     }
 }
 
+/// Returns the update of a run's row. It names only the columns that change: SQLite rewrites the entries of every index
+/// that has a named column, also if its value stays the same.
 fn update(held: &FencedRun, change: &Change, sealed: Option<&(i64, Vec<u8>)>, now: Millis) -> Statement {
-    let (leg, snapshot) = sealed.map(|(leg, snapshot)| (*leg, snapshot.clone())).unzip();
-    // An ended run keeps no snapshot.
     let over = change.state.is_some_and(RunState::is_over);
-    Statement::new(
-        "UPDATE runs SET sequence = sequence + 1, updated_at = $1, state = COALESCE($2, state), \
-         expires_at = COALESCE($3, expires_at), progress = COALESCE($4, progress), \
-         snapshot_leg = COALESCE($5, snapshot_leg), \
-         snapshot = CASE WHEN $6 = 1 THEN NULL ELSE COALESCE($7, snapshot) END, \
-         result = COALESCE($8, result), lease_until = CASE WHEN $9 = 1 THEN 0 ELSE lease_until END, \
-         journal_bytes = journal_bytes + $10 \
-         WHERE run_id = $11 AND sequence = $12 AND fence = $13 AND state IN ('running', 'waiting')",
-    )
-    .bind(now)
-    .bind(change.state.map(RunState::as_str))
-    .bind(change.expires_at)
-    .bind(change.progress.clone())
-    .bind(leg)
-    .bind(i64::from(over))
-    .bind(snapshot)
-    .bind(change.result.clone())
-    .bind(i64::from(change.release || over))
-    .bind(change.journal_bytes)
-    .bind(held.run_id.to_string())
-    .bind(held.sequence)
-    .bind(held.fence)
+    let mut columns = vec!["sequence = sequence + 1".to_owned()];
+    let mut values: Vec<SqlValue> = Vec::new();
+    let mut set = |column: &str, value: SqlValue| {
+        values.push(value);
+        columns.push(format!("{column}${}", values.len()));
+    };
+    set("updated_at = ", now.into());
+    set("journal_bytes = journal_bytes + ", change.journal_bytes.into());
+    if let Some(state) = change.state {
+        set("state = ", state.as_str().into());
+    }
+    if let Some(expires_at) = change.expires_at {
+        set("expires_at = ", expires_at.into());
+    }
+    if let Some(progress) = &change.progress {
+        set("progress = ", progress.as_str().into());
+    }
+    if let Some(result) = &change.result {
+        set("result = ", result.as_str().into());
+    }
+    if change.release || over {
+        set("lease_until = ", 0.into());
+    }
+    if let Some((leg, snapshot)) = sealed {
+        set("snapshot_leg = ", (*leg).into());
+        if !over {
+            set("snapshot = ", Some(snapshot.clone()).into());
+        }
+    }
+    if over {
+        // An ended run keeps no snapshot.
+        set("snapshot = ", None::<Vec<u8>>.into());
+    }
+    let next = values.len();
+    let sql = format!(
+        "UPDATE runs SET {} WHERE run_id = ${} AND sequence = ${} AND fence = ${} AND state IN ('running', 'waiting')",
+        columns.join(", "),
+        next + 1,
+        next + 2,
+        next + 3
+    );
+    let statement = values.into_iter().fold(Statement::new(sql), Statement::bind);
+    statement.bind(held.run_id.to_string()).bind(held.sequence).bind(held.fence)
 }
 
 macro_rules! insert_run {

@@ -140,8 +140,8 @@ async fn count(connection: &mut AnyConnection, agent_id: &str, now: Millis) -> R
 
 async fn oldest(connection: &mut AnyConnection, claimant: Claimant<'_>) -> Result<Vec<RunId>, CommitError> {
     let rows = sqlx::query(
-        "SELECT run_id FROM runs WHERE agent_id = $1 AND state = 'waiting' AND run_id <> $2 \
-         ORDER BY created_at, run_id LIMIT $3",
+        "SELECT run_id FROM runs WHERE agent_id = $1 AND state IN ('running', 'waiting') AND state = 'waiting' \
+         AND run_id <> $2 ORDER BY created_at, run_id LIMIT $3",
     )
     .bind(claimant.agent_id.to_owned())
     .bind(claimant.run_id.map(ToString::to_string).unwrap_or_default())

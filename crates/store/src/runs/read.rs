@@ -193,8 +193,9 @@ pub(crate) async fn waiting_runs(
     now: Millis,
 ) -> Result<Vec<RunId>, StoreError> {
     let rows = sqlx::query(
-        "SELECT run_id FROM runs WHERE session_id = $1 AND agent_id = $2 AND agent_run_id = $3 AND state = 'waiting' \
-         AND definition = $4 AND expires_at > $5 ORDER BY created_at, run_id LIMIT $6",
+        "SELECT run_id FROM runs WHERE session_id = $1 AND agent_id = $2 AND agent_run_id = $3 \
+         AND state IN ('running', 'waiting') AND state = 'waiting' AND definition = $4 AND expires_at > $5 \
+         ORDER BY created_at, run_id LIMIT $6",
     )
     .bind(scope.session_id.clone())
     .bind(scope.agent_id.clone())
@@ -241,14 +242,17 @@ pub(crate) async fn runs(backend: &Backend, filter: &RunFilter, limit: u32) -> R
 }
 
 fn listed(row: &AnyRow) -> Result<RunListEntry, StoreError> {
+    let state = RunState::parse(&row.try_get::<String, _>(5)?)?;
+    // The last result of a call without a cell is delivered to nobody, and nobody waits for the calls of an ended cell.
+    let open_calls = if state.is_over() { 0 } else { row.try_get::<i64, _>(9)? };
     Ok(RunListEntry {
         run_id: row.try_get::<String, _>(0)?.into(),
         scope: scope(row)?,
-        state: RunState::parse(&row.try_get::<String, _>(5)?)?,
+        state,
         created_at: row.try_get(6)?,
         updated_at: row.try_get(7)?,
         expires_at: row.try_get(8)?,
-        open_calls: u64::try_from(row.try_get::<i64, _>(9)?).unwrap_or(0),
+        open_calls: u64::try_from(open_calls).unwrap_or(0),
         definition_head: row.try_get(10)?,
         first_target: row.try_get(11)?,
     })
