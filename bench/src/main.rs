@@ -4,6 +4,8 @@
 //! measures whole runs with their journal on disk. `make bench-nodes` (`cellmate-bench nodes`) measures resuming a run
 //! on another node.
 //!
+//! `cellmate-bench throughput` measures only the cells per second of the sandbox.
+//!
 //! Prints a table, then each bar with pass or FAIL, then one line of JSON. `--quick` takes fewer samples.
 
 mod catalogs;
@@ -71,13 +73,17 @@ fn main() -> ExitCode {
 
 /// Runs the benchmark and returns whether every bar was met.
 fn run() -> Result<bool> {
-    let quick = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
-        [] => false,
-        [flag] if flag == "--quick" => true,
+    let (quick, only_throughput) = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => (false, false),
+        [flag] if flag == "--quick" => (true, false),
+        [what] if what == "throughput" => (false, true),
         [what] if what == "codemode" => return codemode_runs::run(),
         [what] if what == "nodes" => return nodes::run(false),
         [what, flag] if what == "nodes" && flag == "--quick" => return nodes::run(true),
-        other => return Err(format!("unknown arguments {other:?}; `codemode`, `nodes` and `--quick` are known").into()),
+        other => {
+            let known = "`codemode`, `nodes`, `throughput` and `--quick` are known";
+            return Err(format!("unknown arguments {other:?}; {known}").into());
+        }
     };
     let load = machine::load_average()?;
     let ours = Ours::start()?;
@@ -87,6 +93,10 @@ fn run() -> Result<bool> {
     let mut bench = Bench { ours, peer, cells: Cells::read()?, report: Report::new(), quick };
     bench.report.fact("load_average", load);
 
+    if only_throughput {
+        throughput::run(&mut bench)?;
+        return bench.report.verdict(&[]);
+    }
     startup::run(&mut bench)?;
     // Runs early: later, the stored cells would reuse freed memory and RSS would not grow.
     stored::run(&mut bench)?;

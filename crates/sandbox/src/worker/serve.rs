@@ -1,9 +1,9 @@
-//! The worker's threads, which take turns reading from the socket: the thread that reads a frame runs it, and the next
-//! one reads.
+//! The worker's threads, which take turns reading from the socket: the thread that reads a frame runs it. If that takes
+//! long, the next thread reads meanwhile.
 //!
 //! There is no queue and no hand-over: a leg starts on the thread that read its frame. There are more threads than
-//! cores, so that endless cells share the cores with those that end; [`turns`] ensures that a worker with little to do
-//! uses few of them. The socket is a `File`, because the jail allows only plain `read` and `write`.
+//! cores, so that endless cells share the cores with those that end; [`turns`] ensures that short legs use only one of
+//! them: there is about one worker per core, and more threads would only wait for each other. The socket is a `File`, because the jail allows only plain `read` and `write`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -69,7 +69,10 @@ impl Crew {
             let (shared, up, go) = ticker;
             up.wait();
             go.wait();
-            shared.pulse.beat(|| shared.sandbox.tick())
+            shared.pulse.beat(|| {
+                shared.sandbox.tick();
+                shared.turns.tick();
+            })
         })?;
         for _ in 0..threads {
             let (shared, up, go) = (Arc::clone(&shared), Arc::clone(&up), Arc::clone(&go));
@@ -105,15 +108,16 @@ impl Crew {
 impl Shared {
     fn take_turns(&self) {
         loop {
-            let turn = self.turns.wait();
+            self.turns.wait();
             let Some(frame) = self.next_to_run() else { break };
-            drop(turn);
             let _running = self.pulse.leg();
+            self.turns.begin_leg();
             let Ok(answer) = self.sandbox.handle(frame) else { return self.hang_up() };
             // If the reply cannot be sent, the host is gone and the worker stops.
             if answer.reply.as_ref().is_some_and(|reply| self.send(reply).is_err()) {
                 return self.hang_up();
             }
+            self.turns.end_leg();
         }
         self.hang_up();
     }
