@@ -30,4 +30,4 @@ pub use code_mode::{CodeMode, ExecRequest, Recent, decide};
 pub use definition::first_source_line;
 pub use input::ExecInput;
 pub use registry::RunChanges;
-pub use tool_search::{ToolSearch, ToolSearchAnswer};
+pub use tool_search::{ControlRequest, MadeCall, ToolSearch, ToolSearchAnswer};

@@ -51,8 +51,7 @@ fn list_table(runs: &[RunListEntry], now: Millis, width: Option<usize>) -> Table
     let letters = width.map_or(usize::MAX, |_| unique_letters(runs));
     let mut table = Table::new(["RUN", "STATE", "AGE", "PENDING", "AGENT", "CODE"]).with_whole(&[0, 1, 2]);
     for run in runs {
-        let pending =
-            if run.state.is_over() || run.open_calls == 0 { String::new() } else { run.open_calls.to_string() };
+        let pending = if run.open_calls == 0 { String::new() } else { run.open_calls.to_string() };
         table.add([
             run.run_id.chars().take(letters).collect(),
             run.state.as_str().to_owned(),

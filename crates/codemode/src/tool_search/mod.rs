@@ -25,6 +25,7 @@ use crate::input::ExecInput;
 use crate::mode::{RunMode, tool_search_answer};
 
 pub use crate::mode::{SelectedTool, Telemetry, is_failure};
+pub use structured::{ControlRequest, MadeCall};
 
 /// How long after its timeout a cell may still wait for a worker, or for its worker to stop it.
 const GRACE: Duration = Duration::from_secs(2);

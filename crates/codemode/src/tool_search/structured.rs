@@ -1,6 +1,6 @@
 //! `tool_search`, `tool_describe` and `tool_call`: the steps of a Tool Search cell as separate tools.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use catalog::View;
 use contract::config::{self, ToolSearchMode};
@@ -17,12 +17,28 @@ use crate::cell::out_of_time;
 use crate::failure::{commit_message, failure};
 use crate::mode::{SelectedTool, Telemetry, tool_search_failure};
 
+/// What came of the call that a `tool_call` makes.
+#[derive(Debug)]
+pub enum MadeCall {
+    Settled(Outcome),
+    /// It waits, and the model gets no answer now.
+    Waiting,
+}
+
+/// Whether a request makes a control call, or continues one that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlRequest {
+    New,
+    Continued,
+}
+
 /// One call of a structured tool.
 struct Control<'a> {
     executor: &'a Executor,
     name: &'static str,
     tool_call_id: &'a str,
     telemetry: Telemetry,
+    started: Instant,
 }
 
 impl ToolSearch {
@@ -38,7 +54,7 @@ impl ToolSearch {
         control.telemetry.search_count = 1;
         let found = input::search(input, &config.search)
             .map(|(query, limit)| Value::from(executor.catalog().search(View::ToolSearch, query, limit)));
-        self.record(&control, input, found).await
+        self.record(control, input, found).await
     }
 
     /// Runs `tool_describe { id }` → a compact entry with `parameters`.
@@ -53,7 +69,7 @@ impl ToolSearch {
         control.telemetry.describe_count = 1;
         let described = input::describe(input)
             .and_then(|id| executor.catalog().describe(View::ToolSearch, id).ok_or_else(|| unknown(executor, id)));
-        self.record(&control, input, described).await
+        self.record(control, input, described).await
     }
 
     /// Runs `tool_call { id, args? }` → `{ tool, result }`. Waits for people as long as a cell would.
@@ -74,59 +90,72 @@ impl ToolSearch {
                     failure(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later")
                 })?;
             match made.end {
-                CallEnd::Settled(outcome) => Ok(outcome),
+                CallEnd::Settled(outcome) => Ok(MadeCall::Settled(outcome)),
                 CallEnd::Parked(state) => {
                     Err(out_of_time(config.code_timeout_ms, [(state, Method::Call, id.as_str())].into_iter()))
                 }
                 CallEnd::Stopped(error) => Err(unwritten(&error)),
             }
         };
-        self.call_with(executor, config, tool_call_id, input, make).await.value
+        let answer = self.call_with(executor, config, (tool_call_id, ControlRequest::New), input, make).await;
+        answer.map(|answer| answer.value).unwrap_or_default()
     }
 
-    /// Runs `tool_call`. `make` makes the call of the tool with this id, with these arguments: how long it waits for
-    /// people is the caller's decision.
+    /// Runs `tool_call`, or continues it. `make` makes the call of the tool with this id, with these arguments: how long
+    /// it waits for people is the caller's decision. Returns `None` if it waits.
     pub async fn call_with<F>(
         &self,
         executor: &Executor,
         config: &config::ToolSearch,
-        tool_call_id: &str,
+        (tool_call_id, request): (&str, ControlRequest),
         input: &Value,
         make: impl FnOnce(String, Value) -> F,
-    ) -> ToolSearchAnswer
+    ) -> Option<ToolSearchAnswer>
     where
-        F: Future<Output = Result<Outcome, Failure>>,
+        F: Future<Output = Result<MadeCall, Failure>>,
     {
         let mut control = Control::new(executor, config, "tool_call", tool_call_id);
         control.telemetry.call_count = 1;
-        if let Err(error) = self.note_call(&control, input).await {
-            return failed_answer(&unwritten(&error), &control.telemetry);
+        if request == ControlRequest::New
+            && let Err(error) = self.note_call(&control, input).await
+        {
+            return Some(failed_answer(&unwritten(&error), &control.telemetry));
         }
         let called = match target(executor, input) {
             Ok((tool, id, arguments)) => {
                 control.telemetry.selected_tools.extend(SelectedTool::parse(&id));
-                make(id, arguments).await.and_then(returned).map(|result| json!({"tool": tool, "result": result}))
+                let began = Instant::now();
+                let made = make(id, arguments).await;
+                control.telemetry.duration_ms.tools = millis(began);
+                match made {
+                    Ok(MadeCall::Waiting) => return None,
+                    Ok(MadeCall::Settled(outcome)) => {
+                        returned(outcome).map(|result| json!({"tool": tool, "result": result}))
+                    }
+                    Err(failure) => Err(failure),
+                }
             }
             Err(failure) => Err(failure),
         };
-        self.answer(&control, called).await
+        Some(self.answer(control, called).await)
     }
 
     /// Records a call and its answer in the transcript, and returns the answer.
-    async fn record(&self, control: &Control<'_>, input: &Value, result: Result<Value, Failure>) -> ToolSearchAnswer {
-        match self.note_call(control, input).await {
+    async fn record(&self, control: Control<'_>, input: &Value, result: Result<Value, Failure>) -> ToolSearchAnswer {
+        match self.note_call(&control, input).await {
             Ok(()) => self.answer(control, result).await,
             Err(error) => failed_answer(&unwritten(&error), &control.telemetry),
         }
     }
 
-    async fn answer(&self, control: &Control<'_>, result: Result<Value, Failure>) -> ToolSearchAnswer {
+    async fn answer(&self, mut control: Control<'_>, result: Result<Value, Failure>) -> ToolSearchAnswer {
+        control.telemetry.duration_ms.total = millis(control.started);
         let answer = match result {
             Ok(value) => ToolSearchAnswer { value, telemetry: json!(control.telemetry), media: Vec::new() },
             Err(failure) => failed_answer(&failure, &control.telemetry),
         };
         let (result, fields) = (for_transcript(&answer.value), json!({"telemetry": control.telemetry}));
-        match self.note(control, EntryKind::ControlResult, ("result", result.get()), fields).await {
+        match self.note(&control, EntryKind::ControlResult, ("result", result.get()), fields).await {
             Ok(()) => answer,
             Err(error) => failed_answer(&unwritten(&error), &control.telemetry),
         }
@@ -160,8 +189,12 @@ impl ToolSearch {
 impl<'a> Control<'a> {
     fn new(executor: &'a Executor, config: &config::ToolSearch, name: &'static str, tool_call_id: &'a str) -> Self {
         let telemetry = Telemetry::new(ToolSearchMode::Tools, config, executor.catalog());
-        Self { executor, name, tool_call_id, telemetry }
+        Self { executor, name, tool_call_id, telemetry, started: Instant::now() }
     }
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 fn failed_answer(failure: &Failure, telemetry: &Telemetry) -> ToolSearchAnswer {

@@ -6,7 +6,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use catalog::Surface;
-use codemode::{CodeMode, ToolSearch};
+use codemode::{CodeMode, ControlRequest, MadeCall, ToolSearch};
 use contract::cell::{CellResult, MediaKind, PendingState, WaitingReason};
 use contract::error::ErrorCode;
 use contract::frame::Failure;
@@ -272,21 +272,24 @@ impl ControlCalls<'_> {
     async fn tool_call(&self, call: &ModelCall, input: &Value, begun: Option<RunId>) -> ControlEnd {
         let (executor, config) = (&self.prepared.executor, &self.prepared.config.tool_search);
         let tools = ToolSearch::new(self.code_mode.clone());
+        let request = if begun.is_some() { ControlRequest::Continued } else { ControlRequest::New };
         let mut waiting = None;
         let instead = &mut waiting;
         let make = move |id: String, arguments: Value| async move {
-            let failure = |code, message: String| Err(Failure { code: Some(code), message, place: None });
             match self.make(call, &id, arguments, begun).await {
-                Made::Settled(outcome) => Ok(outcome),
-                Made::Stopped(message) => failure(ErrorCode::InternalError, message),
+                Made::Settled(outcome) => Ok(MadeCall::Settled(outcome)),
+                Made::Stopped(message) => Err(Failure { code: Some(ErrorCode::InternalError), message, place: None }),
                 Made::Waiting(end) => {
                     *instead = Some(end);
-                    failure(ErrorCode::NestedToolFailed, "the call waits".to_owned())
+                    Ok(MadeCall::Waiting)
                 }
             }
         };
-        let answered = tools.call_with(executor, config, &call.id, input, make).await;
-        waiting.unwrap_or_else(|| done(None, answer(call, ModelAnswer::of_search(answered))))
+        let answered = tools.call_with(executor, config, (&call.id, request), input, make).await;
+        let answered = answered.map(|answered| done(None, answer(call, ModelAnswer::of_search(answered))));
+        answered
+            .or(waiting)
+            .unwrap_or_else(|| refused(call, "the call was lost; check what it did before you repeat it"))
     }
 
     async fn direct(&self, call: &ModelCall, id: &str, input: Value, begun: Option<RunId>) -> ControlEnd {

@@ -390,6 +390,18 @@ async fn tools_of_the_client_can_be_called_directly_and_with_tool_search() {
         let second = talk.ask(&world).await;
         assert_eq!(second.text(), "done", "{surface:?} {}", second.raw);
         assert!(body_text(&world.model.requests()[1]).contains("red"), "{surface:?}");
+        if surface == SurfaceChoice::Search {
+            // The call waited for the client in between, and is still one call with one result.
+            let delivered = world.store.deliveries("ada", &[first.calls()[0].id.clone()]).await.unwrap();
+            let turn = world.store.turn(&delivered[0].turn_id).await.unwrap().unwrap();
+            let entries = world.store.transcript(&turn.session_id).await.unwrap();
+            let middle = entries
+                .iter()
+                .map(|entry| entry.kind.as_str())
+                .filter(|kind| ["control_call", "tool_call", "tool_result", "control_result"].contains(kind));
+            let middle: Vec<&str> = middle.collect();
+            assert_eq!(middle, ["control_call", "tool_call", "tool_result", "control_result"], "{entries:?}");
+        }
     }
 }
 

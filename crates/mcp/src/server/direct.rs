@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use contract::ids::RunId;
-use executor::{DirectCall, DirectRequest, Executor, ProgressSink, StateSink, random_name};
+use executor::{DirectCall, DirectRequest, Executor, ProgressSink, StateSink};
 use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -92,6 +92,7 @@ impl DirectCalls {
         &self,
         executor: Executor,
         store: &Store,
+        tool_call_id: &str,
         (id, arguments): (&str, Value),
         questions: MidCallQuestions,
     ) -> Result<RunningCall, String> {
@@ -105,11 +106,10 @@ impl DirectCalls {
             }
         }
         let (states, watched) = questions.sink();
-        let tool_call_id = random_name().map_err(no_randomness)?;
         let request = DirectRequest {
             states,
             name: Some(name),
-            ..DirectRequest::new(&tool_call_id, id, arguments, ProgressSink::default())
+            ..DirectRequest::new(tool_call_id, id, arguments, ProgressSink::default())
         };
         let run = executor.open_direct_call(store, request).map_err(no_randomness)?;
         let claim = self.claim(run.run_id()).ok_or("two calls have the same run; try again")?;

@@ -333,13 +333,14 @@ impl McpService {
     pub(crate) async fn call_directly(
         &self,
         call: &Call,
-        (id, arguments): (&str, Value),
+        tool_call_id: &str,
+        target: (&str, Value),
         questions: MidCallQuestions,
     ) -> Result<RunningCall, String> {
         let prepared = self.prepared(&call.principal).await.map_err(|error| error.to_string())?;
         let executor = prepared.executor(&call.progress);
         let store = self.inner.code_mode.store();
-        self.inner.direct_calls.start(executor, store, (id, arguments), questions).await
+        self.inner.direct_calls.start(executor, store, tool_call_id, target, questions).await
     }
 
     /// Continues a parked tool call. `Err` is a message.

@@ -19,7 +19,7 @@ fn place() -> Place {
 }
 
 impl Place {
-    fn runs(&self, arguments: &[&str]) -> Output {
+    pub(super) fn runs(&self, arguments: &[&str]) -> Output {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.arg("runs").args(arguments).args(["--state-dir", &self.path("state")]).output().unwrap()
     }
@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-fn json_of(output: &Output) -> Value {
+pub(super) fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 

@@ -5,9 +5,11 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use store::{Keys, Location, Store};
 
 use super::clients::{Era, PATIENCE, Served, Streams};
 use super::place::{Place, reads, writes};
+use super::runs::json_of;
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
@@ -200,6 +202,32 @@ fn tool_search_shows_images_as_blocks_and_never_as_text() {
         assert_eq!(value["result"]["content"][1], json!({"type": "image", "mimeType": "image/png", "bytes": 8}));
         assert_eq!(value["result"]["structuredContent"]["again"][0]["bytes"], 8);
     }
+}
+
+#[test]
+fn a_call_of_tool_call_belongs_to_its_control_call_and_its_time_is_measured() {
+    let place =
+        Place::new(json!([reads("slow", json!([{"sleepMs": 80}, {"result": {"content": []}}])), writes("push")]));
+    settings(&place, json!({"toolSearch": {"mode": "tools"}}));
+    let mut client = start(&place, Era::November2025, &["--surface", "search"]);
+    let result = call(&mut client, "tool_call", json!({"id": "mcp:s:slow"}));
+    let times = &result["_meta"]["cellmate/telemetry"]["durationMs"];
+    let [tools, total] = ["tools", "total"].map(|name| times[name].as_u64().unwrap());
+    assert!((80..10_000).contains(&tools) && total >= tools, "{times}");
+
+    let run = json_of(&place.runs(&["list", "--json"]))[0].clone();
+    assert_eq!((&run["state"], &run["pending"]), (&json!("completed"), &json!(0)), "{run}");
+    let session = run["sessionId"].as_str().unwrap().to_owned();
+    let entries = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let location = Location::File(place.path("state/runs.db").into());
+        let store = Store::open(&location, Keys::ephemeral().unwrap()).await.unwrap();
+        store.transcript(&session).await.unwrap()
+    });
+    let kinds: Vec<&str> = entries.iter().map(|entry| entry.kind.as_str()).collect();
+    assert_eq!(kinds, ["control_call", "tool_call", "tool_result", "control_result"], "{entries:?}");
+    let control = &entries[0].entry["toolCallId"];
+    assert!(entries[1..3].iter().all(|entry| entry.entry["parentToolCallId"] == *control), "{entries:?}");
+    assert_eq!(entries[3].entry["telemetry"]["durationMs"], *times, "{entries:?}");
 }
 
 #[test]

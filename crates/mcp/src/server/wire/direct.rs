@@ -3,7 +3,7 @@
 
 use contract::cell::PendingState;
 use contract::ids::ApprovalId;
-use executor::{CallEnd, DirectCall, Outcome, ToolResult, UNKNOWN_OUTCOME};
+use executor::{CallEnd, DirectCall, Outcome, ToolResult, UNKNOWN_OUTCOME, random_name};
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult, MetaObject};
 use serde_json::{Value, json};
 use store::{Approval, CommitError};
@@ -49,13 +49,24 @@ impl ToolCall<'_> {
     /// Calls a tool that is shown directly, and returns the response.
     pub(super) async fn run_direct(&self, id: &str) -> Result<CallToolResponse, ErrorData> {
         let began = Instant::now();
-        let end = self.call_directly(id, Value::Object(self.call.arguments.clone())).await?;
+        let end = match random_name() {
+            Ok(tool_call_id) => {
+                self.call_directly(&tool_call_id, id, Value::Object(self.call.arguments.clone())).await?
+            }
+            Err(_) => DirectEnd::Stopped("cannot read system randomness; try again later".to_owned()),
+        };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(response(end, self.with_surface(json!({"toolId": id, "durationMs": duration_ms}))))
     }
 
     /// Makes a tool call, or continues the same call that was parked before.
-    pub(super) async fn call_directly(&self, id: &str, arguments: Value) -> Result<DirectEnd, ErrorData> {
+    /// `tool_call_id` is the id of the control call that a new call belongs to, or its own.
+    pub(super) async fn call_directly(
+        &self,
+        tool_call_id: &str,
+        id: &str,
+        arguments: Value,
+    ) -> Result<DirectEnd, ErrorData> {
         let Self { service, call, .. } = self;
         let binding = request_state::binding(&call.principal, self.tool, &call.arguments);
         let channel = Channel::of(self.context);
@@ -78,7 +89,7 @@ impl ToolCall<'_> {
                     None => Err("another request is working on this call; repeat it later".to_owned()),
                 }
             }
-            None => service.call_directly(call, (id, arguments), mid_call).await,
+            None => service.call_directly(call, tool_call_id, (id, arguments), mid_call).await,
         };
         let mut running = match started {
             Ok(running) => running,

@@ -1,6 +1,6 @@
 //! Handles the calls of Tool Search's controls.
 
-use codemode::{ToolSearch, ToolSearchAnswer};
+use codemode::{ControlRequest, MadeCall, ToolSearch, ToolSearchAnswer};
 use contract::error::ErrorCode;
 use contract::frame::Failure;
 use contract::ids::{ApprovalId, RunId};
@@ -47,15 +47,16 @@ impl ToolCall<'_> {
         // Set if the response is not an answer of the tool.
         let mut instead = None;
         let other_response = &mut instead;
+        let parent = tool_call_id.as_str();
         let make = move |id: String, arguments: Value| async move {
             let failure = |code, message| Err(Failure { code: Some(code), message, place: None });
-            match self.call_directly(&id, arguments).await {
-                Ok(DirectEnd::Settled(outcome)) => Ok(outcome),
+            match self.call_directly(parent, &id, arguments).await {
+                Ok(DirectEnd::Settled(outcome)) => Ok(MadeCall::Settled(outcome)),
                 Ok(DirectEnd::Waiting(message)) => failure(ErrorCode::NestedToolFailed, message),
                 Ok(DirectEnd::Stopped(message)) => failure(ErrorCode::InternalError, message),
                 Ok(DirectEnd::Ask(question)) => {
                     *other_response = Some(Ok((*question).into()));
-                    failure(ErrorCode::NestedToolFailed, "the user is asked in a form".to_owned())
+                    Ok(MadeCall::Waiting)
                 }
                 Err(error) => {
                     let message = error.message.to_string();
@@ -64,8 +65,13 @@ impl ToolCall<'_> {
                 }
             }
         };
-        let answer = self.tool_search().call_with(&executor, config, &tool_call_id, &self.input(), make).await;
-        instead.unwrap_or_else(|| Ok(self.answered(Answer::of_search(answer))))
+        let (control, input) = ((parent, ControlRequest::New), self.input());
+        let answer = self.tool_search().call_with(&executor, config, control, &input, make).await;
+        match (instead, answer) {
+            (Some(instead), _) => instead,
+            (None, Some(answer)) => Ok(self.answered(Answer::of_search(answer))),
+            (None, None) => Ok(self.not_run("the call was lost; check what it did before you repeat it")),
+        }
     }
 
     /// Runs `tool_search_code`. The cell ends within one turn, so the user can be asked only while it runs.
