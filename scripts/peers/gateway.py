@@ -44,14 +44,15 @@ def client(bundle, name):
     return check
 
 
-def serve(workspace, model, api):
-    """Starts a gateway with one provider, and returns its address."""
-    config = workspace.folder / f"{api}.json5"
+def serve(workspace, model, api, name=None, agents=None, **settings):
+    """Starts a gateway with one provider, by default with code mode, and returns its address. Its configuration and its
+    state are called `name`, or like the API of the provider."""
+    name = name or api
+    config, stderr_path = workspace.folder / f"{name}.json5", workspace.folder / f"{name}.stderr"
     provider = {"baseUrl": f"{model}/v1", "api": api, "apiKey": "none"}
-    agents = {"defaults": {"model": "scripted/one"}}
-    config.write_text(json.dumps({"tools": {"codeMode": True}, "models": {"providers": {"scripted": provider}}, "agents": agents}))
-    stderr_path = workspace.folder / f"{api}.stderr"
-    command = [workspace.cellmate, "gateway", "--listen", "127.0.0.1:0", "--config", str(config), "--state-dir", str(workspace.folder / api)]
+    own = {"models": {"providers": {"scripted": provider}}, "agents": {"defaults": {"model": "scripted/one"}, **(agents or {})}}
+    config.write_text(json.dumps({"tools": {"codeMode": True}, **settings, **own}))
+    command = [workspace.cellmate, "gateway", "--listen", "127.0.0.1:0", "--config", str(config), "--state-dir", str(workspace.folder / name)]
     with open(stderr_path, "w") as stderr:
         process = workspace.start(command, env=workspace.environment(CELLMATE_TOKEN=TOKEN), stderr=stderr)
     return workspace.wait_for(process, stderr_path, r"serving agents at (http\S*)/v1 ")

@@ -82,7 +82,8 @@ class Handler(BaseHTTPRequestHandler):
         message, reason = {"role": "assistant", "content": self.model.last_message}, "stop"
         if tool:
             function = {"name": tool, "arguments": json.dumps(self.model.arguments)}
-            message = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
+            call = {"id": numbered("call", results), "type": "function", "function": function}
+            message = {"role": "assistant", "content": None, "tool_calls": [call]}
             reason = "tool_calls"
         base = {"id": "chat_1", "created": 1, "model": "scripted"}
         if not body.get("stream"):
@@ -110,7 +111,7 @@ class Handler(BaseHTTPRequestHandler):
         results = [as_text(item.get("output")) for item in items if item.get("type") in outputs]
         tool = self.model.decide(path, tools, results)
         if tool:
-            call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "status": "completed"}
+            call = {"type": "function_call", "id": "fc_1", "call_id": numbered("call", results), "status": "completed"}
             item = {**call, "name": tool, "arguments": json.dumps(self.model.arguments), **places.get(tool, {})}
         else:
             content = {"type": "output_text", "text": self.model.last_message, "annotations": []}
@@ -135,7 +136,7 @@ class Handler(BaseHTTPRequestHandler):
         results = [as_text(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
         tool = self.model.decide(path, tools, results)
         text = {"type": "text", "text": self.model.last_message}
-        block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": self.model.arguments} if tool else text
+        block = {"type": "tool_use", "id": numbered("toolu", results), "name": tool, "input": self.model.arguments} if tool else text
         reason = "tool_use" if tool else "end_turn"
         whole = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": [block]}
         whole = {**whole, "stop_reason": reason, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
@@ -173,6 +174,11 @@ class Handler(BaseHTTPRequestHandler):
             data = data if isinstance(data, str) else json.dumps(data)
             self.wfile.write(f"{head}data: {data}\n\n".encode())
         self.close_connection = True
+
+
+def numbered(prefix, results):
+    """Returns the id of the next call in a conversation that has these results."""
+    return f"{prefix}_{len(results) + 1}"
 
 
 def described(tool):

@@ -89,10 +89,10 @@ class Workspace:
         self.processes.append(process)
         return process
 
-    def config(self, servers, name="cellmate.json5", ask="never", tools=None):
+    def config(self, servers, name="cellmate.json5", ask="never", tools=None, **more):
         """Writes a Cellmate configuration, by default without approvals, because no user is present."""
         path = self.folder / name
-        settings = {"mcpServers": servers, "approvals": {"ask": ask}, **({"tools": tools} if tools else {})}
+        settings = {"mcpServers": servers, "approvals": {"ask": ask}, **({"tools": tools} if tools else {}), **more}
         path.write_text(json.dumps(settings, indent=2))
         return path
 

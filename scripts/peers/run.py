@@ -21,6 +21,7 @@ from images import IMAGES
 from pins import LOGS, PEERS, ROOT, Missing, environment, install, version
 from room import Failed, Workspace, expect
 from surfaces import SURFACES
+from tool_search import tool_search
 
 RUST_SECONDS = 3000
 
@@ -44,6 +45,7 @@ def checks():
     servers = {bundle for bundle, *_ in upstream.SERVERS.values()}
     for name, (bundle, package, check) in {**CLIENTS, **IMAGES, **SURFACES}.items():
         yield f"client/{name}", ["npm", bundle], version(bundle, package), check
+    yield "client/tool-search", ["npm", "python-mcp", "python-sdks"], version("python-mcp", "mcp"), tool_search
     for name, (bundle, package, check) in GATEWAY.items():
         yield f"gateway/{name}", [bundle], version(bundle, package), check
     yield "gateway/guide", [], "-", gateway_guide.guide

@@ -1,6 +1,9 @@
-"""The Python SDKs of OpenAI and Anthropic with a gateway: tools that cells call, streamed and not. Prints what happened."""
+"""The Python SDKs of OpenAI and Anthropic with a gateway: tools that cells call, streamed and not. Prints what happened.
+
+AGENT is the model that it asks for, which is an agent of the gateway."""
 
 import json
+import os
 import sys
 
 import anthropic
@@ -10,6 +13,7 @@ WORDS = {1: "first", 2: "second", 3: "third"}
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 PROMPT = "Look three times."
 MAX_ROUNDS = 6
+AGENT = os.environ.get("AGENT", "openclaw")
 
 
 class Looking:
@@ -32,12 +36,12 @@ def chat(client, stream):
     messages = [{"role": "user", "content": PROMPT}]
     for _ in range(MAX_ROUNDS):
         if stream:
-            with client.chat.completions.stream(model="openclaw", messages=messages, tools=tools) as events:
+            with client.chat.completions.stream(model=AGENT, messages=messages, tools=tools) as events:
                 for _event in events:
                     pass
                 message = events.get_final_completion().choices[0].message
         else:
-            message = client.chat.completions.create(model="openclaw", messages=messages, tools=tools).choices[0].message
+            message = client.chat.completions.create(model=AGENT, messages=messages, tools=tools).choices[0].message
         if not message.tool_calls:
             return looking.done(message.content)
         messages.append(message.model_dump(exclude_none=True))
@@ -52,7 +56,7 @@ def responses(client, stream, chained):
     tools = [{"type": "function", "name": "look", "description": "Looks.", "parameters": SCHEMA, "strict": False}]
     items, previous = [{"role": "user", "content": PROMPT}], openai.omit
     for _ in range(MAX_ROUNDS):
-        request = {"model": "openclaw", "input": items, "tools": tools, "previous_response_id": previous}
+        request = {"model": AGENT, "input": items, "tools": tools, "previous_response_id": previous}
         if stream:
             with client.responses.stream(**request) as events:
                 for _event in events:
@@ -77,7 +81,7 @@ def messages(client, stream):
     tools = [{"name": "look", "description": "Looks.", "input_schema": SCHEMA}]
     history = [{"role": "user", "content": PROMPT}]
     for _ in range(MAX_ROUNDS):
-        request = {"model": "openclaw", "max_tokens": 1000, "messages": history, "tools": tools}
+        request = {"model": AGENT, "max_tokens": 1000, "messages": history, "tools": tools}
         if stream:
             with client.messages.stream(**request) as events:
                 for _event in events:
@@ -99,7 +103,7 @@ def main(address, token):
     gpt = openai.OpenAI(base_url=f"{address}/v1", api_key=token, max_retries=0)
     claude = anthropic.Anthropic(base_url=address, api_key=token, max_retries=0)
     models = [model.id for model in gpt.models.list()]
-    assert models == [model.id for model in claude.models.list()] and "openclaw" in models, models
+    assert models == [model.id for model in claude.models.list()] and AGENT in models, models
     seen = [chat(gpt, stream) for stream in (False, True)]
     seen += [responses(gpt, stream, chained) for chained in (False, True) for stream in (False, True)]
     seen += [messages(claude, stream) for stream in (False, True)]
