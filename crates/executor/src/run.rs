@@ -173,8 +173,14 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     let executor = Executor::new(catalog, routes, request.scope.clone())
         .with_visible_tools(visible.iter().map(|tool| tool.name.clone()))
         .with_hooks(host.local.hooks.clone())
-        .with_approval_patterns(host.approval_patterns.clone());
+        .with_approval_patterns(host.approval_patterns.clone())
+        .with_approval_ms(approval_ms(&config));
     Ok(PreparedRun { surface, chosen_by, visible, executor, config, refused_namespaces })
+}
+
+/// Returns how long a person has to answer: as long as a suspended run is kept.
+fn approval_ms(config: &ToolsConfig) -> i64 {
+    i64::try_from(config.code_mode.snapshot_ttl_seconds.saturating_mul(1000)).unwrap_or(i64::MAX)
 }
 
 /// Returns the servers that cannot be reached now, for the model to know of. Their tools are not known, so a server is

@@ -116,6 +116,8 @@ pub(crate) struct Driver {
     aborters: Vec<oneshot::Sender<()>>,
     /// When a waiting run expires.
     expires: Option<Instant>,
+    /// When a new run is written even if no call requires it. None once that was done.
+    record_at: Option<Instant>,
     /// False until the caller that woke the run is registered. Before that, the run must not be suspended again.
     has_caller: bool,
     last_result: Option<CellResult>,
@@ -153,6 +155,9 @@ type CallStateChange = (CallId, PendingState);
 /// The capacity of the channel for state changes: the number of calls that a cell may have.
 const MAX_STATES: usize = 1_024;
 
+/// How long a run may take before it is written. One that has ended by then is written once, with its result.
+const RECORD_AFTER: Duration = Duration::from_secs(1);
+
 /// Why a driver ended.
 pub(crate) enum DriverExit {
     /// The run is over, with this result.
@@ -185,6 +190,8 @@ impl Driver {
         driver.listeners.push((tool_call_id, listener));
         driver.has_caller = true;
         driver.enter_exec();
+        // A cell of one turn cannot be resumed.
+        driver.record_at = matches!(driver.run.mode, RunMode::CodeMode).then(|| driver.began + RECORD_AFTER);
         driver.work = Some(driver.start());
         driver
     }
@@ -222,6 +229,7 @@ impl Driver {
             listeners: Vec::new(),
             aborters: Vec::new(),
             expires: None,
+            record_at: None,
             has_caller: false,
             last_result: None,
             polling: false,
@@ -285,6 +293,7 @@ impl Driver {
                         self.wake_at = None;
                         Some(Event::Woke)
                     }
+                    () = until(self.record_at), if self.work.is_none() => self.record().await,
                     () = until(self.expires), if waits => return self.expire().await,
                 }
             };
@@ -298,6 +307,13 @@ impl Driver {
             Some(last_result) => DriverExit::Over(Box::new(last_result)),
             None => DriverExit::Stopped,
         }
+    }
+
+    /// Writes a run that takes long, so that it is listed, and the next process resumes it if this one is killed.
+    async fn record(&mut self) -> Option<Event> {
+        self.record_at = None;
+        let written = self.run.journal.flush().await;
+        written.err().map(|error| self.stopped(error))
     }
 
     /// Handles an event.

@@ -21,9 +21,11 @@ const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id,
                        state, requested_at, expires_at, decided_by, note, edited_input, question, source_identity, \
                        decided_at";
 
-/// The condition for a decision at the time `$2`.
+/// The condition for a decision at the time `$2`. A run that has expired is not continued, even if no process has noticed
+/// it yet.
 const CAN_BE_DECIDED: &str = "state = 'pending' AND expires_at > $2 AND run_id IN \
-                              (SELECT run_id FROM runs WHERE state IN ('running', 'waiting'))";
+                              (SELECT run_id FROM runs WHERE state IN ('running', 'waiting') AND NOT \
+                              (expires_at <= $2 AND lease_until <= $2 AND (state = 'waiting' OR holder <> '')))";
 
 /// Writes approval requests, in the transaction that parks their call.
 pub(crate) async fn write(

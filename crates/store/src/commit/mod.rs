@@ -175,16 +175,17 @@ async fn write(
     now: Millis,
 ) -> Result<Vec<VersionConflict>, AttemptError> {
     if let Some(writer) = backend.sqlite_writer()
-        && claim.is_none()
         && change.needs_no_reading()
     {
         let mut steps = first_steps(held, change, sealed, now, CatalogCheck::WithInsert)?;
         steps.extend(withdrawal(held, change));
+        let added = claim.map(|claim| usage::addition(&held.scope.agent_id, claim, &backend.quotas, now));
+        steps.extend(added.map(|added| Step::ChangeOne(added, Mismatch::Missing)));
         let entries = transcript::statements(&held.scope.session_id, &held.run_id, &change.entries);
         steps.extend(entries.map(Step::from));
         steps.push(Step::Point("commit.before_commit"));
         match writer.write(Program { steps, durability }).await {
-            // The run's catalog is not stored.
+            // The run's catalog is not stored, or the usage of the principal must be counted.
             Err(WriteError::Mismatch(Mismatch::Missing)) => {}
             Err(error) => return Err(error.into()),
             Ok(()) => return Ok(Vec::new()),

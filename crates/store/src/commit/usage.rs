@@ -14,6 +14,7 @@ use crate::quota::{Claim, Exceeded, Quota};
 use crate::rows::RunState;
 use crate::runs::FencedRun;
 use crate::session_values;
+use crate::statement::Statement;
 
 /// How long a count is used before everything is counted again: processes of an older version do not update it.
 const COUNT_KEPT_MS: i64 = 10 * 60 * 1000;
@@ -52,6 +53,30 @@ impl<'a> From<&'a FencedRun> for Claimant<'a> {
     }
 }
 
+fn limits(quotas: &Quotas) -> [i64; 3] {
+    [quotas.waiting_runs, quotas.stored_bytes, quotas.open_approvals]
+        .map(|limit| i64::try_from(limit).unwrap_or(i64::MAX))
+}
+
+/// Returns the update that adds the claim to the principal's usage. It changes no row if a quota might be exceeded, or
+/// if the usage was not counted recently.
+pub(super) fn addition(agent_id: &str, claim: Claim, quotas: &Quotas, now: Millis) -> Statement {
+    let [runs, bytes, approvals] = limits(quotas);
+    Statement::new(
+        "UPDATE usage SET waiting_runs = waiting_runs + $1, snapshot_bytes = snapshot_bytes + $2, \
+         open_approvals = open_approvals + $3 WHERE agent_id = $4 AND waiting_runs <= $5 AND snapshot_bytes <= $6 \
+         AND open_approvals <= $7 AND counted_at > $8",
+    )
+    .bind(claim.runs)
+    .bind(claim.bytes())
+    .bind(claim.approvals)
+    .bind(agent_id)
+    .bind(runs.saturating_sub(claim.runs))
+    .bind(bytes.saturating_sub(claim.bytes()))
+    .bind(approvals.saturating_sub(claim.approvals))
+    .bind(now.saturating_sub(COUNT_KEPT_MS))
+}
+
 /// Adds the claim to the principal's usage, or fails if a quota would be exceeded. Must be called after the change's
 /// rows are written, because a full count includes them.
 pub(crate) async fn take(
@@ -61,28 +86,12 @@ pub(crate) async fn take(
     quotas: &Quotas,
     now: Millis,
 ) -> Result<(), CommitError> {
-    let max = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
-    let limits = [max(quotas.waiting_runs), max(quotas.stored_bytes), max(quotas.open_approvals)];
     let agent_id = claimant.agent_id;
-    let taken = sqlx::query(
-        "UPDATE usage SET waiting_runs = waiting_runs + $1, snapshot_bytes = snapshot_bytes + $2, \
-         open_approvals = open_approvals + $3 WHERE agent_id = $4 AND waiting_runs <= $5 AND snapshot_bytes <= $6 \
-         AND open_approvals <= $7 AND counted_at > $8",
-    )
-    .bind(claim.runs)
-    .bind(claim.bytes())
-    .bind(claim.approvals)
-    .bind(agent_id.to_owned())
-    .bind(limits[0].saturating_sub(claim.runs))
-    .bind(limits[1].saturating_sub(claim.bytes()))
-    .bind(limits[2].saturating_sub(claim.approvals))
-    .bind(now.saturating_sub(COUNT_KEPT_MS))
-    .execute(&mut *connection)
-    .await?;
-    if taken.rows_affected() == 1 {
+    if addition(agent_id, claim, quotas, now).execute(&mut *connection).await? == 1 {
         return Ok(());
     }
     let has = count(connection, agent_id, now).await?;
+    let limits = limits(quotas);
     let claims = [claim.runs, claim.bytes(), claim.approvals];
     let named = [Quota::WaitingRuns, Quota::StoredBytes, Quota::OpenApprovals];
     let over = claims.iter().zip(has).zip(limits).position(|((claim, has), limit)| *claim > 0 && has > limit);

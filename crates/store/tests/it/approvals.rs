@@ -97,6 +97,13 @@ async fn an_approval_cannot_be_decided_after_it_expired_or_its_run_ended() {
         assert_eq!(place.store.approvals_of_run(&held.run_id).await.unwrap()[0].state, ApprovalState::Void);
         let pending = place.store.pending_approvals().await.unwrap();
         assert!(pending.iter().all(|one| one.run_id != held.run_id), "{pending:?}");
+        // The approval itself has not expired, and no process has expired the run yet.
+        let (state, expires_at) = (Some(RunState::Waiting), Some(NOW + 10));
+        place.run(3, Change { state, expires_at, release: true, ..requesting_approval(&place, 3) }).await;
+        let id = approval_request(&place, 3).approval_id;
+        let expired = place.store.decide(&id, &approve(ApprovalScope::Once), "ada", NOW + 10).await;
+        assert!(matches!(expired, Err(DecisionError::NotPending)), "{expired:?}");
+        place.store.decide(&id, &approve(ApprovalScope::Once), "ada", NOW + 9).await.unwrap();
     }
 }
 

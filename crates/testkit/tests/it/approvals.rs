@@ -162,6 +162,17 @@ async fn an_expired_approval_cannot_be_granted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_person_has_as_long_as_a_suspended_run_is_kept() {
+    let fakes = FakeTools::new([]);
+    fakes.put(pay(), Behavior::Echo);
+    let tools = json!({"codeMode": {"enabled": true, "snapshotTtlSeconds": 86_400}});
+    let world = Parts { tools, sources: vec![fakes], ask: vec![PAY], ..Parts::default() }.open().await;
+    world.run().suspend(PAID).await;
+    let asked = world.pending().await.remove(0);
+    assert_eq!(asked.expires_at - asked.requested_at, 86_400_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_approval_of_an_aborted_run_cannot_be_granted() {
     let (world, fakes) = world().await;
     let (run_id, _) = world.run().suspend(PAID).await;

@@ -1,6 +1,8 @@
 //! Recovery of answers that did not arrive, and processes that share a store.
 
-use serde_json::json;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 
 use super::clients::{Era, Streams};
 use super::place::{Place, reads};
@@ -23,6 +25,37 @@ fn an_exec_whose_answer_was_lost_can_be_recovered() {
     assert_eq!(codes, ["return 'July2026'", "return 'June2025'"], "newest first");
     let found = client.call("wait", json!({"runId": runs[0]["runId"]}));
     assert_eq!((&found["status"], &found["value"]), (&json!("completed"), &json!("July2026")), "{found}");
+}
+
+/// Nothing of this cell must be stored before it ends, except that it may take long.
+#[test]
+fn a_cell_that_has_only_read_for_long_is_listed_and_survives_a_kill() {
+    let place = Place::new(json!([reads(
+        "slow",
+        json!([{"sleepMs": 8_000}, {"result": {"content": [], "structuredContent": {"done": true}}}])
+    )]));
+    let mut client = Streams::plain(&place, Era::July2026);
+    let code = "return (await MCP.s.slow({})).structuredContent.done";
+    client.send("tools/call", json!({"name": "exec", "arguments": {"code": code}}));
+    let began = Instant::now();
+    let run = loop {
+        let listed: Vec<Value> = serde_json::from_slice(&place.runs(&["list", "--json"]).stdout).unwrap();
+        if let [run] = listed.as_slice() {
+            break run.clone();
+        }
+        assert!(began.elapsed() < Duration::from_secs(7), "the run is not listed before it ends");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!((&run["state"], &run["pending"]), (&json!("running"), &json!(1)), "{run}");
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+
+    let mut other = Streams::plain(&place, Era::July2026);
+    let mut found = other.call("wait", json!({"runId": run["runId"]}));
+    while found["status"] == "waiting" {
+        found = other.call("wait", json!({"runId": run["runId"]}));
+    }
+    assert_eq!((&found["status"], &found["value"]), (&json!("completed"), &json!(true)), "{found}");
 }
 
 #[test]
