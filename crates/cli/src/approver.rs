@@ -10,7 +10,9 @@ use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
 use serde_json::Value;
 use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError};
 
+use crate::approvals::terminal::{Answer, OnEnter};
 use crate::approvals::{UntrustedServers, decided_by, terminal};
+use crate::hint;
 
 /// How often the store is polled for new approvals. There is no notification of those: a request for approval does not
 /// change the state of its run.
@@ -119,7 +121,8 @@ impl Decider<'_> {
                 (Some(question), _) if Approver::present() == Approver::Terminal => {
                     let id = &approval.approval_id;
                     eprintln!("`{tool}` asks: {question}");
-                    eprintln!("waiting for an answer; `cellmate approvals show {id}` shows how to give it");
+                    let show = hint::command(&format!("approvals show {id}"));
+                    eprintln!("waiting for an answer; `{show}` shows how to give it");
                     continue;
                 }
                 (Some(question), _) => {
@@ -172,16 +175,10 @@ fn question(approval: &Approval) -> Option<String> {
 async fn ask_on_terminal(approval: &Approval, untrusted: &UntrustedServers) -> Decision {
     let hint = untrusted.hint(approval).map(|hint| format!("\n({hint})")).unwrap_or_default();
     let call = terminal::call(approval, MAX_TERMINAL_ARGUMENT_CHARS);
-    let prompt = format!("{call}{hint}\ncall it? [y]es, [a]lways, [N]o: ");
-    terminal::ask(&prompt).await.map_or_else(|| no(""), |line| parse_answer(&line))
-}
-
-/// Parses a typed answer. Anything but a yes or "always" is a no.
-fn parse_answer(line: &str) -> Decision {
-    match line.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => yes(ApprovalScope::Once),
-        "a" | "always" => yes(ApprovalScope::Agent),
-        _ => no(""),
+    eprintln!("{call}{hint}");
+    match terminal::ask_for_decision(approval, OnEnter::Deny).await {
+        Some(Answer::Decide(decision)) => decision,
+        Some(Answer::Skip) | None => no(""),
     }
 }
 
@@ -191,22 +188,4 @@ fn yes(reach: ApprovalScope) -> Decision {
 
 fn no(note: &str) -> Decision {
     Decision::Deny { note: note.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use store::ApprovalScope;
-
-    use super::{no, parse_answer, yes};
-
-    #[test]
-    fn only_a_plain_yes_counts_as_yes() {
-        for line in ["y\n", "YES\n", " yes "] {
-            assert_eq!(parse_answer(line), yes(ApprovalScope::Once), "{line:?}");
-        }
-        assert_eq!(parse_answer("a\n"), yes(ApprovalScope::Agent));
-        for line in ["", "\n", "n", "yep", "yes please", "ja"] {
-            assert_eq!(parse_answer(line), no(""), "{line:?}");
-        }
-    }
 }

@@ -107,8 +107,9 @@ pub(crate) struct ExecArguments {
     /// Print the result as JSON, even on a terminal.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the first result, even if the cell has not ended; `cellmate wait` continues it. Tool calls that are under
-    /// way are finished in the background.
+    /// Print the first result, even if the cell has not ended; `cellmate wait` continues it. A cell that waits for tools
+    /// has its first result after `--timeout-ms`, which is 10 s by default; starting the servers comes on top. Tool calls
+    /// that are under way are finished in the background.
     #[arg(long)]
     pub(crate) no_wait: bool,
     #[command(flatten)]

@@ -9,6 +9,7 @@ use contract::ids::RunId;
 use serde_json::{Value, json};
 use store::{Approval, StoreError};
 
+use crate::hint;
 use crate::render::{self, OutputFormat};
 use crate::turns::open_approvals;
 
@@ -25,7 +26,7 @@ pub(crate) async fn advice(code_mode: &CodeMode, result: &CellResult) -> Result<
 
 /// Contains no command that approves: a model with a shell reads it, too.
 fn advice_for(run_id: &RunId, approvals: &[Approval]) -> String {
-    let wait = format!("`cellmate wait {run_id}`");
+    let wait = format!("`{}`", hint::command(&format!("wait {run_id}")));
     let Some(first) = approvals.first() else {
         return format!("the cell has not ended; run {wait} to continue it");
     };
@@ -40,7 +41,8 @@ fn advice_for(run_id: &RunId, approvals: &[Approval]) -> String {
         (1, None) => format!("a call of {tools} needs approval"),
         (count, _) => format!("{count} calls need approval or an answer: {tools}"),
     };
-    format!("{what}; run `cellmate approvals` in a terminal to decide, then {wait} to continue the cell")
+    let approvals = hint::command("approvals");
+    format!("{what}; run `{approvals}` in a terminal to decide, then {wait} to continue the cell")
 }
 
 /// Prints a result, and the advice if there is one: for programs in the JSON, for people on standard error.

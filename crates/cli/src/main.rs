@@ -12,6 +12,7 @@ mod connect;
 mod doctor;
 mod engine;
 mod exec;
+mod hint;
 mod keys;
 mod local_tools;
 mod log;
@@ -41,7 +42,7 @@ mod unusable;
 mod upstream;
 mod wait;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use contract::limits::HOST_STACK_BYTES;
 
 use arguments::{Arguments, Command};
@@ -54,7 +55,10 @@ fn main() -> std::process::ExitCode {
     sandbox::worker_main();
     process::keeper_main_closing_files(sandbox::close_inherited_files);
 
-    let arguments = Arguments::parse();
+    let matches = Arguments::command().get_matches();
+    hint::init(&matches);
+    let arguments =
+        Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Arguments::command()).exit());
     style::init(arguments.color);
     let kind = match arguments.command {
         Command::Mcp(_) | Command::Gateway(_) => log::CommandKind::Server,

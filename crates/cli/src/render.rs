@@ -129,19 +129,10 @@ pub(crate) fn print_safe(text: &str) {
 
 /// Prints a table that fits the terminal.
 pub(crate) fn print_table<const N: usize>(table: &Table<N>) {
-    let text = table.render(width());
+    let text = table.render(terminal_width());
     // The first line is the header, and the table has escaped its cells.
     let (header, rows) = text.split_once('\n').unwrap_or((&text, ""));
     write_out(&format!("{}\n{rows}", paint(header, Style::Heading, Stream::Out)));
-}
-
-/// The narrowest and widest `$COLUMNS` that is believed.
-const COLUMNS: std::ops::RangeInclusive<usize> = 20..=1_000;
-
-/// Returns the width for tables: `$COLUMNS` if it is set, else that of the terminal; `None` if standard output is neither.
-pub(crate) fn width() -> Option<usize> {
-    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    given.filter(|columns| COLUMNS.contains(columns)).or_else(terminal_width)
 }
 
 /// Prints a value as one line of JSON, with the same characters escaped.

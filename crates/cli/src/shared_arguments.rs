@@ -11,8 +11,9 @@ use client_config::{Places, Scope};
 use codemode::pool::{JailPolicy, Launch, PoolOptions};
 use contract::cell::Language;
 use contract::config::{CodeMode, Languages};
-use contract::limits::Limits;
+use contract::limits::{self, Bound, Limits};
 
+use crate::render;
 use crate::secrets::StoredSecrets;
 
 #[derive(Clone, Debug, Default, Args)]
@@ -178,8 +179,10 @@ pub(crate) struct LimitArguments {
 }
 
 impl LimitArguments {
-    /// Returns the configuration with the limits that were given, each clamped to its allowed range.
+    /// Returns the configuration with the limits that were given, each clamped to its allowed range. Says so on standard
+    /// error if another number is used than the one that was given.
     pub(crate) fn apply_to(&self, configured: CodeMode) -> CodeMode {
+        self.moved_numbers().iter().for_each(|message| render::note(&format!("cellmate: {message}")));
         let base = configured.limits;
         let limits = Limits {
             timeout_ms: self.timeout_ms.unwrap_or(base.timeout_ms),
@@ -194,5 +197,53 @@ impl LimitArguments {
         let languages: Vec<Language> = self.languages.iter().map(|language| language.language()).collect();
         let languages = Languages::of(&languages).unwrap_or(configured.languages);
         CodeMode { languages, limits: limits.clamped(), ..configured }
+    }
+
+    /// Returns a message for each number that was given and is outside of its range.
+    fn moved_numbers(&self) -> Vec<String> {
+        let given: [(&str, Option<u64>, Bound); 7] = [
+            ("--timeout-ms", self.timeout_ms, limits::TIMEOUT_MS),
+            ("--max-wait-ms", self.max_wait_ms, limits::MAX_WAIT_MS),
+            ("--memory-limit-bytes", self.memory_limit_bytes, limits::MEMORY_LIMIT_BYTES),
+            ("--max-output-bytes", self.max_output_bytes, limits::MAX_OUTPUT_BYTES),
+            ("--max-stored-output-bytes", self.max_stored_output_bytes, limits::MAX_STORED_OUTPUT_BYTES),
+            ("--max-snapshot-bytes", self.max_snapshot_bytes, limits::MAX_SNAPSHOT_BYTES),
+            ("--max-pending-tool-calls", self.max_pending_tool_calls, limits::MAX_PENDING_TOOL_CALLS),
+        ];
+        let moved = given.into_iter().filter_map(|(flag, number, bound)| {
+            let number = number.filter(|number| !bound.range.contains(number))?;
+            let (least, most, used) = (bound.range.start(), bound.range.end(), bound.clamp(number));
+            // Worded like a number of the configuration.
+            Some(format!("`{flag}`: {number} is outside of its range, {least} to {most}, so {used} is used"))
+        });
+        moved.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::LimitArguments;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        limits: LimitArguments,
+    }
+
+    #[test]
+    fn numbers_outside_of_their_range_are_reported_with_the_number_that_is_used() {
+        let line = "x --timeout-ms 5 --max-wait-ms 100 --memory-limit-bytes 10 --max-pending-tool-calls 129";
+        let moved = Program::parse_from(line.split(' ')).limits.moved_numbers();
+        assert_eq!(
+            moved,
+            [
+                "`--timeout-ms`: 5 is outside of its range, 100 to 60000, so 100 is used",
+                "`--memory-limit-bytes`: 10 is outside of its range, 1048576 to 1073741824, so 1048576 is used",
+                "`--max-pending-tool-calls`: 129 is outside of its range, 1 to 128, so 128 is used",
+            ]
+        );
+        assert!(Program::parse_from(["x"]).limits.moved_numbers().is_empty());
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Table<const N: usize> {
     header: [&'static str; N],
     /// The columns that are never shortened, for example ids.
     whole: &'static [usize],
+    /// The columns that are left out of a table that does not fit, the first one first.
+    least: &'static [usize],
     rows: Vec<Row<N>>,
 }
 
@@ -29,12 +31,17 @@ enum Row<const N: usize> {
 
 impl<const N: usize> Table<N> {
     pub(crate) fn new(header: [&'static str; N]) -> Self {
-        Self { header, whole: &[], rows: Vec::new() }
+        Self { header, whole: &[], least: &[], rows: Vec::new() }
     }
 
     /// Never shortens these columns, which are counted from 0.
     pub(crate) fn with_whole(self, columns: &'static [usize]) -> Self {
         Self { whole: columns, ..self }
+    }
+
+    /// Leaves out these columns, the first one first, as long as the table does not fit with all columns shortened.
+    pub(crate) fn with_least(self, columns: &'static [usize]) -> Self {
+        Self { least: columns, ..self }
     }
 
     pub(crate) fn add(&mut self, cells: [String; N]) {
@@ -49,7 +56,7 @@ impl<const N: usize> Table<N> {
     /// Returns the table with lines of at most `width` columns: the widest column is shortened, with `…`. Without a
     /// width nothing is shortened.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
-        let widths = fit(self.natural_widths(), self.whole, width);
+        let widths = self.widths(width);
         let mut text = line(&self.header.map(str::to_owned), &widths);
         for row in &self.rows {
             match row {
@@ -58,6 +65,22 @@ impl<const N: usize> Table<N> {
             }
         }
         text
+    }
+
+    /// Returns the width of each column; `None` for those that are left out.
+    fn widths(&self, line: Option<usize>) -> [Option<usize>; N] {
+        let mut widths = self.natural_widths().map(Some);
+        let Some(line) = line else { return widths };
+        for column in self.least {
+            if least_width(&widths, self.whole) <= line {
+                break;
+            }
+            if let Some(width) = widths.get_mut(*column) {
+                *width = None;
+            }
+        }
+        fit(&mut widths, self.whole, line);
+        widths
     }
 
     fn natural_widths(&self) -> [usize; N] {
@@ -72,38 +95,60 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// Returns the number of columns of the terminal that standard output is, or `None` if it is not a terminal.
+/// The narrowest and widest `$COLUMNS` that is believed.
+const COLUMNS: std::ops::RangeInclusive<usize> = 20..=1_000;
+
+/// Returns the width for tables: `$COLUMNS` if it is set, else that of the terminal that standard output is, or `None` if
+/// it is not a terminal.
 pub(crate) fn terminal_width() -> Option<usize> {
+    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    if let Some(columns) = given.filter(|columns| COLUMNS.contains(columns)) {
+        return Some(columns);
+    }
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then(|| tcgetwinsize(&stdout).ok()).flatten()?;
     // A terminal that does not know its size says 0.
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// Returns how wide a line of these columns is.
+fn line_width(widths: impl Iterator<Item = usize>) -> usize {
+    let (count, sum) = widths.fold((0_usize, 0), |(count, sum), width| (count + 1, sum + width));
+    sum + GAP.len() * count.saturating_sub(1)
+}
+
+/// Returns how wide a line is if all columns that may be shortened are as narrow as they may be.
+fn least_width(widths: &[Option<usize>], whole: &[usize]) -> usize {
+    let least = |(column, width): (usize, &Option<usize>)| {
+        width.map(|width| if whole.contains(&column) { width } else { width.min(MIN_COLUMN) })
+    };
+    line_width(widths.iter().enumerate().filter_map(least))
+}
+
 /// Takes width from the widest columns until the line fits, or all are as narrow as they may be.
-fn fit<const N: usize>(mut widths: [usize; N], whole: &[usize], line: Option<usize>) -> [usize; N] {
-    let Some(line) = line else { return widths };
-    let gaps = GAP.len() * N.saturating_sub(1);
+fn fit(widths: &mut [Option<usize>], whole: &[usize], line: usize) {
     loop {
-        let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(line);
+        let excess = line_width(widths.iter().filter_map(|width| *width)).saturating_sub(line);
         let mut columns: Vec<&mut usize> = widths
             .iter_mut()
             .enumerate()
-            .filter(|(column, width)| !whole.contains(column) && **width > MIN_COLUMN)
-            .map(|(_, width)| width)
+            .filter_map(|(column, width)| {
+                width.as_mut().filter(|width| !whole.contains(&column) && **width > MIN_COLUMN)
+            })
             .collect();
         // Of several equally wide columns, the last one is shortened first: it is the least important one.
         columns.sort_by_key(|width| **width);
-        let Some(widest) = columns.pop().filter(|_| excess > 0) else { return widths };
+        let Some(widest) = columns.pop().filter(|_| excess > 0) else { return };
         let second = columns.pop().map_or(MIN_COLUMN, |second| *second);
         *widest = widest.saturating_sub(excess).max(second).min(*widest - 1);
     }
 }
 
-fn line<const N: usize>(cells: &[String; N], widths: &[usize; N]) -> String {
+fn line<const N: usize>(cells: &[String; N], widths: &[Option<usize>; N]) -> String {
     let mut text = String::new();
     for (cell, width) in cells.iter().zip(widths) {
-        let shown = shorten(cell, *width);
+        let Some(width) = width else { continue };
+        let shown = if is_path(cell) { shorten_path(cell, *width) } else { shorten(cell, *width) };
         let padding = width.saturating_sub(display_width(&shown));
         text += &shown;
         text += &" ".repeat(padding);
@@ -126,6 +171,37 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
         shown.push(letter);
     }
     format!("{}…", shown.trim_end())
+}
+
+/// Returns whether a cell is a path alone, possibly with a remark in parentheses after it. A command with arguments is
+/// not one, and a comment is not one either.
+fn is_path(text: &str) -> bool {
+    let path = without_remark(text);
+    let is_rooted = path.starts_with("~/") || path.starts_with('/') && !path.starts_with("//");
+    is_rooted && !path.contains(char::is_whitespace)
+}
+
+fn without_remark(text: &str) -> &str {
+    text.split_once(" (").map_or(text, |(path, _)| path)
+}
+
+/// Returns the end of a path, of at most `width` columns, with `…` in place of what is missing: the end of a path says
+/// more than its beginning. A remark after it is left out rather than a part of the file's name.
+fn shorten_path(text: &str, width: usize) -> String {
+    if display_width(text) <= width {
+        return text.to_owned();
+    }
+    let path = without_remark(text);
+    let fits = |rest: &&str| display_width(rest) < width;
+    let starts_at_folder = |rest: &&str| rest.starts_with('/') && rest.len() > 1;
+    let at_folder = [text, path].into_iter().find_map(|text| ends(text).filter(starts_at_folder).find(fits));
+    let rest = at_folder.or_else(|| ends(path).find(fits));
+    format!("…{}", rest.unwrap_or_default())
+}
+
+/// Returns the ends of a text, the longest one first.
+fn ends(text: &str) -> impl Iterator<Item = &str> {
+    text.char_indices().filter_map(|(at, _)| text.get(at..))
 }
 
 /// Returns how many columns a text takes on a terminal.
@@ -158,7 +234,7 @@ fn columns(letter: char) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Table, display_width, shorten};
+    use super::{Table, display_width, is_path, shorten, shorten_path};
 
     fn table() -> Table<3> {
         let mut table = Table::new(["ID", "STATE", "CODE"]);
@@ -197,6 +273,38 @@ mod tests {
         table.add(["cm_0123456789abcdef".to_owned(), "return 12345".to_owned()]);
         assert_eq!(table.render(Some(29)), "ID                   CODE\ncm_0123456789abcdef  return…\n");
         assert_eq!(table.render(Some(10)), "ID                   CODE\ncm_0123456789abcdef  retur…\n");
+    }
+
+    #[test]
+    fn the_least_columns_are_left_out_of_a_table_that_does_not_fit() {
+        let mut table = Table::new(["ID", "STATE", "CREATED", "USED"]).with_whole(&[0]).with_least(&[2, 1]);
+        table.add(["tok_1".to_owned(), "in force".to_owned(), "just now".to_owned(), "never".to_owned()]);
+        assert_eq!(table.render(None), table.render(Some(32)));
+        assert_eq!(table.render(Some(28)), "ID     STATE   CREAT…  USED\ntok_1  in fo…  just…   never\n");
+        assert_eq!(table.render(Some(27)), "ID     STATE     USED\ntok_1  in force  never\n");
+        assert_eq!(table.render(Some(19)), "ID     USED\ntok_1  never\n");
+        assert_eq!(table.render(Some(3)), "ID     USED\ntok_1  never\n");
+    }
+
+    #[test]
+    fn of_a_path_the_end_is_shown() {
+        let path = "~/.config/cellmate/config.json5:4 (user)";
+        assert!(is_path(path) && is_path("/usr/bin/server"));
+        for other in ["/usr/bin/npx -y server", "// a comment", "/* a */", "https://a.example/b", "a/b", ""] {
+            assert!(!is_path(other), "{other}");
+        }
+        assert_eq!(shorten_path(path, 40), path);
+        assert_eq!(shorten_path(path, 39), "…/cellmate/config.json5:4 (user)");
+        assert_eq!(shorten_path(path, 24), "…/config.json5:4 (user)");
+        assert_eq!(shorten_path(path, 21), "…/config.json5:4");
+        assert_eq!(shorten_path(path, 13), "…nfig.json5:4");
+        assert_eq!(shorten_path("/a/日本/", 6), "…日本/");
+        for width in 1..50 {
+            assert!(display_width(&shorten_path(path, width)) <= width, "{width}");
+        }
+        let mut table = Table::new(["NAME", "FROM"]);
+        table.add(["a".to_owned(), path.to_owned()]);
+        assert_eq!(table.render(Some(32)), "NAME  FROM\na     …/config.json5:4 (user)\n");
     }
 
     #[test]

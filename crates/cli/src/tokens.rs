@@ -162,7 +162,9 @@ fn list(tokens: &[StoredToken], now: Millis, as_json: bool) {
         render::note("no tokens; create one with `cellmate tokens create NAME`");
         return;
     }
-    let mut table = Table::new(["ID", "NAME", "SCOPES", "STATE", "CREATED", "EXPIRES", "LAST USED"]).with_whole(&[0]);
+    let table = Table::new(["ID", "NAME", "SCOPES", "STATE", "CREATED", "EXPIRES", "LAST USED"]);
+    // On a narrow terminal, `CREATED` is left out first, then `LAST USED`, then `SCOPES`.
+    let mut table = table.with_whole(&[0, 3]).with_least(&[4, 6, 2]);
     for token in tokens {
         let since = |at: Millis| ago(now.saturating_sub(at));
         let expires = token.expires_at.map_or_else(

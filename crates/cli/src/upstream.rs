@@ -13,6 +13,7 @@ use mcp::{Unavailable, Upstream, UpstreamOptions, Upstreams};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::hint;
 use crate::log::CONSOLE;
 use crate::named_words::NamedWords;
 use crate::progress::{StartOutcome, StartProgress, StartingServer, announcing};
@@ -195,10 +196,8 @@ fn report(name: &str, why: &Unavailable) {
         }
         _ => "for details",
     };
-    eprintln!(
-        "cellmate: server `{name}` is not available: {shown}; run `cellmate servers test {}` {next}",
-        display::for_shell(&name)
-    );
+    let test = hint::command(&format!("servers test {}", display::for_shell(&name)));
+    eprintln!("cellmate: server `{name}` is not available: {shown}; run `{test}` {next}");
 }
 
 /// The longest reason for an unavailable server that is printed.

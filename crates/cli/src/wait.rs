@@ -14,7 +14,7 @@ use crate::local_tools::local_tools;
 use crate::render::OutputFormat;
 use crate::runs::{find_run, only_live_run};
 use crate::turns::Turns;
-use crate::{cell_result, policy, render};
+use crate::{cell_result, hint, policy, render};
 
 /// The command, as it is recorded with the run and with decisions.
 const COMMAND: &str = "wait";
@@ -76,7 +76,8 @@ async fn finish(turns: &Turns<'_>, run_id: &RunId, format: OutputFormat) -> Resu
             Ok(cell_result::print(&result, advice.as_deref(), format))
         }
         Ok(()) = tokio::signal::ctrl_c() => {
-            render::note(&format!("cellmate: interrupted; `cellmate wait {run_id}` continues the run"));
+            let wait = hint::command(&format!("wait {run_id}"));
+            render::note(&format!("cellmate: interrupted; `{wait}` continues the run"));
             Ok(ExitCode::from(render::INTERRUPTED))
         }
     }

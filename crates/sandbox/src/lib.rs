@@ -28,5 +28,5 @@ pub use image::{IMAGE_ID, Image};
 pub use machine::{Answer, Sandbox, Violation};
 pub use raw::{close_inherited_files, release_free_memory};
 pub use snapshot::{BadSnapshot, VERSION as SNAPSHOT_VERSION};
-pub use source::TypedCell;
+pub use source::{InsertedReturn, TypedCell};
 pub use worker::{enter_jail, serve_attached, worker_main};

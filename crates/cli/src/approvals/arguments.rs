@@ -64,7 +64,7 @@ pub(crate) enum RulesAction {
     },
     /// Revoke standing approvals: calls that they allow need approval again.
     Revoke {
-        /// Ids of standing approvals, as shown by `list`.
+        /// Ids of standing approvals, as shown by `list`, or their unique beginnings.
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },

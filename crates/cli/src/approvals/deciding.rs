@@ -9,7 +9,7 @@ use executor::clock::now_ms;
 use store::{Approval, ApprovalScope, Decision, DecisionError, Store};
 
 use super::selection::{self, Selected};
-use super::terminal::{self, Answer};
+use super::terminal::{self, Answer, OnEnter};
 use super::untrusted::UntrustedServers;
 use crate::render::OutputFormat;
 
@@ -71,18 +71,12 @@ impl<'a> Decider<'a> {
             }
             eprintln!("\n{} of {}: {}", number + 1, pending.len(), print::heading(approval, now_ms()));
             self.show(approval, MAX_TERMINAL_ARGUMENT_CHARS);
-            loop {
-                let Some(line) = terminal::ask(terminal::choices(approval)).await else {
-                    return Ok(ExitCode::SUCCESS);
-                };
-                match terminal::parse_answer(approval, &line) {
-                    Answer::Decide(decision) => {
-                        self.decide(approval, &with_note(decision).await).await?;
-                        break;
-                    }
-                    Answer::Skip => break,
-                    Answer::Unclear(why) => eprintln!("{why}"),
+            match terminal::ask_for_decision(approval, OnEnter::Skip).await {
+                Some(Answer::Decide(decision)) => {
+                    self.decide(approval, &with_note(decision).await).await?;
                 }
+                Some(Answer::Skip) => {}
+                None => return Ok(ExitCode::SUCCESS),
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use store::{StandingRule, Store};
 
 use super::arguments::RulesAction;
+use super::selection::by_prefix;
 use super::{ApprovalsError, NOT_PENDING};
+use crate::hint;
 
 /// Whether a standing approval allows calls, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,11 +116,17 @@ fn rule_json(rule: &StandingRule, status: RuleStatus) -> Value {
 }
 
 async fn revoke(store: &Store, ids: &[String], as_json: bool) -> Result<ExitCode, ApprovalsError> {
+    let rules = store.rules().await?;
+    let in_force = || rules.iter().filter(|rule| rule.revoked_at.is_none()).map(|rule| rule.rule_id.as_str());
+    // Nothing is revoked if one of them may mean several.
+    let found: Vec<Option<&str>> = ids.iter().map(|given| by_prefix(given, in_force())).collect::<Result<_, _>>()?;
     let mut code = ExitCode::SUCCESS;
-    for id in ids {
+    for (given, found) in ids.iter().zip(found) {
+        let id = found.unwrap_or(given);
         let shown = plain(id, 200);
         if !store.revoke_rule(id, now_ms()).await? {
-            eprintln!("cellmate: no standing approval `{shown}` is in force; see `cellmate approvals rules list`");
+            let list = hint::command("approvals rules list");
+            eprintln!("cellmate: no standing approval `{shown}` is in force; see `{list}`");
             code = ExitCode::from(NOT_PENDING);
         } else if as_json {
             crate::render::print_json(&json!({"ruleId": id, "revoked": true}));

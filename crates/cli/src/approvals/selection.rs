@@ -65,7 +65,7 @@ pub(super) fn not_pending(given: &str) -> String {
 }
 
 /// Returns the id that equals the given text, or the only one that begins with it.
-fn by_prefix<'a>(given: &str, ids: impl Iterator<Item = &'a str>) -> Result<Option<&'a str>, Ambiguous> {
+pub(super) fn by_prefix<'a>(given: &str, ids: impl Iterator<Item = &'a str>) -> Result<Option<&'a str>, Ambiguous> {
     let mut matching: Vec<&str> = ids.filter(|id| !given.is_empty() && id.starts_with(given)).collect();
     matching.sort_unstable();
     matching.dedup();

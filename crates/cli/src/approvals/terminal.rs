@@ -11,6 +11,8 @@ use store::{Approval, ApprovalScope, Decision};
 use telemetry::LogIgnored;
 use tokio_util::sync::CancellationToken;
 
+use crate::hint;
+
 /// The longest answer that is read; the answer to a form may be long.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
@@ -31,7 +33,8 @@ pub(crate) fn call(approval: &Approval, chars: usize) -> String {
 pub(super) fn arguments(input: &Value, id: &str, chars: usize) -> String {
     let summary = summarize_arguments(input, chars);
     let cut = if summary.is_cut {
-        format!("\nThis is cut. `cellmate approvals show {}` shows all of it.", plain(id, 100))
+        let show = hint::command(&format!("approvals show {}", plain(id, 100)));
+        format!("\nThis is cut. `{show}` shows all of it.")
     } else {
         String::new()
     };
@@ -86,35 +89,59 @@ fn is_readable() -> std::io::Result<bool> {
 
 /// An answer that the user typed to one of the approvals under review.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Decide(Decision),
     Skip,
-    Unclear(String),
+}
+
+/// What Enter means at a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnEnter {
+    /// The approval stays pending.
+    Skip,
+    /// The call is denied, because the command itself waits for it.
+    Deny,
+}
+
+/// Asks until the user types one of the listed answers. Returns `None` if standard input is closed.
+pub(crate) async fn ask_for_decision(approval: &Approval, on_enter: OnEnter) -> Option<Answer> {
+    loop {
+        let line = ask(choices(approval, on_enter)).await?;
+        match parse_answer(approval, on_enter, &line) {
+            Ok(answer) => return Some(answer),
+            Err(unclear) => eprintln!("{unclear}"),
+        }
+    }
 }
 
 /// Parses a typed answer. Anything but the listed answers is unclear, never a decision.
-pub(super) fn parse_answer(approval: &Approval, line: &str) -> Answer {
-    let approve = |edited_input, reach| Answer::Decide(Decision::Approve { edited_input, reach });
+fn parse_answer(approval: &Approval, on_enter: OnEnter, line: &str) -> Result<Answer, &'static str> {
+    let approve = |edited_input, reach| Ok(Answer::Decide(Decision::Approve { edited_input, reach }));
     let is_form = approval.question.as_ref().is_some_and(|question| question.get("form").is_some());
     let is_question = approval.question.is_some();
     match line.trim().to_ascii_lowercase().as_str() {
-        "" | "s" | "skip" => Answer::Skip,
-        "n" | "no" => Answer::Decide(Decision::Deny { note: String::new() }),
+        "" | "s" | "skip" if on_enter == OnEnter::Skip => Ok(Answer::Skip),
+        "" | "n" | "no" => Ok(Answer::Decide(Decision::Deny { note: String::new() })),
         "y" | "yes" if !is_form => approve(None, ApprovalScope::Once),
         "a" | "always" if !is_question => approve(None, ApprovalScope::Agent),
         _ if is_form => match contract::json::read(line.trim()) {
             Ok(input @ Value::Object(_)) => approve(Some(input), ApprovalScope::Once),
-            Ok(_) | Err(_) => Answer::Unclear("answer the form with one JSON object on one line".to_owned()),
+            Ok(_) | Err(_) => Err("answer the form with one JSON object on one line"),
         },
-        _ => Answer::Unclear("type one of the listed answers".to_owned()),
+        _ => Err("type one of the listed answers"),
     }
 }
 
-pub(super) fn choices(approval: &Approval) -> &'static str {
-    match &approval.question {
-        None => "call it? [y]es, [a]lways, [n]o, [S]kip: ",
-        Some(question) if question.get("form").is_some() => "answer with one JSON object, or [n]o, [S]kip: ",
-        Some(_) => "have you visited the page? [y]es, [n]o, [S]kip: ",
+fn choices(approval: &Approval, on_enter: OnEnter) -> &'static str {
+    match (&approval.question, on_enter) {
+        (None, OnEnter::Skip) => "call it? [y]es, [a]lways, [n]o, [S]kip: ",
+        (None, OnEnter::Deny) => "call it? [y]es, [a]lways, [N]o: ",
+        (Some(question), OnEnter::Skip) if question.get("form").is_some() => {
+            "answer with one JSON object, or [n]o, [S]kip: "
+        }
+        (Some(question), OnEnter::Deny) if question.get("form").is_some() => "answer with one JSON object, or [N]o: ",
+        (Some(_), OnEnter::Skip) => "have you visited the page? [y]es, [n]o, [S]kip: ",
+        (Some(_), OnEnter::Deny) => "have you visited the page? [y]es, [N]o: ",
     }
 }
 
@@ -124,7 +151,11 @@ mod tests {
     use serde_json::{Value, json};
     use store::{Approval, ApprovalScope, Decision};
 
-    use super::{Answer, call, parse_answer};
+    use super::{Answer, OnEnter, call};
+
+    fn parse_answer(approval: &Approval, line: &str) -> Result<Answer, &'static str> {
+        super::parse_answer(approval, OnEnter::Skip, line)
+    }
 
     fn approval(input: Value, question: Option<Value>) -> Approval {
         let (tool_id, reason) = ("mcp:s:push".to_owned(), "because".to_owned());
@@ -133,31 +164,48 @@ mod tests {
 
     #[test]
     fn only_the_listed_answers_decide() {
-        let yes = |edited_input, reach| Answer::Decide(Decision::Approve { edited_input, reach });
-        let no = Answer::Decide(Decision::Deny { note: String::new() });
+        let yes = |edited_input, reach| Ok(Answer::Decide(Decision::Approve { edited_input, reach }));
+        let no = Ok(Answer::Decide(Decision::Deny { note: String::new() }));
         let asked = approval(json!({}), None);
         for (line, answer) in [
             ("y\n", yes(None, ApprovalScope::Once)),
             (" YES \n", yes(None, ApprovalScope::Once)),
             ("a\n", yes(None, ApprovalScope::Agent)),
             ("no\n", no.clone()),
-            ("\n", Answer::Skip),
-            ("s\n", Answer::Skip),
+            ("\n", Ok(Answer::Skip)),
+            ("s\n", Ok(Answer::Skip)),
         ] {
             assert_eq!(parse_answer(&asked, line), answer, "{line:?}");
         }
         for line in ["yep\n", "yes please\n", "ja\n", "{}\n"] {
-            assert!(matches!(parse_answer(&asked, line), Answer::Unclear(_)), "{line:?}");
+            assert!(parse_answer(&asked, line).is_err(), "{line:?}");
         }
         let form = approval(json!({}), Some(json!({"key": "k", "message": "m", "form": {}})));
         assert_eq!(parse_answer(&form, "{\"a\":1}\n"), yes(Some(json!({"a": 1})), ApprovalScope::Once));
         assert_eq!(parse_answer(&form, "n\n"), no);
         for line in ["y\n", "a\n", "7\n"] {
-            assert!(matches!(parse_answer(&form, line), Answer::Unclear(_)), "{line:?}");
+            assert!(parse_answer(&form, line).is_err(), "{line:?}");
         }
         let page = approval(json!({}), Some(json!({"key": "k", "message": "m", "url": "https://example.com"})));
         assert_eq!(parse_answer(&page, "y\n"), yes(None, ApprovalScope::Once));
-        assert!(matches!(parse_answer(&page, "a\n"), Answer::Unclear(_)));
+        assert!(parse_answer(&page, "a\n").is_err());
+    }
+
+    #[test]
+    fn where_enter_denies_only_enter_and_no_deny_and_a_typo_is_unclear() {
+        let asked = approval(json!({}), None);
+        let answer = |line: &str| super::parse_answer(&asked, OnEnter::Deny, line);
+        let yes = |reach| Ok(Answer::Decide(Decision::Approve { edited_input: None, reach }));
+        for line in ["y\n", "YES\n", " yes "] {
+            assert_eq!(answer(line), yes(ApprovalScope::Once), "{line:?}");
+        }
+        assert_eq!(answer("a\n"), yes(ApprovalScope::Agent));
+        for line in ["", "\n", "n\n", "No\n"] {
+            assert_eq!(answer(line), Ok(Answer::Decide(Decision::Deny { note: String::new() })), "{line:?}");
+        }
+        for line in ["yep\n", "yes please\n", "ja\n", "s\n", "skip\n", "x\n"] {
+            assert_eq!(answer(line), Err("type one of the listed answers"), "{line:?}");
+        }
     }
 
     #[test]

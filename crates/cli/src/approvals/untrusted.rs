@@ -6,6 +6,8 @@ use client_config::{Places, ServerEntry, Source, display};
 use contract::tool::{Source as ToolSource, ToolId};
 use store::Approval;
 
+use crate::hint;
+
 /// The configured servers whose declarations the user could trust, and does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UntrustedServers(BTreeSet<String>);
@@ -30,11 +32,9 @@ impl UntrustedServers {
         let id =
             ToolId::parse(&approval.tool_id).ok().filter(|id| is_about_changes && id.source() == ToolSource::Mcp)?;
         self.0.contains(id.owner()).then(|| {
-            let (name, typed) = (display::plain(id.owner()), display::for_shell(id.owner()));
-            format!(
-                "server `{name}` is not trusted to declare which tools only read; to trust it, run \
-                 `cellmate servers trust-tools {typed}`"
-            )
+            let name = display::plain(id.owner());
+            let trust = hint::command(&format!("servers trust-tools {}", display::for_shell(id.owner())));
+            format!("server `{name}` is not trusted to declare which tools only read; to trust it, run `{trust}`")
         })
     }
 

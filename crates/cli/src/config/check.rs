@@ -16,7 +16,7 @@ use contract::text;
 use serde_json::{Value, json};
 
 use super::ranges::moved_numbers;
-use super::schema;
+use super::{entries, schema};
 use crate::shared_arguments::ConfigArguments;
 use crate::style::{Stream, Style, paint};
 use crate::{local_tools, policy, render, unmatched};
@@ -154,7 +154,10 @@ fn check(places: &Places) -> (Vec<PathBuf>, Vec<Finding>) {
         Err(_) if !findings.is_empty() => {}
         Err(error) => findings.push(unusable(&error)),
     }
-    findings.extend(opened.values().flat_map(not_imported));
+    for file in opened.values() {
+        findings.extend(not_imported(file));
+        findings.extend(shape_findings(file, entries::unmasked(file).as_ref()));
+    }
     findings.sort_by(|one, other| (&one.file, one.at).cmp(&(&other.file, other.at)));
     let there = listed.iter().filter(|one| one.state != FileState::Missing).map(|one| one.file.clone());
     (there.collect(), findings)
@@ -185,7 +188,41 @@ fn unmatched_patterns(loaded: &LoadedConfig, places: &Places) -> Vec<Finding> {
 pub(super) fn file_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
     let mut findings = if file.source.is_the_users() { settings_findings(file, places) } else { Vec::new() };
     findings.extend(file.problems(places).iter().map(|problem| of_problem(problem, Some(file))));
+    findings.extend(shape_findings(file, None));
     findings
+}
+
+/// Returns what is wrong with the shape of one of our files: it is no object, or entries of servers have wrong keys or
+/// values. Without `unmasked`, hidden values are not checked. Files of other clients have other shapes.
+fn shape_findings(file: &ConfigFile, unmasked: Option<&Value>) -> Vec<Finding> {
+    let Some(shown) = file.shown_whole().filter(|_| !matches!(file.source, Source::Import(_))) else {
+        return Vec::new();
+    };
+    if !shown.is_object() {
+        let message = format!("expected an object, found {}", sort(&shown));
+        let at = Some(file.position(&KeyPath::root()));
+        return vec![Finding { file: file.file.clone(), at, severity: Severity::Error, message, unused: None }];
+    }
+    let mistakes = entries::mistakes(unmasked.unwrap_or(&shown)).into_iter();
+    let finding = |mistake: entries::EntryMistake| Finding {
+        file: file.file.clone(),
+        at: Some(file.position(&mistake.path)),
+        severity: mistake.severity,
+        message: mistake.message,
+        unused: mistake.unused,
+    };
+    mistakes.map(finding).collect()
+}
+
+fn sort(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
 }
 
 /// Returns the problems of a file's settings, and those that are not used.

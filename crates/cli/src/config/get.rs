@@ -59,7 +59,8 @@ fn get(arguments: &GetArguments) -> Result<ExitCode, String> {
         }
         None => {
             let default = default.map(|default| format!("; its default is {default}")).unwrap_or_default();
-            render::failed(&format!("`{path}` is not set{default}"))
+            let meant = schema::meant(&path).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            render::failed(&format!("`{path}` is not set{default}{meant}"))
         }
     })
 }

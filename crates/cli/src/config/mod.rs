@@ -1,6 +1,7 @@
 //! `cellmate config`: shows, checks and changes the configuration.
 
 mod check;
+mod entries;
 mod get;
 mod path;
 mod ranges;

@@ -8,6 +8,9 @@ use super::schema;
 /// Ports are not moved into their range: another number is an error.
 const PORT: &str = "callbackPort";
 
+/// Time limits of servers. They are moved into their range, but one that is not above zero is an error.
+const TIME_LIMITS: [&str; 2] = ["startupTimeoutMs", "callTimeoutMs"];
+
 /// A number that is not used as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MovedNumber {
@@ -25,7 +28,7 @@ pub(super) fn moved_numbers(config: &Value) -> Vec<MovedNumber> {
 fn search(schema: &Value, value: &Value, path: &KeyPath, found: &mut Vec<MovedNumber>) {
     match value {
         Value::Object(fields) => {
-            for (key, value) in fields.iter().filter(|(key, _)| *key != PORT) {
+            for (key, value) in fields.iter().filter(|(key, value)| !is_refused(key, value)) {
                 if let Some(below) = schema::below(schema, Some(key)) {
                     search(below, value, &path.key(key), found);
                 }
@@ -41,6 +44,11 @@ fn search(schema: &Value, value: &Value, path: &KeyPath, found: &mut Vec<MovedNu
         Value::Number(_) => found.extend(message(schema, value, path)),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
+}
+
+/// Whether the number is an error, which is reported as such.
+fn is_refused(key: &str, value: &Value) -> bool {
+    key == PORT || (TIME_LIMITS.contains(&key) && value.as_f64().is_some_and(|number| number <= 0.0))
 }
 
 fn message(schema: &Value, value: &Value, path: &KeyPath) -> Option<MovedNumber> {
@@ -66,7 +74,7 @@ mod tests {
         let config = json!({
             "tools": {"codeMode": {"timeoutMs": 90_000, "maxWaitMs": 45_000}, "web": {"fetch": {"timeoutSeconds": 31}}},
             "agents": {"list": [{"id": "a", "tools": {"codeMode": {"timeoutMs": 1}}}]},
-            "mcpServers": {"s": {"startupTimeoutMs": 10, "oauth": {"callbackPort": 70_000}}},
+            "mcpServers": {"s": {"startupTimeoutMs": 10, "callTimeoutMs": 0, "oauth": {"callbackPort": 70_000}}},
         });
         let messages: Vec<String> = moved_numbers(&config).into_iter().map(|moved| moved.message).collect();
         assert_eq!(

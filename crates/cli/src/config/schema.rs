@@ -7,6 +7,7 @@ use clap::Args;
 use client_config::{Client, KeyPath, LONGEST_TIME_LIMIT, SHORTEST_TIME_LIMIT};
 use contract::config::openclaw;
 use contract::config::schema::{agents, closed, described, gateway, models, patterns, plugins, store, tools, unused};
+use contract::spelling::nearest;
 use serde_json::{Map, Value, json};
 
 use crate::render;
@@ -34,6 +35,36 @@ pub(super) fn run(arguments: &SchemaArguments) -> ExitCode {
 /// Returns the keys of a configuration's top level.
 pub(super) fn sections() -> Vec<String> {
     properties().into_iter().map(|(key, _)| key).collect()
+}
+
+/// Returns the keys of a server's entry.
+pub(super) fn server_keys() -> Vec<String> {
+    let server = server();
+    server.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(key, _)| key.clone()).collect()
+}
+
+/// Returns the path that is probably meant by one with an unknown key: with the known key that is most similar.
+pub(super) fn meant(path: &KeyPath) -> Option<KeyPath> {
+    let schema = schema();
+    let mut here = &schema;
+    let mut known = KeyPath::root();
+    let mut steps = path.keys_or_positions();
+    for key in steps.by_ref() {
+        let Some(key) = key else {
+            // The position in a list does not matter for what is below it.
+            (here, known) = (below(here, None)?, known.item(0));
+            continue;
+        };
+        match below(here, Some(key)) {
+            Some(below) => (here, known) = (below, known.key(key)),
+            None => {
+                let keys = options(here).filter_map(|option| option.get("properties")?.as_object());
+                let meant = nearest(key, keys.flatten().map(|(key, _)| key.as_str()))?;
+                return Some(known.key(meant));
+            }
+        }
+    }
+    None
 }
 
 /// Returns the default of a setting, if it has one.
@@ -208,7 +239,7 @@ mod tests {
     use contract::config::error::Problem;
     use serde_json::{Value, json};
 
-    use super::{approvals, default_of, openclaw, own_properties, schema};
+    use super::{approvals, default_of, meant, openclaw, own_properties, schema};
     use crate::policy;
 
     #[test]
@@ -232,6 +263,18 @@ mod tests {
         assert_eq!(default("mcpServers.files.enabled"), Some(json!(true)));
         assert_eq!(default("approvals.ask"), Some(json!("changes")));
         assert_eq!((default("tools.deny"), default("nothing.here")), (None, None));
+    }
+
+    #[test]
+    fn the_key_that_is_meant_is_found_by_path() {
+        let meant_by = |key: &str| meant(&KeyPath::parse(key).unwrap()).map(|path| path.to_string());
+        assert_eq!(meant_by("tools.codeMode.timeoutms").as_deref(), Some("tools.codeMode.timeoutMs"));
+        assert_eq!(meant_by("tols.codeMode").as_deref(), Some("tools"));
+        assert_eq!(meant_by("agents.ada.tool").as_deref(), Some("agents.ada.tools"));
+        assert_eq!(meant_by("mcpServers.a.trustd").as_deref(), Some("mcpServers.a.trusted"));
+        for known in ["tools.codeMode.timeoutMs", "tools.deny[3]", "mcpServers.zz", "zzzzzzzzzzzzzzz"] {
+            assert_eq!(meant_by(known), None, "{known}");
+        }
     }
 
     #[test]

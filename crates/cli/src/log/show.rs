@@ -81,6 +81,9 @@ async fn print(arguments: &LogsArguments, folder: &Path) -> io::Result<()> {
         ));
         return Ok(());
     }
+    if last.is_empty() && !arguments.follow {
+        arguments.note_nothing_selected(folder);
+    }
     let mut output = io::stdout().lock();
     for line in last {
         arguments.write(&mut output, &line)?;
@@ -139,6 +142,20 @@ impl LogsArguments {
         };
         self.run.as_deref().is_none_or(|run| has("run", run))
             && self.incident.as_deref().is_none_or(|incident| has("incident", incident))
+    }
+
+    /// Says that no event is of the run or the incident that the arguments name.
+    fn note_nothing_selected(&self, folder: &Path) {
+        let named = [("run", &self.run), ("incident", &self.incident)];
+        let named = named.into_iter().filter_map(|(kind, id)| Some(format!("{kind} `{}`", one_line(id.as_ref()?))));
+        let named: Vec<String> = named.collect();
+        if !named.is_empty() {
+            render::note(&format!(
+                "no event of {} is logged in `{}`; `cellmate runs list` lists the runs",
+                named.join(" and "),
+                folder.display()
+            ));
+        }
     }
 
     fn write(&self, output: &mut impl Write, line: &str) -> io::Result<()> {

@@ -91,7 +91,9 @@ pub(super) fn run(arguments: &ListArguments) -> ExitCode {
         render::print("no plugins; add one with `cellmate plugins add FOLDER`\n");
         return ExitCode::SUCCESS;
     }
-    let mut table = Table::new(["ID", "VERSION", "STATE", "TOOLS", "HOOKS", "NAMESPACES", "HASH"]).with_whole(&[0]);
+    let table = Table::new(["ID", "VERSION", "STATE", "TOOLS", "HOOKS", "NAMESPACES", "HASH"]);
+    // On a narrow terminal, `HASH` is left out first.
+    let mut table = table.with_whole(&[0]).with_least(&[6, 5, 4]);
     for report in &reports {
         let none = || "-".to_owned();
         let manifest = report.manifest.as_ref().ok();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use ::tools::plugins::{MANIFEST_FILE, Manifest};
@@ -69,11 +69,20 @@ pub(super) fn run(arguments: &NewArguments) -> ExitCode {
         Ok(files) if arguments.json => render::print_json(&json!({"folder": arguments.folder, "files": files})),
         Ok(_) => {
             let folder = for_shell(&arguments.folder.display().to_string());
-            render::print(&format!("created {folder}; try it with `cellmate plugins test ./{folder} --call greet`\n"));
+            let tested = for_shell(&as_path(&arguments.folder).display().to_string());
+            render::print(&format!("created {folder}; try it with `cellmate plugins test {tested} --call greet`\n"));
         }
         Err(message) => return render::fatal(&message),
     }
     ExitCode::SUCCESS
+}
+
+/// Returns the folder as a path that cannot be taken for the id of an installed plugin.
+fn as_path(folder: &Path) -> PathBuf {
+    match folder.components().next() {
+        Some(Component::Normal(_)) => Path::new(".").join(folder),
+        _ => folder.to_owned(),
+    }
 }
 
 fn write(arguments: &NewArguments) -> Result<Vec<&'static str>, String> {
@@ -86,7 +95,15 @@ fn write(arguments: &NewArguments) -> Result<Vec<&'static str>, String> {
         Manifest::read(text.as_bytes(), &folder.join(file.name)).map_err(|error| error.to_string())?;
     }
     let failed = |path: &Path, error: &io::Error| format!("cannot write `{}`: {error}", path.display());
-    fs::create_dir(folder).map_err(|error| failed(folder, &error))?;
+    fs::create_dir(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            format!("`{}` exists already; choose another folder, or remove it first", folder.display())
+        }
+        io::ErrorKind::NotFound => {
+            format!("cannot create `{}`: the folder above it does not exist; create it first", folder.display())
+        }
+        _ => failed(folder, &error),
+    })?;
     for file in &files {
         let path = folder.join(file.name);
         let created = fs::OpenOptions::new().write(true).create_new(true).mode(file.mode).open(&path);

@@ -3,6 +3,7 @@
 
 mod complete;
 mod dot;
+mod failure;
 mod history;
 mod input;
 
@@ -25,7 +26,7 @@ use executor::Executor;
 use executor::clock::now_ms;
 use mcp::server::Principal;
 use parking_lot::Mutex;
-use sandbox::TypedCell;
+use sandbox::{InsertedReturn, TypedCell};
 use serde_json::{Value, json};
 use store::SessionKey;
 use tokio::sync::watch;
@@ -42,6 +43,7 @@ use crate::turns::Patience;
 use crate::{cell_result, policy, render};
 use complete::Names;
 use dot::DotCommand;
+use failure::VariableHint;
 use history::HistoryFile;
 use input::{Input, Typed, is_interactive};
 
@@ -127,6 +129,7 @@ async fn start(arguments: &ReplArguments) -> Result<ExitCode, String> {
         as_json: arguments.json,
         waiting: None,
         outcome: Outcome::default(),
+        hint: VariableHint::default(),
     };
     let done = repl.run(&name, HistoryFile::of(&store_settings.state)).await;
     let outcome = repl.outcome;
@@ -173,8 +176,10 @@ impl Outcome {
 /// What a person typed to run a cell decides how its result is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CellKind {
-    /// Its value is shown.
-    Expression,
+    /// Its value is shown, and a failure has the place in what was typed.
+    Expression(InsertedReturn),
+    /// A cell of another prompt or client: its value is shown.
+    Other,
     /// Its value is shown unless it is `null`: most statements return nothing.
     Statements,
 }
@@ -189,6 +194,7 @@ struct Repl<'a> {
     /// The last cell that has not ended.
     waiting: Option<(RunId, CellKind)>,
     outcome: Outcome,
+    hint: VariableHint,
 }
 
 impl Repl<'_> {
@@ -246,9 +252,12 @@ impl Repl<'_> {
 
     async fn run_cell(&mut self, executor: &Executor, typed: String) -> Result<Option<End>, String> {
         let (source, kind) = match TypedCell::judge(&typed) {
-            TypedCell::Expression(source) => (source, CellKind::Expression),
+            TypedCell::Expression { source, inserted } => (source, CellKind::Expression(inserted)),
             TypedCell::Statements | TypedCell::Unfinished | TypedCell::Invalid => (typed, CellKind::Statements),
         };
+        if kind == CellKind::Statements {
+            self.hint.remember(&source);
+        }
         let cell = ExecInput { source, language: self.language };
         let turns = self.engine.turns(executor, &self.config, COMMAND);
         let started: watch::Sender<Option<RunId>> = watch::Sender::new(None);
@@ -259,7 +268,7 @@ impl Repl<'_> {
         };
         let run_id = started.borrow().clone();
         match (result, run_id) {
-            (Some(result), _) => self.show(&result, kind).await.map(|()| None),
+            (Some(result), _) => self.show(result, kind).await.map(|()| None),
             (None, Some(run_id)) => {
                 self.engine.code_mode.abort_with(executor, &run_id).await;
                 render::note(&format!("cellmate: interrupted; run {run_id} is cancelled"));
@@ -273,7 +282,7 @@ impl Repl<'_> {
     async fn wait(&mut self, executor: &Executor, run: Option<&str>) -> Result<Option<End>, String> {
         let (run_id, kind) = match (run, &self.waiting) {
             (Some(typed), _) => {
-                (find_run(self.engine.code_mode.store(), typed).await.map_err(as_text)?, CellKind::Expression)
+                (find_run(self.engine.code_mode.store(), typed).await.map_err(as_text)?, CellKind::Other)
             }
             (None, Some(waiting)) => waiting.clone(),
             (None, None) => return Err("no cell of this prompt waits; `.wait RUN` continues another".to_owned()),
@@ -285,30 +294,36 @@ impl Repl<'_> {
                 render::note(&format!("cellmate: interrupted; `.wait {run_id}` continues the run"));
                 Ok(Some(End::Interrupted))
             }
-            result = turns.wait(&run_id) => self.show(&result.map_err(as_text)?, kind).await.map(|()| None),
+            result = turns.wait(&run_id) => self.show(result.map_err(as_text)?, kind).await.map(|()| None),
         }
     }
 
     /// Prints the result of a cell, and remembers whether it failed or waits.
-    async fn show(&mut self, result: &CellResult, kind: CellKind) -> Result<(), String> {
-        let advice = cell_result::advice(&self.engine.code_mode, result).await.map_err(as_text)?;
-        self.waiting = match result {
+    async fn show(&mut self, mut result: CellResult, kind: CellKind) -> Result<(), String> {
+        if let (CellResult::Failed { error, .. }, CellKind::Expression(inserted)) = (&mut result, kind) {
+            *error = failure::in_typed_text(error, inserted);
+        }
+        let advice = match &result {
+            CellResult::Failed { error, .. } => self.hint.after(error),
+            _ => cell_result::advice(&self.engine.code_mode, &result).await.map_err(as_text)?,
+        };
+        self.waiting = match &result {
             CellResult::Waiting { run_id, .. } => Some((run_id.clone(), kind)),
             CellResult::Completed { .. } | CellResult::Failed { .. } => None,
         };
-        match result {
+        match &result {
             CellResult::Failed { .. } => self.outcome.has_failed = true,
             CellResult::Waiting { .. } => self.outcome.is_waiting = true,
             CellResult::Completed { .. } => {}
         }
         if self.as_json {
-            cell_result::print(result, advice.as_deref(), OutputFormat::Json);
+            cell_result::print(&result, advice.as_deref(), OutputFormat::Json);
             return Ok(());
         }
         render::print_output(result.output());
-        match result {
+        match &result {
             CellResult::Completed { value, .. } => {
-                if kind == CellKind::Expression || value.get() != "null" {
+                if kind != CellKind::Statements || value.get() != "null" {
                     render::print_safe(&format!("{}\n", render::pretty(value.get())));
                 }
             }

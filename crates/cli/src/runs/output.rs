@@ -21,7 +21,7 @@ use super::{RunsError, find_run};
 use crate::age::span;
 use crate::render;
 use crate::size::size;
-use crate::table::Table;
+use crate::table::{Table, terminal_width};
 
 /// How many outputs an error names.
 const MAX_NAMED: usize = 8;
@@ -82,7 +82,7 @@ fn list(run: &RunId, rows: &[OutputRow], as_json: bool) {
         render::note("no stored outputs; what fits a result is part of it, and `cellmate runs show` shows it");
     } else {
         // A person gets the last part of each handle, which is enough to type; a program gets all of it.
-        let naming = if render::width().is_some() { Naming::LastPart } else { Naming::Handle };
+        let naming = if terminal_width().is_some() { Naming::LastPart } else { Naming::Handle };
         render::print_table(&table(rows, naming, now_ms()));
     }
 }

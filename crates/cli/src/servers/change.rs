@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use telemetry::LogIgnored;
 
 use super::declared::{TrustChoice, review_added, untrusted_note};
+use super::missing_command::missing_command_note;
 use crate::render;
 use crate::shared_arguments::ScopeArgument;
 use crate::style::{Stream, paint_diff};
@@ -113,8 +114,10 @@ impl NewServer<'_> {
             let name = display::plain(self.name);
             return Err(format!("`{name}` already exists in `{}`; pass --replace to replace it", file.display()));
         }
-        change.set_server(self.name, &entry()?).map_err(|error| error.to_string())?;
+        let entry = entry()?;
+        change.set_server(self.name, &entry).map_err(|error| error.to_string())?;
         let mut notes = check_entry(&change, self.name, places)?;
+        notes.extend(missing_command_note(&entry, places));
         notes.extend(trust_note(&file, places));
         Ok((change, notes))
     }

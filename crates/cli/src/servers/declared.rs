@@ -15,7 +15,7 @@ use serde_json::json;
 use super::probe::ProbeFailure;
 use super::{FilteredTools, probe_all};
 use crate::approvals::terminal;
-use crate::render;
+use crate::{hint, render};
 
 /// How many tools of one server are named.
 const MAX_NAMED: usize = 20;
@@ -150,7 +150,7 @@ pub(crate) fn untrusted_note(names: &[String]) -> Option<String> {
 /// Returns the command that trusts these servers.
 fn trust_command(names: &[String]) -> String {
     let names = names.iter().map(|name| format!(" {}", display::for_shell(&display::plain(name))));
-    format!("cellmate servers trust-tools{}", names.collect::<String>())
+    hint::command(&format!("servers trust-tools{}", names.collect::<String>()))
 }
 
 /// Shows what servers that were just added declare about their tools, asks once whether to believe it, and records the
@@ -257,8 +257,9 @@ fn parse_answer(servers: &[String], line: &str) -> Vec<String> {
 fn report(asked: &[String], trusted: &[String]) {
     let (believed, others): (Vec<String>, Vec<String>) = asked.iter().cloned().partition(|name| trusted.contains(name));
     for name in &believed {
-        let (name, typed) = (display::plain(name), display::for_shell(&display::plain(name)));
-        render::print(&format!("`{name}` is trusted; to undo: cellmate servers trust-tools --remove {typed}\n"));
+        let name = display::plain(name);
+        let undo = hint::command(&format!("servers trust-tools --remove {}", display::for_shell(&name)));
+        render::print(&format!("`{name}` is trusted; to undo: {undo}\n"));
     }
     if !others.is_empty() {
         let them = if others.len() == 1 { "it" } else { "them" };

@@ -9,7 +9,7 @@ use mcp::{Upstream, UpstreamOptions};
 use serde_json::{Value, json};
 
 use super::list::{problem_json, server_json};
-use super::{FilteredTools, ServerReport, server_reports};
+use super::{FilteredTools, ServerReport, server_reports, unknown_server};
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
 use crate::state::StoreArguments;
@@ -37,13 +37,13 @@ pub(super) async fn run(arguments: &GetArguments) -> ExitCode {
 async fn get(arguments: &GetArguments) -> Result<ExitCode, String> {
     let places = arguments.config.places();
     let mut loaded = client_config::load(&places).map_err(|error| error.to_string())?;
+    let unknown = unknown_server(&arguments.name, &loaded, &places);
     loaded.servers.retain(|server| server.name == arguments.name);
     loaded.problems.retain(|problem| problem.server.as_deref() == Some(arguments.name.as_str()));
     let reports = server_reports(&loaded, &places, &arguments.store).await.map_err(|error| error.to_string())?;
     let Some(report) = reports.first() else {
         if loaded.problems.is_empty() {
-            let name = display::plain(&arguments.name);
-            return Err(format!("no server named `{name}`; `cellmate servers list` lists them"));
+            return Err(unknown);
         }
         // The entry exists and cannot be used.
         if arguments.json {

@@ -10,7 +10,7 @@ use mcp::{LoggedIn, ServerSpec};
 use serde_json::{Value, json};
 
 use super::filtered_tools::count_tools;
-use super::{ProbeResult, probe_all};
+use super::{ProbeResult, probe_all, unknown_server};
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
 
@@ -52,8 +52,8 @@ async fn act(arguments: &LoginArguments) -> Result<Report, String> {
     let places = arguments.config.places();
     let loaded = client_config::load(&places).map_err(|error| error.to_string())?;
     let name = display::plain(&arguments.name);
-    let server = loaded.servers.into_iter().find(|server| server.name == arguments.name);
-    let server = server.ok_or_else(|| format!("no server named `{name}`; `cellmate servers list` lists them"))?;
+    let server = loaded.servers.iter().find(|server| server.name == arguments.name).cloned();
+    let server = server.ok_or_else(|| unknown_server(&arguments.name, &loaded, &places))?;
     let spec = server.spec();
     if arguments.out {
         return log_out(&spec, &name);

@@ -9,6 +9,7 @@ mod get;
 mod import;
 mod list;
 mod login;
+mod missing_command;
 mod probe;
 mod release;
 mod remove;
@@ -17,6 +18,7 @@ mod switch;
 mod test;
 mod trust;
 mod trust_tools;
+mod unknown;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,7 @@ pub(crate) use filtered_tools::{FilteredTools, count_tools};
 pub(crate) use list::{problem_json, server_json};
 pub(crate) use probe::{ProbeResult, probe_all};
 pub(crate) use report::{ServerReport, ago, server_reports};
+pub(crate) use unknown::unknown_server;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServersArguments {

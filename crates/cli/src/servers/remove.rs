@@ -6,6 +6,7 @@ use clap::Args;
 use client_config::{Change, Places, display};
 
 use super::change::{ChangeArguments, carry_out};
+use super::unknown_server;
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
 
@@ -40,17 +41,18 @@ fn prepare(name: &str, places: &Places) -> Result<Change, String> {
 
 /// Says where a server is that none of our files has, and what to do instead of `verb`.
 pub(super) fn not_found(name: &str, verb: &str, places: &Places) -> String {
-    let imported = client_config::load(places)
-        .ok()
-        .and_then(|loaded| loaded.servers.into_iter().find(|server| server.name == name));
-    let name = display::plain(name);
-    match imported {
+    let loaded = match client_config::load(places) {
+        Ok(loaded) => loaded,
+        Err(error) => return error.to_string(),
+    };
+    match loaded.servers.iter().find(|server| server.name == name) {
         Some(server) => format!(
-            "`{name}` is imported from {} (`{}`); {verb} it there, or remove {} from `imports`",
+            "`{}` is imported from {} (`{}`); {verb} it there, or remove {} from `imports`",
+            display::plain(name),
             server.origin.source.as_str(),
             server.origin,
             server.origin.source.as_str(),
         ),
-        None => format!("no server named `{name}`; `cellmate servers list` lists them"),
+        None => unknown_server(name, &loaded, places),
     }
 }

@@ -8,6 +8,7 @@ use mcp::{LoginStatus, Status, UpstreamOptions, Upstreams};
 use serde_json::{Value, json};
 use store::{Location, Store};
 
+use crate::hint;
 use crate::state::{StateError, StoreArguments};
 
 /// The longest failure message that is shown.
@@ -65,8 +66,8 @@ impl Readiness {
         let name = display::for_shell(&display::plain(name));
         match self {
             Self::Off | Self::Ready => None,
-            Self::NeedsLogin | Self::NeedsScopes => Some(format!("cellmate servers login {name}")),
-            Self::Failed | Self::Untested => Some(format!("cellmate servers test {name}")),
+            Self::NeedsLogin | Self::NeedsScopes => Some(hint::command(&format!("servers login {name}"))),
+            Self::Failed | Self::Untested => Some(hint::command(&format!("servers test {name}"))),
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::filtered_tools::count_tools;
 use super::list::problem_json;
 use super::probe::not_passed_note;
-use super::{FilteredTools, ProbeResult, probe_all};
+use super::{FilteredTools, ProbeResult, probe_all, unknown_server};
 use crate::render;
 use crate::shared_arguments::ConfigArguments;
 use crate::style::{Stream, Style, paint};
@@ -36,8 +36,7 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
         Err(error) => return render::fatal(&error.to_string()),
     };
     if let Some(name) = arguments.names.iter().find(|name| !is_known(&loaded, name)) {
-        let name = display::plain(name);
-        return render::fatal(&format!("no server named `{name}`; `cellmate servers list` lists them"));
+        return render::fatal(&unknown_server(name, &loaded, &places));
     }
     let wanted = |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|one| one == name);
     let LoadedConfig { servers, problems, .. } = loaded;

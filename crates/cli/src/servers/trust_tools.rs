@@ -10,10 +10,11 @@ use store::Approval;
 use super::declared::{self, Declaration, TrustChoice, can_be_trusted, set_trusted};
 use super::probe::ProbeFailure;
 use super::release::approve_waiting;
+use super::unknown_server;
 use crate::approvals::terminal;
-use crate::render;
 use crate::shared_arguments::ConfigArguments;
 use crate::state::StoreArguments;
+use crate::{hint, render};
 
 #[derive(Debug, Args)]
 pub(super) struct TrustToolsArguments {
@@ -58,7 +59,7 @@ pub(super) async fn run(arguments: &TrustToolsArguments) -> ExitCode {
 
 fn remove(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitCode, String> {
     let loaded = client_config::load(places).map_err(|error| error.to_string())?;
-    let servers = named(&loaded, &arguments.names)?;
+    let servers = named(&loaded, &arguments.names, places)?;
     for server in &servers {
         let changed = set_trusted(server, places, TrustChoice::DoNotTrust)?;
         if !arguments.json {
@@ -75,7 +76,7 @@ fn remove(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitCode, 
 
 async fn trust(arguments: &TrustToolsArguments, places: &Places) -> Result<ExitCode, String> {
     let loaded = client_config::load(places).map_err(|error| error.to_string())?;
-    let servers = named(&loaded, &arguments.names)?;
+    let servers = named(&loaded, &arguments.names, places)?;
     let declared = declared::declarations(servers.clone(), arguments.store.lists(places)).await;
     let mut reviewed: Vec<Reviewed> = Vec::new();
     for (server, declared) in servers.into_iter().zip(declared) {
@@ -141,8 +142,8 @@ fn outcome(review: &Reviewed) -> String {
     let name = display::plain(&review.server.name);
     match review.trusted {
         true => {
-            let typed = display::for_shell(&name);
-            format!("`{name}` is trusted; to undo: cellmate servers trust-tools --remove {typed}\n")
+            let undo = hint::command(&format!("servers trust-tools --remove {}", display::for_shell(&name)));
+            format!("`{name}` is trusted; to undo: {undo}\n")
         }
         false => format!("`{name}` is not trusted\n"),
     }
@@ -166,7 +167,7 @@ fn print_json(reviewed: &[Reviewed], approved: &[Approval]) {
 }
 
 /// Returns the servers of these names. Fails if one of them cannot be trusted.
-fn named(loaded: &LoadedConfig, names: &[String]) -> Result<Vec<ServerEntry>, String> {
+fn named(loaded: &LoadedConfig, names: &[String], places: &Places) -> Result<Vec<ServerEntry>, String> {
     let find = |name: &String| {
         let shown = display::plain(name);
         let problem = loaded.problems.iter().find(|problem| problem.server.as_ref() == Some(name));
@@ -178,7 +179,7 @@ fn named(loaded: &LoadedConfig, names: &[String]) -> Result<Vec<ServerEntry>, St
                 server.origin
             )),
             (None, Some(problem)) => Err(problem.to_string()),
-            (None, None) => Err(format!("no server named `{shown}`; `cellmate servers list` lists them")),
+            (None, None) => Err(unknown_server(name, loaded, places)),
         }
     };
     names.iter().map(find).collect()

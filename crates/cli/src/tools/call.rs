@@ -1,21 +1,21 @@
 //! `cellmate tools call`: makes one tool call with policy, approval and journal, as a cell's call is made.
 
-use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use client_config::{LoadedConfig, ServerEntry, display};
+use contract::tool::Source;
 use executor::{CallEnd, Outcome, ProgressSink, UNKNOWN_OUTCOME, random_name};
-use serde_json::{Map, Value, json};
-use store::Store;
+use serde_json::{Value, json};
 
-use super::run::{ListSource, RunArguments};
-use super::{content, names};
+use super::names::{self, NamedOwner};
+use super::run::{ListSource, Ready, RunArguments, RunOptions};
+use super::{content, input};
 use crate::approvals::UntrustedServers;
 use crate::approver::{Approver, Decider, Recorder, Subject};
 use crate::render;
-use crate::state::{StateError, StoreArguments};
+use crate::state::StoreArguments;
 
 /// The id of the outer tool call, which a model would otherwise supply.
 const TOOL_CALL: &str = "cellmate-tools-call";
@@ -23,12 +23,10 @@ const TOOL_CALL: &str = "cellmate-tools-call";
 /// How long a call may wait for an approval or an answer.
 const HOLD: Duration = Duration::from_secs(600);
 
-/// The longest input that is read from standard input.
-const MAX_INPUT_BYTES: u64 = 16 << 20;
-
 #[derive(Debug, Args)]
 pub(super) struct CallArguments {
-    /// Tool to call: `SERVER.TOOL`, `MCP.SERVER.TOOL`, `mcp:SERVER:TOOL`, or its own name if only one tool has it.
+    /// Tool to call: `SERVER.TOOL`, `MCP.SERVER.TOOL`, its id (`mcp:SERVER:TOOL`, `plugin:PLUGIN:TOOL`,
+    /// `openclaw:core:TOOL`), or its own name if only one tool has it.
     tool: String,
     /// Arguments: `name=value` passes the value as text, `name:=value` as JSON.
     #[arg(value_name = "NAME=VALUE")]
@@ -51,21 +49,29 @@ pub(super) struct CallArguments {
 
 pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     let loaded = arguments.run.loaded()?;
-    let input = input(arguments)?;
-    // Only the server that has the tool is started.
-    let server = owner(arguments, &loaded).await?;
+    let input = input::input(&arguments.pairs, arguments.json_arguments.as_deref())?;
     let session = format!("{TOOL_CALL}-{}", random_name().map_err(no_randomness)?);
-    let ready = arguments.run.ready(&loaded, vec![server.clone()], ListSource::STARTED, &session).await?;
-    if let Some(failure) = ready.results.iter().find_map(|result| result.server.as_ref().err()) {
-        failure.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
-        return Ok(render::failed(&format!("server `{}`: {}", display::plain(&server.name), failure.why)));
-    }
+    let places = arguments.run.places();
+    let store_settings = arguments.store.choose(&loaded.settings, &places).map_err(|error| error.to_string())?;
+    let state = Some(store_settings.state.folder().to_owned());
+    let options = RunOptions { session: session.clone(), state, ..RunOptions::default() };
+    let ready = prepare(arguments, &loaded, options).await?;
+    let found = ready.find(&arguments.tool, &places);
+    let failed = ready.results.iter().find_map(|result| Some((&result.entry, result.server.as_ref().err()?)));
+    let tool = match (found, failed) {
+        (Ok(tool), _) => tool,
+        (Err(_), Some((server, failure))) => {
+            failure.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
+            return Ok(render::failed(&format!("server `{}`: {}", display::plain(&server.name), failure.why)));
+        }
+        (Err(message), None) => return Err(message),
+    };
     ready.note_provider();
-    let id = ready.find(&arguments.tool, &arguments.run.places())?.id.clone();
-    let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
+    let store = store_settings.open().await.map_err(|error| error.to_string())?;
     let executor = ready.executor();
     let untrusted = UntrustedServers::of(&loaded.servers);
-    let calling = executor.call_directly_within(&store, TOOL_CALL, id.as_str(), input, ProgressSink::default(), HOLD);
+    let calling =
+        executor.call_directly_within(&store, TOOL_CALL, tool.id.as_str(), input, ProgressSink::default(), HOLD);
     let approver = if arguments.yes { Approver::Flag } else { Approver::present() };
     let decider = Decider { recorder: Recorder::Store(&store), approver, command: "tools call", untrusted: &untrusted };
     let subject = Subject::Session(session);
@@ -81,61 +87,39 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
             CallEnd::Settled(Outcome::Failed(undecided.why))
         }
     };
+    // A call with wrong arguments is refused before anything is called.
+    let end = match (end, input::json_hint(&arguments.pairs, &tool.parameters)) {
+        (CallEnd::Settled(Outcome::Failed(message)), Some(hint)) => {
+            CallEnd::Settled(Outcome::Failed(format!("{message}; {hint}")))
+        }
+        (end, _) => end,
+    };
     Ok(report(end, arguments.json))
 }
 
-/// Returns the server of the tool. If the name does not begin with one, the tool lists of all servers are searched.
-async fn owner(arguments: &CallArguments, loaded: &LoadedConfig) -> Result<ServerEntry, String> {
-    if let Some(server) = names::server_in(loaded, &arguments.tool)? {
-        return Ok(server.clone());
-    }
-    let servers: Vec<ServerEntry> = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
-    let ready = arguments.run.ready(loaded, servers, ListSource::REMEMBERED, "").await?;
-    let id = &ready.find(&arguments.tool, &arguments.run.places())?.id;
-    let server = loaded.servers.iter().find(|server| server.name == id.owner());
-    server.cloned().ok_or_else(|| format!("no server named `{}`", display::plain(id.owner())))
-}
-
-impl CallArguments {
-    async fn opened(&self, loaded: &LoadedConfig) -> Result<Store, StateError> {
-        self.store.choose(&loaded.settings, &self.run.places())?.open().await
-    }
+/// Prepares a run that has the tool. Of the servers, only the tool's own is started. If the name does not say whose tool
+/// it is, the tool lists of all servers are searched first.
+async fn prepare(arguments: &CallArguments, loaded: &LoadedConfig, options: RunOptions) -> Result<Ready, String> {
+    let run = &arguments.run;
+    let server = match names::named_owner(loaded, &arguments.tool, &run.places())? {
+        NamedOwner::Server(server) => server,
+        NamedOwner::Local => return run.ready(loaded, Vec::new(), ListSource::STARTED, options).await,
+        NamedOwner::Any => {
+            let servers: Vec<ServerEntry> = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
+            let known = run.ready(loaded, servers, ListSource::REMEMBERED, options.clone()).await?;
+            let id = &known.find(&arguments.tool, &run.places())?.id;
+            let server = loaded.servers.iter().find(|server| id.source() == Source::Mcp && server.name == id.owner());
+            match server {
+                Some(server) => server,
+                None => return Ok(known),
+            }
+        }
+    };
+    run.ready(loaded, vec![server.clone()], ListSource::STARTED, options).await
 }
 
 fn no_randomness(error: getrandom::Error) -> String {
     format!("cannot read system randomness: {error}")
-}
-
-fn input(arguments: &CallArguments) -> Result<Value, String> {
-    let Some(given) = &arguments.json_arguments else { return pairs(&arguments.pairs) };
-    let text = if given == "-" { standard_input()? } else { given.clone() };
-    match contract::json::read(&text) {
-        Ok(input @ Value::Object(_)) => Ok(input),
-        Ok(_) => Err("--args: write one JSON object".to_owned()),
-        Err(error) => Err(format!("--args: {error}")),
-    }
-}
-
-fn standard_input() -> Result<String, String> {
-    let mut text = String::new();
-    let read = std::io::stdin().take(MAX_INPUT_BYTES).read_to_string(&mut text);
-    read.map(|_| text).map_err(|error| format!("cannot read standard input: {error}"))
-}
-
-fn pairs(pairs: &[String]) -> Result<Value, String> {
-    let mut input = Map::new();
-    for pair in pairs {
-        let wrong = || "write arguments as name=text or name:=json".to_owned();
-        let (name, value) = pair.split_once('=').ok_or_else(wrong)?;
-        let (name, value) = match name.strip_suffix(':') {
-            Some(name) => {
-                (name, contract::json::read(value).map_err(|error| format!("`{}`: {error}", display::plain(name)))?)
-            }
-            None => (name, Value::from(value)),
-        };
-        input.insert(name.to_owned(), value);
-    }
-    Ok(Value::Object(input))
 }
 
 fn report(end: CallEnd, as_json: bool) -> ExitCode {

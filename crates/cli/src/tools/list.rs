@@ -6,15 +6,15 @@ use catalog::{EntryPoint, SurfaceOptions, SurfaceReport};
 use clap::Args;
 use client_config::{LoadedConfig, display};
 use contract::text;
-use contract::tool::ToolSpec;
+use contract::tool::{Source, ToolSpec};
 use serde_json::{Value, json};
 
 use super::names::short_name;
-use super::run::{ListSource, Ready, RunArguments};
-use crate::render;
+use super::run::{ListSource, Ready, RunArguments, RunOptions};
 use crate::servers::problem_json;
 use crate::shared_arguments::SurfaceArgument;
 use crate::table::{Table, terminal_width};
+use crate::{hint, render};
 
 /// The longest description that is printed, however wide the terminal is.
 const MAX_SHOWN_CHARS: usize = 100;
@@ -42,13 +42,18 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
     let servers: Vec<_> =
         loaded.servers.iter().filter(|server| server.enabled && wanted(&server.name)).cloned().collect();
     if let (Some(name), true) = (&arguments.server, servers.is_empty()) {
-        return Err(format!("no enabled server named `{}`; `cellmate servers list` lists all", display::plain(name)));
+        let list = hint::command("servers list");
+        return Err(format!("no enabled server named `{}`; `{list}` lists all", display::plain(name)));
     }
     let wanted = arguments.surface.map(SurfaceArgument::into);
     let surface = SurfaceOptions { entry: EntryPoint::Mcp, wanted, prefix_bytes: 0 };
-    let ready = arguments.run.ready_for(&loaded, servers, arguments.lists, "", surface).await?;
+    let options = RunOptions { surface, ..RunOptions::default() };
+    let ready = arguments.run.ready(&loaded, servers, arguments.lists, options).await?;
     ready.note_provider();
-    let tools = ready.tools();
+    let is_listed = |tool: &&ToolSpec| {
+        arguments.server.as_ref().is_none_or(|name| tool.id.source() == Source::Mcp && tool.id.owner() == name)
+    };
+    let tools: Vec<&ToolSpec> = ready.tools().iter().filter(is_listed).collect();
     let shown = ready.surface();
     if arguments.json {
         let surface = match &shown {
@@ -62,7 +67,7 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
         if tools.is_empty() {
             note_no_tools(&loaded);
         } else {
-            render::print(&table(&ready).render(terminal_width()));
+            render::print(&table(&ready, &tools).render(terminal_width()));
         }
         match &shown {
             Ok(report) => render::note_on_terminal(&described(report)),
@@ -92,18 +97,20 @@ fn described(report: &SurfaceReport) -> String {
 
 /// Says why there are no tools, and what to do about it.
 pub(super) fn note_no_tools(loaded: &LoadedConfig) {
-    render::note(if loaded.servers.iter().any(|server| server.enabled) {
-        "no tools: the servers offer none, or the policy allows none; `cellmate servers test` shows what they offer"
+    render::note(&if loaded.servers.iter().any(|server| server.enabled) {
+        let test = hint::command("servers test");
+        format!("no tools: the servers offer none, or the policy allows none; `{test}` shows what they offer")
     } else {
-        "no tools: no server is enabled; add one with `cellmate servers add NAME -- COMMAND`"
+        let add = hint::command("servers add NAME");
+        format!("no tools: no server is enabled; add one with `{add} -- COMMAND`")
     });
 }
 
 /// Returns the tools in groups by server.
-fn table(ready: &Ready) -> Table<3> {
+fn table(ready: &Ready, tools: &[&ToolSpec]) -> Table<3> {
     let mut table = Table::new(["TOOL", "ASKS", "DESCRIPTION"]).with_whole(&[0]);
     let mut last_owner = None;
-    for tool in ready.tools() {
+    for tool in tools {
         if last_owner.is_some_and(|owner| owner != tool.id.owner()) {
             table.add_gap();
         }

@@ -2,6 +2,7 @@
 
 mod call;
 mod content;
+mod input;
 mod list;
 mod names;
 mod rank;

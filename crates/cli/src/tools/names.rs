@@ -2,22 +2,25 @@
 
 use catalog::search::near;
 use catalog::{Catalog, mcp_identifier};
-use client_config::{LoadedConfig, ServerEntry, display};
+use client_config::{LoadedConfig, Places, ServerEntry, display};
 use contract::tool::{Source, ToolId, ToolSpec};
+
+use crate::hint;
+use crate::servers::unknown_server;
 
 /// How many tools an error names.
 const MAX_NAMED: usize = 5;
 
 /// Returns the tool with this name: `files.read_text_file`, `MCP.files.readTextFile`, `mcp:files:read_text_file`, or
-/// its own name if only one tool has that.
+/// its own name if only one tool has exactly that.
 pub(super) fn find_tool<'a>(catalog: &'a Catalog, typed: &str) -> Result<&'a ToolSpec, String> {
     let wanted = written(typed);
     let whole = catalog.tools().iter().find(|tool| whole_names(catalog, tool).iter().any(|name| name == wanted));
     if let Some(tool) = whole {
         return Ok(tool);
     }
-    let by_end = |tool: &&ToolSpec| whole_names(catalog, tool).iter().any(|name| ends_with(name, wanted));
-    let found: Vec<&ToolSpec> = catalog.tools().iter().filter(by_end).collect();
+    let has_name = |tool: &&ToolSpec| own_names(catalog, tool).iter().any(|name| name == wanted);
+    let found: Vec<&ToolSpec> = catalog.tools().iter().filter(has_name).collect();
     match found.as_slice() {
         [only] => Ok(only),
         [] => Err(unknown(catalog, typed)),
@@ -30,14 +33,27 @@ pub(super) fn find_tool<'a>(catalog: &'a Catalog, typed: &str) -> Result<&'a Too
     }
 }
 
-/// Returns the server that the name begins with, if it begins with one.
-pub(super) fn server_in<'a>(loaded: &'a LoadedConfig, typed: &str) -> Result<Option<&'a ServerEntry>, String> {
+/// Whose tool a name stands for, as far as the name itself says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum NamedOwner<'a> {
+    Server(&'a ServerEntry),
+    /// A plugin, or Cellmate itself: no server is needed.
+    Local,
+    /// Any: only the tool's own name was typed.
+    Any,
+}
+
+/// Returns whose tool the name stands for. Fails if it begins with a server that is not configured or cannot be used.
+pub(super) fn named_owner<'a>(
+    loaded: &'a LoadedConfig,
+    typed: &str,
+    places: &Places,
+) -> Result<NamedOwner<'a>, String> {
     let wanted = written(typed);
-    // Plugins and core tools are not servers.
-    if ["plugin:", "openclaw:"].iter().any(|source| wanted.starts_with(source)) {
-        return Ok(None);
+    if [Source::Plugin, Source::Openclaw].iter().any(|source| wanted.starts_with(&format!("{}:", source.as_str()))) {
+        return Ok(NamedOwner::Local);
     }
-    let Some(owner) = owner(wanted) else { return Ok(None) };
+    let Some(owner) = owner(wanted) else { return Ok(NamedOwner::Any) };
     let is_named = |server: &&ServerEntry| {
         let rest = wanted.strip_prefix("mcp:").unwrap_or(wanted);
         let begins = |name: &str| rest.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ':']));
@@ -46,7 +62,7 @@ pub(super) fn server_in<'a>(loaded: &'a LoadedConfig, typed: &str) -> Result<Opt
     // Of two names that fit, the longer one is meant: a server's name may contain a dot.
     if let Some(server) = loaded.servers.iter().filter(is_named).max_by_key(|server| server.name.len()) {
         return match server.enabled {
-            true => Ok(Some(server)),
+            true => Ok(NamedOwner::Server(server)),
             false => Err(format!("server `{}` is disabled in `{}`", display::plain(&server.name), server.origin)),
         };
     }
@@ -54,8 +70,12 @@ pub(super) fn server_in<'a>(loaded: &'a LoadedConfig, typed: &str) -> Result<Opt
         return Err(problem.to_string());
     }
     let names = loaded.servers.iter().map(|server| server.name.as_str());
-    let meant = suggestion(near(owner, names, 1).into_iter().map(display::plain).collect());
-    Err(format!("no server named `{}`;{meant} `cellmate servers list` lists them", display::plain(owner)))
+    let meant = near(owner, names, 1).into_iter().map(display::plain).collect::<Vec<_>>();
+    if meant.is_empty() {
+        return Err(unknown_server(owner, loaded, places));
+    }
+    let list = hint::command("servers list");
+    Err(format!("no server named `{}`;{} `{list}` lists them", display::plain(owner), suggestion(meant)))
 }
 
 /// Returns what was typed without decoration: `await MCP.files.read()` is a way to write `files.read`.
@@ -80,9 +100,14 @@ fn whole_names(catalog: &Catalog, tool: &ToolSpec) -> Vec<String> {
     names
 }
 
-/// Whether `end` is a name's last part or parts.
-fn ends_with(name: &str, end: &str) -> bool {
-    !end.is_empty() && name.strip_suffix(end).is_some_and(|rest| rest.ends_with(['.', ':']))
+/// Returns the names of a tool that others may have, too: its own, with and without its server, and that of its function.
+fn own_names(catalog: &Catalog, tool: &ToolSpec) -> Vec<String> {
+    let (owner, name) = (tool.id.owner(), tool.id.name());
+    let mut names = vec![name.to_owned(), format!("{owner}:{name}")];
+    // The function of a generated tool is in a group, such as `resources.read`: its name includes that of the group.
+    let function = catalog.called(tool).and_then(|call| Some(call.strip_prefix("MCP.")?.split_once('.')?.1.to_owned()));
+    names.extend(function);
+    names
 }
 
 fn unknown(catalog: &Catalog, typed: &str) -> String {
@@ -91,8 +116,10 @@ fn unknown(catalog: &Catalog, typed: &str) -> String {
     let names = similar.map(|id| ToolId::parse(id).map_or_else(|_| display::plain(id), |id| short_name(&id)));
     let meant = suggestion(names.collect());
     format!(
-        "no tool `{}`;{meant} `cellmate tools list` lists all, and `cellmate tools search` finds one",
-        display::plain(typed)
+        "no tool `{}`;{meant} `{}` lists all, and `{}` finds one",
+        display::plain(typed),
+        hint::command("tools list"),
+        hint::command("tools search")
     )
 }
 
@@ -114,7 +141,7 @@ pub(super) fn short_name(id: &ToolId) -> String {
 #[cfg(test)]
 mod tests {
     use catalog::Catalog;
-    use contract::tool::{ToolId, ToolSpec};
+    use contract::tool::{Operation, ToolId, ToolSpec};
     use serde_json::json;
 
     use super::find_tool;
@@ -142,6 +169,27 @@ mod tests {
             ("a.b.c", "mcp:a.b:c"),
         ] {
             assert_eq!(find_tool(&catalog, typed).map(|tool| tool.id.as_str()), Ok(id), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_bare_name_means_the_tool_with_exactly_that_name() {
+        let tool =
+            |id: &str, operation| ToolSpec { operation, ..ToolSpec::new(ToolId::parse(id).unwrap(), "", json!({})) };
+        let tools = vec![
+            tool("openclaw:core:read", Operation::Tool),
+            tool("plugin:myplug:greet", Operation::Tool),
+            tool("mcp:git:resources_read", Operation::ReadResource),
+            tool("mcp:slow:resources_read", Operation::ReadResource),
+        ];
+        let catalog = Catalog::new(tools).unwrap();
+        let found = |typed: &str| find_tool(&catalog, typed).map(|tool| tool.id.as_str());
+        assert_eq!(found("read"), Ok("openclaw:core:read"));
+        assert_eq!(found("greet"), Ok("plugin:myplug:greet"));
+        assert_eq!(found("plugin:myplug:greet"), Ok("plugin:myplug:greet"));
+        assert_eq!(found("MCP.git.resources.read"), Ok("mcp:git:resources_read"));
+        for several in ["resources_read", "resources.read"] {
+            assert!(found(several).unwrap_err().starts_with("several tools are named"), "{several}");
         }
     }
 

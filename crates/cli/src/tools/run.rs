@@ -21,10 +21,9 @@ use super::withheld::WithheldTools;
 use crate::age::span;
 use crate::engine::{MAX_NAMESPACE_WAIT, prepare_run_for};
 use crate::local_tools::local_tools;
-use crate::policy;
-use crate::render;
 use crate::servers::{FilteredTools, ProbeResult, probe_all};
 use crate::shared_arguments::{ConfigArguments, PolicyArguments};
+use crate::{hint, policy, render};
 
 /// How long the remembered tool list of a server is used without starting the server.
 const FRESH_MS: Millis = 24 * 60 * 60 * 1000;
@@ -42,6 +41,15 @@ pub(super) struct RunArguments {
     policy: PolicyArguments,
     #[command(flatten)]
     config: ConfigArguments,
+}
+
+/// How the run of one command differs from another's.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RunOptions {
+    pub(super) session: String,
+    pub(super) surface: SurfaceOptions,
+    /// The state folder, if it is not the default one.
+    pub(super) state: Option<PathBuf>,
 }
 
 /// Where tool lists come from, for commands that only read them.
@@ -68,26 +76,17 @@ impl RunArguments {
         client_config::load(&self.places()).map_err(|error| error.to_string())
     }
 
-    /// Prepares a run with the tools of these servers. Fails only if the configuration is invalid.
+    /// Prepares a run with the tools of these servers, of plugins, and of Cellmate itself. Fails only if the configuration
+    /// is invalid.
     pub(super) async fn ready(
         &self,
         loaded: &LoadedConfig,
         servers: Vec<ServerEntry>,
         lists: ListSource,
-        session: &str,
+        options: RunOptions,
     ) -> Result<Ready, String> {
-        self.ready_for(loaded, servers, lists, session, SurfaceOptions::default()).await
-    }
-
-    /// Prepares a run with the tools of these servers, shown with these options.
-    pub(super) async fn ready_for(
-        &self,
-        loaded: &LoadedConfig,
-        servers: Vec<ServerEntry>,
-        lists: ListSource,
-        session: &str,
-        surface: SurfaceOptions,
-    ) -> Result<Ready, String> {
+        let RunOptions { session, surface, state } = options;
+        let state = state.or_else(|| self.places().state());
         let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?.with(&self.policy);
         let provider_note = policy.provider_note(&self.agent);
         let folder = self.places().tool_lists();
@@ -98,7 +97,7 @@ impl RunArguments {
         let results = probe_all(unknown, folder).await;
         let scope = Scope {
             agent_id: self.agent.clone(),
-            session_id: session.to_owned(),
+            session_id: session,
             sandboxed: policy.sandboxed,
             ..Scope::default()
         };
@@ -111,7 +110,7 @@ impl RunArguments {
             withheld.add_server(source.as_ref(), &offered, entry);
             sources.push(Arc::new(offered));
         }
-        let local = local_tools(&policy, &loaded.settings, &self.places(), self.places().state().as_deref())?;
+        let local = local_tools(&policy, &loaded.settings, &self.places(), state.as_deref())?;
         local.tools.sources.iter().for_each(|source| withheld.add(source.tools()));
         local.tools.make_ready(&scope, MAX_NAMESPACE_WAIT).await;
         let (run, asked) =
@@ -211,7 +210,8 @@ impl Ready {
         for result in &self.results {
             if let Err(failure) = &result.server {
                 let (name, why) = (display::plain(&result.entry.name), &failure.why);
-                render::note(&format!("problem: server `{name}`: {why}; run `cellmate servers test` for details"));
+                let test = hint::command(&format!("servers test {}", display::for_shell(&name)));
+                render::note(&format!("problem: server `{name}`: {why}; run `{test}` for details"));
             }
         }
         let oldest = self.remembered.iter().map(|server| now_ms().saturating_sub(server.listed_at)).max();

@@ -10,8 +10,8 @@ use client_config::display;
 use serde_json::{Value, json};
 
 use super::list;
-use super::run::{ListSource, RunArguments};
-use crate::render;
+use super::run::{ListSource, RunArguments, RunOptions};
+use crate::{hint, render};
 
 #[derive(Debug, Args)]
 pub(super) struct SearchArguments {
@@ -35,7 +35,7 @@ pub(super) struct SearchArguments {
 pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String> {
     let loaded = arguments.run.loaded()?;
     let servers: Vec<_> = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
-    let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
+    let ready = arguments.run.ready(&loaded, servers, arguments.lists, RunOptions::default()).await?;
     ready.note_provider();
     let query = arguments.query.join(" ");
     let catalog = ready.catalog();
@@ -54,7 +54,7 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
         if is_empty && ready.tools().is_empty() {
             list::note_no_tools(&loaded);
         } else if is_empty {
-            render::note(&format!("no tool matches `{query}`; `cellmate tools list` lists all"));
+            render::note(&format!("no tool matches `{query}`; `{}` lists all", hint::command("tools list")));
         }
         ready.report();
     }

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use clap::Args;
 use client_config::{ServerEntry, display};
 use contract::text;
-use contract::tool::{Repeat, ToolSpec};
+use contract::tool::{Repeat, Source, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
-use super::names::{self, short_name};
-use super::run::{ListSource, Ready, RunArguments};
+use super::names::{self, NamedOwner, short_name};
+use super::run::{ListSource, Ready, RunArguments, RunOptions};
 use crate::render;
 
 /// The longest title and line of text that is printed.
@@ -17,7 +17,8 @@ const MAX_LINE_CHARS: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArguments {
-    /// Tool to show: `SERVER.TOOL`, `MCP.SERVER.TOOL`, `mcp:SERVER:TOOL`, or its own name if only one tool has it.
+    /// Tool to show: `SERVER.TOOL`, `MCP.SERVER.TOOL`, its id (`mcp:SERVER:TOOL`, `plugin:PLUGIN:TOOL`,
+    /// `openclaw:core:TOOL`), or its own name if only one tool has it.
     tool: String,
     #[command(flatten)]
     lists: ListSource,
@@ -30,11 +31,12 @@ pub(super) struct ShowArguments {
 
 pub(super) async fn run(arguments: &ShowArguments) -> Result<ExitCode, String> {
     let loaded = arguments.run.loaded()?;
-    let servers: Vec<ServerEntry> = match names::server_in(&loaded, &arguments.tool)? {
-        Some(server) => vec![server.clone()],
-        None => loaded.servers.iter().filter(|server| server.enabled).cloned().collect(),
+    let servers: Vec<ServerEntry> = match names::named_owner(&loaded, &arguments.tool, &arguments.run.places())? {
+        NamedOwner::Server(server) => vec![server.clone()],
+        NamedOwner::Local => Vec::new(),
+        NamedOwner::Any => loaded.servers.iter().filter(|server| server.enabled).cloned().collect(),
     };
-    let ready = arguments.run.ready(&loaded, servers, arguments.lists, "").await?;
+    let ready = arguments.run.ready(&loaded, servers, arguments.lists, RunOptions::default()).await?;
     ready.note_provider();
     let tool = match ready.find(&arguments.tool, &arguments.run.places()) {
         Ok(tool) => tool,
@@ -65,12 +67,12 @@ struct ShownTool<'a> {
     read_only: ReadOnly,
 }
 
-/// Whether the tool's server declares that it only reads, and whether that counts.
+/// Whether the tool's source declares that it only reads, and whether that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadOnly {
-    /// The server declares it, and is trusted.
+    /// The source declares it, and is trusted.
     Yes,
-    /// The server declares it, but is not trusted.
+    /// The source declares it, but is not trusted.
     Declared,
     No,
 }
@@ -84,12 +86,29 @@ impl ReadOnly {
         }
     }
 
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Yes => "yes, as its trusted server declares",
-            Self::Declared => "its server declares it, but is not trusted",
-            Self::No => "no",
+    fn text(self, source: Source) -> &'static str {
+        match (self, source) {
+            (Self::Yes, Source::Mcp) => "yes, as its trusted server declares",
+            (Self::Yes, Source::Plugin) => "yes, as its plugin declares",
+            (Self::Yes, Source::Openclaw) => "yes, as Cellmate declares",
+            (Self::Yes, Source::Client) => "yes, as its client declares",
+            (Self::Declared, Source::Mcp) => "its server declares it, but is not trusted",
+            (Self::Declared, Source::Plugin | Source::Openclaw | Source::Client) => {
+                "its source declares it, but is not trusted"
+            }
+            (Self::No, _) => "no",
         }
+    }
+}
+
+/// Returns the line that says whose tool it is.
+fn source_line(id: &ToolId) -> String {
+    let owner = display::plain(id.owner());
+    match id.source() {
+        Source::Mcp => format!("server     {owner}"),
+        Source::Plugin => format!("source     plugin {owner}"),
+        Source::Openclaw => format!("source     {owner}"),
+        Source::Client => format!("source     client {owner}"),
     }
 }
 
@@ -115,7 +134,8 @@ impl<'a> ShownTool<'a> {
     fn to_json(&self) -> Value {
         json!({
             "id": self.tool.id.as_str(),
-            "server": self.tool.id.owner(),
+            "source": self.tool.id.source().as_str(),
+            "server": (self.tool.id.source() == Source::Mcp).then(|| self.tool.id.owner()),
             "name": self.tool.id.name(),
             "label": self.tool.label,
             "description": self.tool.description,
@@ -139,9 +159,9 @@ impl<'a> ShownTool<'a> {
             text += &format!("  {}\n", render::printable(row));
         }
         text += &format!("\nid         {}\n", display::plain(self.tool.id.as_str()));
-        text += &format!("server     {}\n", display::plain(self.tool.id.owner()));
+        text += &format!("{}\n", source_line(&self.tool.id));
         text += &format!("asks       {}\n", if self.asks { "yes, before each call" } else { "no" });
-        text += &format!("read-only  {}\n", self.read_only.as_str());
+        text += &format!("read-only  {}\n", self.read_only.text(self.tool.id.source()));
         let named = display::for_shell(&name);
         text += &format!("call       cellmate tools call {named} NAME=VALUE…\n");
         if let Some(call) = &self.call {

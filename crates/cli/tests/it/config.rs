@@ -164,7 +164,12 @@ fn completions_and_manual_pages_cover_every_command() {
         let as_json = person.run(&["completions", shell, "--json"]).json();
         assert_eq!((&as_json["shell"], &as_json["script"]), (&json!(shell), &json!(script.out)));
     }
-    person.write("completions.bash", &person.run(&["completions", "bash"]).out);
+    let script = person.run(&["completions", "bash"]).out;
+    assert!(
+        script.contains("servers,trust-tools)") && !script.contains("servers,trust)"),
+        "a hidden command is offered"
+    );
+    person.write("completions.bash", &script);
     let parsed = Command::new("bash").arg("-n").arg(person.path("completions.bash")).status().unwrap();
     assert!(parsed.success());
     let pages = person.path("pages").display().to_string();
@@ -235,4 +240,45 @@ fn patterns_that_match_no_tool_are_reported_once_the_servers_have_listed_their_t
     // The pattern that works denies the tool.
     let listed = person.run(&["tools", "list"]);
     assert!(listed.out.contains("s.greet") && !listed.out.contains("s.other"), "{}", listed.out);
+}
+
+#[test]
+fn check_reports_a_file_that_is_no_object_and_mistakes_in_entries_of_servers() {
+    let person = Person::new();
+    let checked = |text: &str| {
+        person.write(USER_CONFIG, text);
+        let checked = person.run(&["config", "check"]);
+        (checked.code, checked.out.replace("/home/.config/cellmate/config.json5:", ""))
+    };
+    let (code, out) = checked("[1]");
+    assert_eq!((code, out.as_str()), (1, "1:1: error: expected an object, found a list\n1 file checked: 1 error\n"));
+    let (code, out) = checked("{mcpServers: {\n  a: { command: 'x', trustd: true, env: { A: 3, B: 'c' } } }}");
+    assert_eq!(
+        (code, out.as_str()),
+        (
+            0,
+            "2:22: warning: `mcpServers.a.trustd`: unknown key; did you mean `trusted`?\n\
+             2:43: warning: `mcpServers.a.env.A`: expected a string, found a number, which is passed as text; write it in \
+             quotes\n\
+             1 file checked: 0 errors, 2 warnings\n"
+        )
+    );
+    let (code, out) = checked("{mcp: {servers: {a: {comand: 'x'}}}}");
+    assert_eq!(code, 1);
+    assert!(out.contains("`mcp.servers.a.comand`: unknown key; did you mean `command`?"), "{out}");
+    let (code, out) = checked("{mcpServers: {a: {command: 'x', startupTimeoutMs: 0}}}");
+    assert_eq!(code, 1);
+    assert!(out.contains("`startupTimeoutMs`: expected a time greater than zero"), "{out}");
+    assert_eq!(out.lines().count(), 2, "one problem and the summary: {out}");
+    let (code, out) = checked("{servers: {a: {command: 'x', alwaysAllow: ['y']}}}");
+    assert_eq!(code, 0);
+    assert!(out.ends_with("1 file checked: no problems; 1 setting does not apply\n"), "{out}");
+}
+
+#[test]
+fn get_suggests_the_key_that_is_meant() {
+    let person = Person::new();
+    let got = person.run(&["config", "get", "tools.codeMode.timeoutms"]);
+    let expected = "cellmate: `tools.codeMode.timeoutms` is not set; did you mean `tools.codeMode.timeoutMs`?\n";
+    assert_eq!((got.code, got.err.as_str()), (1, expected));
 }

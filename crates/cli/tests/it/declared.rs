@@ -23,7 +23,7 @@ fn declaring() -> Person {
 }
 
 /// Runs `cellmate` on a terminal of its own, with this input. Returns the exit code and what the terminal shows.
-fn on_terminal(person: &Person, arguments: &[&str], typed: &str) -> (i32, String) {
+pub(crate) fn on_terminal(person: &Person, arguments: &[&str], typed: &str) -> (i32, String) {
     use std::io::Write;
     let words = std::iter::once(env!("CARGO_BIN_EXE_cellmate")).chain(arguments.iter().copied());
     let line: Vec<String> = words.map(|word| format!("'{word}'")).collect();

@@ -23,5 +23,6 @@ mod standing;
 mod starts;
 mod stored;
 mod terminal;
+mod tools;
 mod trust;
 mod workers;

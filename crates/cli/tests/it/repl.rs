@@ -32,6 +32,20 @@ fn cells_are_read_from_standard_input_and_an_expression_shows_its_value() {
 }
 
 #[test]
+fn a_failure_has_the_place_that_was_typed_and_a_lost_variable_is_explained_once() {
+    let person = person();
+    let input = "foo()\n  1 + foo()\nconst x = 5\nx\nx + 1\n";
+    let done = person.run_with(&[], input, &["repl"]);
+    let failures: Vec<&str> = done.err.lines().filter(|line| line.starts_with("failed")).collect();
+    let expected = [("foo", "1:1"), ("foo", "1:7"), ("x", "1:1"), ("x", "1:1")]
+        .map(|(name, place)| format!("failed: ReferenceError: {name} is not defined (at {place})"));
+    assert_eq!(failures, expected, "{}", done.err);
+    assert_eq!(done.err.matches("variables end with their cell").count(), 1, "{}", done.err);
+    let json = person.run_with(&[], "foo()\n", &["repl", "--json"]);
+    assert!(json.out.contains("foo is not defined (at 1:1)"), "{}", json.out);
+}
+
+#[test]
 fn with_json_every_cell_and_command_prints_one_line() {
     let person = person();
     let input = "1\n\nthrow new Error('no')\n.tools greet\n.help\n.nothing\ntext('a'); return 2\n";

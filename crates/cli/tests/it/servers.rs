@@ -349,3 +349,15 @@ fn commands_that_find_no_tools_say_so_and_what_to_do() {
     let none = person.run(&["tools", "search", "zebra crossing"]);
     assert!(none.out.is_empty() && none.err.contains("no tool matches `zebra crossing`"), "{}{}", none.out, none.err);
 }
+
+#[test]
+fn a_program_that_does_not_exist_is_noted_when_its_server_is_added() {
+    let person = Person::new();
+    let note = "the program `no-such-program` was not found in $PATH, so the server cannot be started";
+    let added = person.run(&["servers", "add", "one", "--", "no-such-program"]);
+    assert!(added.code == 0 && added.err.contains(&format!("note: {note}")), "{}", added.err);
+    let added = person.run(&["servers", "add-json", "two", "{command: 'no-such-program'}", "--json"]).json();
+    assert!(added["notes"][0].as_str().unwrap().starts_with(note), "{added}");
+    let added = person.run(&["servers", "add", "three", "--", "sh", &person.server()]);
+    assert!(!added.err.contains("was not found"), "{}", added.err);
+}

@@ -237,3 +237,15 @@ fn values_of_sessions_are_listed_printed_and_deleted() {
     assert_eq!(of(&[]).code, 2, "the session has no values any more");
     assert_eq!(person.run(&["runs", "state", "mcp", "--key", "cursor"]).code, 0, "the other session is as it was");
 }
+
+#[test]
+fn without_a_terminal_the_table_of_runs_is_as_wide_as_columns_says() {
+    let person = Person::new();
+    let code = format!("return '{}'.length", "x".repeat(200));
+    assert_eq!(person.run(&["exec", "-e", &code]).code, 0);
+    let width = |table: &str| table.lines().map(|line| line.chars().count()).max().unwrap();
+    let narrow = person.run_with(&[("COLUMNS", "60")], "", &["runs", "list"]).out;
+    assert!(width(&narrow) <= 60 && narrow.contains('…'), "{narrow}");
+    let whole = person.run(&["runs", "list"]).out;
+    assert!(width(&whole) > 100, "{whole}");
+}

@@ -51,6 +51,18 @@ fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
             "{command:?}: {text}"
         );
     }
+    for command in [&["servers", "test", "p"][..], &["servers", "get", "p"], &["tools", "call", "p.greet"]] {
+        let output = person.run(command);
+        assert_eq!(output.code, 2, "{command:?}: {}", output.out);
+        assert!(
+            output
+                .err
+                .contains("no server named `p` in the files that are read; /project/.cellmate.json5: it has changed")
+                && output.err.contains("then `cellmate config trust` to trust it"),
+            "{command:?}: {}",
+            output.err
+        );
+    }
     assert!(!person.has("after"), "a server of the changed file was started");
 
     let shown = person.run(&["config", "trust", "--dry-run"]).out;
@@ -113,7 +125,7 @@ fn edits_by_cellmate_keep_a_trusted_file_trusted_and_do_not_trust_an_untrusted_o
         listed["servers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
     };
     let add = |name: &str| {
-        let added = person.run(&["servers", "add", name, "--scope", "project", "--", "x"]);
+        let added = person.run(&["servers", "add", name, "--scope", "project", "--", "sh"]);
         assert_eq!(added.code, 0, "{}", added.err);
         added.err
     };
@@ -123,7 +135,7 @@ fn edits_by_cellmate_keep_a_trusted_file_trusted_and_do_not_trust_an_untrusted_o
     assert_eq!(person.run(&["servers", "remove", "a"]).code, 0);
     assert_eq!(names(), ["b"]);
     // A change by another program is not trusted together with the next edit.
-    let text = person.read(PROJECT).replace("\"x\"", "\"evil\"");
+    let text = person.read(PROJECT).replace("\"sh\"", "\"evil\"");
     person.write(PROJECT, &text);
     assert!(add("c").contains("changed since you trusted it") && names().is_empty());
 }

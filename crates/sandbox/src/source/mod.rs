@@ -27,7 +27,7 @@ mod tests;
 pub(crate) use edits::Shift;
 pub(crate) use places::Places;
 pub(crate) use rejection::Rejection;
-pub use typed::TypedCell;
+pub use typed::{InsertedReturn, TypedCell};
 
 use contract::cell::Language;
 use contract::config::Languages;

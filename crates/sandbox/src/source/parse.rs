@@ -47,8 +47,12 @@ impl WrappedCell {
 
     /// Returns the place in the model's source for an offset into the wrapped text.
     pub(super) fn place(&self, offset: u32) -> Place {
-        let offset = (offset as usize).saturating_sub(PREFIX.len());
-        place(self.source(), offset.min(self.source_length))
+        place(self.source(), self.offset(offset))
+    }
+
+    /// Returns the offset into the model's source for an offset into the wrapped text.
+    pub(super) fn offset(&self, wrapped: u32) -> usize {
+        (wrapped as usize).saturating_sub(PREFIX.len()).min(self.source_length)
     }
 
     /// Returns whether an offset is in the end of the wrapper.
@@ -137,7 +141,13 @@ fn complaint(returned: &ParserReturn<'_>, wrapped: &WrappedCell) -> Option<(Stri
             (fragment(&diagnostic.message), wrapped.place(offset))
         }
         _ => {
-            let message = "the cell ends before all brackets are closed";
+            let message = match Ending::of(source) {
+                Ending::OpenBracket => "the cell ends before all brackets are closed",
+                Ending::NoBracket => "the cell ends in the middle of an expression or a statement",
+                Ending::Unclear => {
+                    "the cell ends in the middle of an expression or a statement, or before all brackets are closed"
+                }
+            };
             (message.to_owned(), wrapped.place(offset))
         }
     })
@@ -170,6 +180,31 @@ fn stray_bracket(source: &str) -> Option<usize> {
             Scanned::Error(offset) | Scanned::Stray(offset) | Scanned::Unsure(offset) => {
                 let byte = source.as_bytes().get(offset);
                 return matches!(byte, Some(b')' | b']' | b'}')).then_some(offset);
+            }
+        }
+    }
+}
+
+/// What is open at the end of a source that is not complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    OpenBracket,
+    NoBracket,
+    /// The scanner cannot tell, for example because of a slash that divides or starts a regular expression.
+    Unclear,
+}
+
+impl Ending {
+    fn of(source: &str) -> Self {
+        let mut scanner = Scanner::new(source);
+        loop {
+            match scanner.next() {
+                Scanned::Token(_) => {}
+                Scanned::End if scanner.has_open_bracket() => return Self::OpenBracket,
+                Scanned::End => return Self::NoBracket,
+                Scanned::Slash(_) | Scanned::Error(_) | Scanned::Stray(_) | Scanned::Unsure(_) => {
+                    return Self::Unclear;
+                }
             }
         }
     }
@@ -222,6 +257,7 @@ mod tests {
             ("if (a) { b() } }", 1, 16, "does not close"),
             ("if (a) { b()", 1, 13, "ends before all brackets"),
             ("f(", 1, 3, "ends before all brackets"),
+            ("const f = () => {\n  return 1 +", 2, 13, "ends before all brackets"),
             ("f() }\ng()", 1, 5, "does not close"),
             ("f(a]", 1, 4, "does not close"),
         ];
@@ -230,6 +266,17 @@ mod tests {
             check(source, Language::TypeScript, line, column, expected);
         }
         check("}) as (async()=>{", Language::TypeScript, 1, 1, "does not close");
+    }
+
+    #[test]
+    fn a_cell_that_ends_too_early_without_an_open_bracket_is_not_told_about_brackets() {
+        for source in ["return 1 +", "const x =", "if (a)", "f(1) ||", "return a ?", "x = y /"] {
+            let message = prepare(source, Language::JavaScript).unwrap_err().to_string();
+            assert_eq!(
+                message, "syntax error: the cell ends in the middle of an expression or a statement",
+                "{source}"
+            );
+        }
     }
 
     #[test]

@@ -106,6 +106,11 @@ impl<'s> Scanner<'s> {
         self.position
     }
 
+    /// Returns whether a bracket or a template is open after the last token.
+    pub(super) fn has_open_bracket(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Returns the token two before the one that `next` returned last.
     pub(super) fn earlier(&self) -> Option<Token> {
         self.earlier

@@ -1,11 +1,13 @@
 //! Judges text that a person types at a prompt: whether it is a whole cell, and whether the cell is one expression.
 
 use contract::cell::Language;
+use contract::frame::Place;
 use contract::limits::MAX_SOURCE_BYTES;
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{ArrowFunctionBody, Expression, FunctionBody, Program, Statement};
 use oxc_span::{GetSpan, Span};
 
+use super::lines::{narrow, place};
 use super::parse::{WrappedCell, read, wraps_one_function};
 use super::{STACK_BYTES, fence, guard};
 
@@ -17,9 +19,27 @@ pub enum TypedCell {
     /// A cell of statements.
     Statements,
     /// A cell that is one expression, with a `return` before it.
-    Expression(String),
+    Expression { source: String, inserted: InsertedReturn },
     /// No text that follows makes it a cell.
     Invalid,
+}
+
+/// The text that is inserted before an expression.
+const RETURN: &str = "return ";
+
+/// Where a `return` was inserted into a text that was typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InsertedReturn(Place);
+
+impl InsertedReturn {
+    /// Returns the place in the typed text for a place in the cell.
+    pub fn typed_place(self, in_cell: Place) -> Place {
+        let Self(at) = self;
+        let is_moved = in_cell.line == at.line && in_cell.column > at.column;
+        let column =
+            if is_moved { in_cell.column.saturating_sub(narrow(RETURN.len())).max(at.column) } else { in_cell.column };
+        Place { column, ..in_cell }
+    }
 }
 
 impl TypedCell {
@@ -41,7 +61,7 @@ fn judge(text: &str) -> TypedCell {
     if source.trim_start().starts_with('{')
         && let Some(object) = as_object(&source)
     {
-        return TypedCell::Expression(object);
+        return object;
     }
     match judge_as(&source, Language::JavaScript) {
         TypedCell::Invalid => judge_as(&source, Language::TypeScript),
@@ -77,14 +97,12 @@ fn judge_as(source: &str, language: Language) -> TypedCell {
     if !wraps_one_function(&returned.program, &wrapped) {
         return TypedCell::Invalid;
     }
-    match body(&returned.program).and_then(only_expression).and_then(|span| with_return(source, &wrapped, span)) {
-        Some(source) => TypedCell::Expression(source),
-        None => TypedCell::Statements,
-    }
+    let start = body(&returned.program).and_then(only_expression).map(|span| wrapped.offset(span.start));
+    start.and_then(|start| with_return(source, start)).unwrap_or(TypedCell::Statements)
 }
 
 /// Returns a cell that returns the object, if the text is one object.
-fn as_object(source: &str) -> Option<String> {
+fn as_object(source: &str) -> Option<TypedCell> {
     let parenthesized = format!("({source}\n)");
     guard::check(&parenthesized, Language::JavaScript).ok()?;
     let allocator = Allocator::default();
@@ -98,8 +116,9 @@ fn as_object(source: &str) -> Option<String> {
     };
     let Expression::ParenthesizedExpression(outer) = &statement.expression else { return None };
     let spans_all = outer.span == wrapped.span_of_source();
-    (spans_all && matches!(outer.expression, Expression::ObjectExpression(_)))
-        .then(|| format!("return {}", source.trim_start()))
+    let is_object = spans_all && matches!(outer.expression, Expression::ObjectExpression(_));
+    let start = source.len() - source.trim_start().len();
+    is_object.then(|| with_return(source, start)).flatten()
 }
 
 /// Returns the body of the wrapper's function.
@@ -123,14 +142,17 @@ fn only_expression(body: &FunctionBody<'_>) -> Option<Span> {
     }
 }
 
-fn with_return(source: &str, wrapped: &WrappedCell, expression: Span) -> Option<String> {
-    let start = (expression.start as usize).checked_sub(wrapped.span_of_source().start as usize)?;
+/// Returns the cell that returns the expression which begins at this offset.
+fn with_return(source: &str, start: usize) -> Option<TypedCell> {
     let (before, rest) = source.split_at_checked(start)?;
-    Some(format!("{before}return {rest}"))
+    let inserted = InsertedReturn(place(source, start));
+    Some(TypedCell::Expression { source: format!("{before}{RETURN}{rest}"), inserted })
 }
 
 #[cfg(test)]
 mod tests {
+    use contract::frame::Place;
+
     use super::TypedCell;
 
     #[test]
@@ -146,7 +168,26 @@ mod tests {
             ("x as number", "return x as number"),
             ("`a\n${b}`", "return `a\n${b}`"),
         ] {
-            assert_eq!(TypedCell::judge(typed), TypedCell::Expression(cell.to_owned()), "{typed}");
+            let judged = TypedCell::judge(typed);
+            assert!(matches!(&judged, TypedCell::Expression { source, .. } if source == cell), "{typed}: {judged:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_in_the_cell_becomes_the_place_in_the_typed_text() {
+        for (typed, in_cell, expected) in [
+            ("foo()", (1, 8), (1, 1)),
+            ("foo()", (1, 1), (1, 1)),
+            ("foo()", (1, 3), (1, 1)),
+            ("  foo()", (1, 10), (1, 3)),
+            ("  \n { a: foo() }", (2, 15), (2, 8)),
+            ("f(\n  g())", (2, 3), (2, 3)),
+            ("/* why\n*/ foo()", (2, 11), (2, 4)),
+            ("/* why\n*/ foo()", (1, 20), (1, 20)),
+        ] {
+            let TypedCell::Expression { inserted, .. } = TypedCell::judge(typed) else { panic!("{typed}") };
+            let place = |(line, column)| Place { line, column };
+            assert_eq!(inserted.typed_place(place(in_cell)), place(expected), "{typed}");
         }
     }
 

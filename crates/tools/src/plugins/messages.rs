@@ -14,7 +14,7 @@ pub(super) fn scope_json(scope: &Scope) -> Value {
         "agentId": scope.agent_id,
         "sessionId": scope.session_id,
         "sessionKey": scope.session_key,
-        "agentRunId": scope.agent_run_id,
+        "agentRunId": Some(&scope.agent_run_id).filter(|id| !id.is_empty()),
         "sender": scope.sender,
         "channel": scope.channel,
     })

@@ -1,0 +1,97 @@
+//! Relates the failure of a cell to what was typed at the prompt.
+
+use std::collections::BTreeSet;
+
+use contract::frame::Place;
+use sandbox::InsertedReturn;
+
+/// The most names of earlier cells that are remembered.
+const MAX_NAMES: usize = 10_000;
+
+/// Returns an error with its place in the typed text: a cell that is an expression has a `return` that was not typed.
+pub(super) fn in_typed_text(error: &str, inserted: InsertedReturn) -> String {
+    with_typed_place(error, inserted).unwrap_or_else(|| error.to_owned())
+}
+
+/// Replaces the place at the end of an error, such as ` (at 1:8)`; `None` if it has none.
+fn with_typed_place(error: &str, inserted: InsertedReturn) -> Option<String> {
+    let (message, place) = error.strip_suffix(')')?.rsplit_once(" (at ")?;
+    let (line, column) = place.split_once(':')?;
+    let Place { line, column } = inserted.typed_place(Place { line: line.parse().ok()?, column: column.parse().ok()? });
+    Some(format!("{message} (at {line}:{column})"))
+}
+
+/// Explains once that variables end with their cell, when a cell uses a name of an earlier one.
+#[derive(Debug, Default)]
+pub(super) struct VariableHint {
+    earlier: BTreeSet<String>,
+    is_given: bool,
+}
+
+impl VariableHint {
+    /// Remembers the names in a cell of statements, which may declare them.
+    pub(super) fn remember(&mut self, statements: &str) {
+        if self.is_given {
+            return;
+        }
+        let names = statements.split(|letter| !is_name_letter(letter)).filter(|name| !name.is_empty());
+        let free = MAX_NAMES.saturating_sub(self.earlier.len());
+        self.earlier.extend(names.take(free).map(str::to_owned));
+    }
+
+    /// Returns the hint for a cell that failed, unless it was given before or does not apply.
+    pub(super) fn after(&mut self, error: &str) -> Option<String> {
+        let (name, _) = error.strip_prefix("ReferenceError: ")?.split_once(" is not defined")?;
+        if self.is_given || !self.earlier.contains(name) {
+            return None;
+        }
+        self.is_given = true;
+        self.earlier.clear();
+        Some(format!(
+            "variables end with their cell, so `{name}` of an earlier cell is gone; `await store(\"{name}\", value)` keeps \
+             a value, and `await load(\"{name}\")` reads it"
+        ))
+    }
+}
+
+fn is_name_letter(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_' || letter == '$'
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox::TypedCell;
+
+    use super::{VariableHint, in_typed_text};
+
+    #[test]
+    fn only_the_place_at_the_end_of_an_error_is_changed() {
+        let TypedCell::Expression { inserted, .. } = TypedCell::judge("foo()") else { panic!() };
+        for (error, expected) in [
+            ("ReferenceError: foo is not defined (at 1:8)", "ReferenceError: foo is not defined (at 1:1)"),
+            ("Error: a (at 1:9) (at 1:27)", "Error: a (at 1:9) (at 1:20)"),
+            ("Error: a (at 2:9)", "Error: a (at 2:9)"),
+            ("Error: a (at 1:x)", "Error: a (at 1:x)"),
+            ("timed out after 100 ms", "timed out after 100 ms"),
+        ] {
+            assert_eq!(in_typed_text(error, inserted), expected);
+        }
+    }
+
+    #[test]
+    fn the_hint_is_given_once_and_only_for_a_name_of_an_earlier_cell() {
+        let mut hint = VariableHint::default();
+        let undefined = |name: &str| format!("ReferenceError: {name} is not defined (at 1:1)");
+        assert_eq!(hint.after(&undefined("x")), None);
+        hint.remember("const { x, y: $y } = f()");
+        assert_eq!(hint.after("TypeError: x is not a function"), None);
+        assert_eq!(hint.after(&undefined("other")), None);
+        let given = hint.after(&undefined("$y")).unwrap();
+        assert!(
+            given.starts_with("variables end with their cell") && given.contains("store(\"$y\", value)"),
+            "{given}"
+        );
+        hint.remember("const x = 1");
+        assert_eq!(hint.after(&undefined("x")), None);
+    }
+}

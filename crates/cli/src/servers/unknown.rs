@@ -1,0 +1,28 @@
+//! What is said about a server that is not configured.
+
+use client_config::{FileState, LoadedConfig, Places, Problem, display, listed_files};
+
+use crate::hint;
+
+/// Says that there is no server of this name. If files of the project are not read, because they are not trusted, they
+/// are named with the command that trusts them: the server may be in one of them.
+pub(crate) fn unknown_server(name: &str, loaded: &LoadedConfig, places: &Places) -> String {
+    let name = display::plain(name);
+    match unread_files(loaded, places).as_slice() {
+        [] => format!("no server named `{name}`; `{}` lists them", hint::command("servers list")),
+        unread => {
+            let unread: Vec<String> = unread.iter().map(ToString::to_string).collect();
+            format!("no server named `{name}` in the files that are read; {}", unread.join("; "))
+        }
+    }
+}
+
+/// Returns the problems of the project's files that are not read until the user trusts them.
+fn unread_files<'l>(loaded: &'l LoadedConfig, places: &Places) -> Vec<&'l Problem> {
+    let listed = listed_files(places);
+    let is_unread = |problem: &&Problem| {
+        let is_untrusted = |state: &FileState| matches!(state, FileState::Untrusted | FileState::Changed);
+        problem.server.is_none() && listed.iter().any(|one| one.file == problem.file && is_untrusted(&one.state))
+    };
+    loaded.problems.iter().filter(is_unread).collect()
+}
