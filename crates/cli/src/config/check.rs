@@ -16,6 +16,7 @@ use contract::text;
 use serde_json::{Value, json};
 
 use super::ranges::moved_numbers;
+use super::severity::Severity;
 use super::{entries, schema};
 use crate::shared_arguments::ConfigArguments;
 use crate::style::{Stream, Style, paint};
@@ -31,26 +32,6 @@ pub(super) struct CheckArguments {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// How serious a problem is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Severity {
-    /// A part of the configuration cannot be used.
-    Error,
-    Warning,
-    /// A setting has no effect, and nothing is lost by it.
-    Note,
-}
-
-impl Severity {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
-    }
 }
 
 /// A problem and its place.

@@ -6,8 +6,8 @@ use contract::limits::MAX_CONFIG_FILE_BYTES;
 use contract::spelling::{edits, nearest};
 use serde_json::Value;
 
-use super::check::Severity;
 use super::schema;
+use super::severity::Severity;
 
 /// Where our files may have servers. Clients have them elsewhere, too, with keys of their own.
 const CONTAINERS: [&[&str]; 5] =

@@ -7,6 +7,7 @@ mod path;
 mod ranges;
 mod schema;
 mod set;
+mod severity;
 mod trust;
 mod unset;
 

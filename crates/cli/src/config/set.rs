@@ -7,8 +7,9 @@ use clap::Args;
 use client_config::{Change, ConfigFile, EditError, KeyPath, Places, Source, own_files, parse_value, trust_note};
 use serde_json::{Value, json};
 
-use super::check::{Finding, Severity, file_findings};
+use super::check::{Finding, file_findings};
 use super::schema;
+use super::severity::Severity;
 use crate::render;
 use crate::servers::{ChangeArguments, carry_out};
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
