@@ -239,7 +239,7 @@ mod tests {
     fn a_terminal_shows_ids_that_are_long_enough_to_be_unique() {
         let runs = [
             run("cm_0123456789abcdef", RunState::Waiting, 2),
-            run("cm_0123456789zz", RunState::Completed, 1),
+            run("cm_0123456789zz", RunState::Completed, 0),
             run("cm_fff", RunState::Failed, 0),
         ];
         let wide = "RUN                  STATE      AGE  PENDING  AGENT  CODE\n\

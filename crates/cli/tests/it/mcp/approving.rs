@@ -121,15 +121,17 @@ fn the_command_that_trusts_a_server_is_shown_to_the_user_and_not_to_the_model() 
     place.configure(&config);
     let (_client, waiting) = ask(&place, &["{ to: 'one' }", "{ to: 'two' }"]);
     assert!(!waiting.to_string().contains("trust"), "{waiting}");
-    let hint = "server `s` is not trusted to declare which tools only read; to trust it, run `cellmate servers \
-                trust-tools s`";
     let config = ["--config", &place.path("config.json")];
+    let hint = format!(
+        "server `s` is not trusted to declare which tools only read; to trust it, run `cellmate servers trust-tools s {}`",
+        config.join(" ")
+    );
     let listed = place.approvals(&[&["list"], &config[..]].concat());
     assert_eq!(text(&listed.stderr), format!("note: {hint}\n"), "once for both calls");
     let shown = place.approvals(&[&["show", id(&waiting)], &config[..]].concat());
     assert!(text(&shown.stdout).contains(&format!("note       {hint}\n")), "{}", text(&shown.stdout));
     let reviewed = text(&on_terminal(&place.approvals_command(&config), "n\n\nn\n\n").stdout);
-    assert_eq!(reviewed.matches(hint).count(), 2, "{reviewed}");
+    assert_eq!(reviewed.matches(&hint).count(), 2, "{reviewed}");
 }
 
 #[test]

@@ -112,9 +112,10 @@ fn without_a_terminal_a_cell_that_needs_approval_waits_and_another_process_conti
     let waiting: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &waiting["status"]), (Some(3), &json!("waiting")), "{waiting}");
     let run = waiting["runId"].as_str().unwrap();
+    let config = place.path("config.json");
     let message = format!(
-        "a call of `mcp:s:push` needs approval; run `cellmate approvals` in a terminal to decide, then `cellmate wait \
-         {run}` to continue the cell"
+        "a call of `mcp:s:push` needs approval; run `cellmate approvals --config {config}` in a terminal to decide, then \
+         `cellmate wait {run} --config {config}` to continue the cell"
     );
     assert_eq!(waiting["message"], json!(message));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), format!("cellmate: {message}\n"));
