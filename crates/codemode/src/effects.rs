@@ -12,6 +12,7 @@ use contract::limits::MAX_LISTED_EFFECTS;
 use contract::tool::Repeat;
 use executor::{Journal, RESULT_DROPPED, UNKNOWN_OUTCOME};
 use store::{CallRow, CallState, DispatchedCall, Store, StoredReply};
+use telemetry::LogIgnored;
 
 /// The effects of a run, oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub(crate) async fn of_driven_run(journal: &Journal, catalog: &Catalog) -> Effec
     if !journal.had_effects() {
         return Effects::default();
     }
+    // Waits for a commit in progress, whose calls are neither unwritten any more nor stored yet.
+    journal.flush().await.log_ignored("write the calls of a failed run");
     let stored = stored(journal.store(), journal.run_id()).await;
     collect(stored, &journal.unwritten_dispatches(), |tool| only_reads(catalog, tool))
 }
