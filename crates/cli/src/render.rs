@@ -1,5 +1,6 @@
 //! Printing of results and errors, and the exit codes that go with them.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -148,6 +149,11 @@ fn write_out(text: &str) {
 /// Prints the text to standard error as one line: line breaks become spaces.
 pub(crate) fn note(text: &str) {
     eprintln!("{}", text::line(text, usize::MAX));
+}
+
+/// Says which number is used instead of one that is outside of its range.
+pub(crate) fn out_of_range(name: impl Display, given: impl Display, [least, most, used]: [impl Display; 3]) -> String {
+    format!("`{name}`: {given} is outside of its range, {least} to {most}, so {used} is used")
 }
 
 /// Prints a note that only helps people, if standard output is a terminal: a program that reads the output does not

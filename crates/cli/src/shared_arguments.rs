@@ -212,9 +212,8 @@ impl LimitArguments {
         ];
         let moved = given.into_iter().filter_map(|(flag, number, bound)| {
             let number = number.filter(|number| !bound.range.contains(number))?;
-            let (least, most, used) = (bound.range.start(), bound.range.end(), bound.clamp(number));
-            // Worded like a number of the configuration.
-            Some(format!("`{flag}`: {number} is outside of its range, {least} to {most}, so {used} is used"))
+            let used = bound.clamp(number);
+            Some(render::out_of_range(flag, number, [bound.range.start(), bound.range.end(), &used]))
         });
         moved.collect()
     }

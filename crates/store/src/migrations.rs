@@ -1,6 +1,6 @@
 //! The schema as a sequence of migration steps. A step that has been released is never edited.
 
-use sqlx::{Executor, Row};
+use sqlx::{Any, Executor, Row, Transaction};
 
 use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
@@ -387,6 +387,9 @@ CREATE TABLE turn_messages (
     Step { sqlite: concat!(live_indexes!(), include_str!("without_rowid.sql")), postgres: live_indexes!() },
 ];
 
+/// The schema of a new SQLite store.
+const SQLITE_SCHEMA: &str = include_str!("schema.sql");
+
 /// The schema version that this program writes.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
 
@@ -410,6 +413,14 @@ async fn version(backend: &Backend) -> Result<Option<i64>, StoreError> {
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
+/// Runs the steps that follow a version.
+async fn run_steps(transaction: &mut Transaction<'_, Any>, dialect: Dialect, version: i64) -> Result<(), StoreError> {
+    for step in STEPS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+        transaction.execute(step.sql(dialect).as_str()).await?;
+    }
+    Ok(())
+}
+
 /// Upgrades the store to the current schema. An up-to-date store is only read, so opening it does not disturb other
 /// processes. Processes that upgrade the same store take turns; processes that use it wait during the upgrade.
 pub(crate) async fn apply(backend: &Backend) -> Result<(), StoreError> {
@@ -430,11 +441,14 @@ pub(crate) async fn apply(backend: &Backend) -> Result<(), StoreError> {
     if found > known {
         return Err(StoreError::TooNew { found, known });
     }
-    for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
-        transaction.execute(step.sql(backend.dialect).as_str()).await?;
-    }
     if found == known {
         return Ok(());
+    }
+    match backend.dialect {
+        // Creating the final tables takes less time than all steps; a store in memory is created by every
+        // process that uses one.
+        Dialect::Sqlite if found == 0 => drop(transaction.execute(SQLITE_SCHEMA).await?),
+        dialect => run_steps(&mut transaction, dialect, found).await?,
     }
     let mark =
         if row.is_some() { "UPDATE schema_version SET version = " } else { "INSERT INTO schema_version VALUES (" };
@@ -452,14 +466,47 @@ mod tests {
     use crate::keys::Keys;
     use crate::location::Location;
 
+    async fn empty_store() -> Backend {
+        Backend::connect(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap()
+    }
+
+    /// Returns the columns of every table, whether it has row ids, and its indexes.
+    async fn schema(backend: &Backend) -> Vec<String> {
+        let tables = "SELECT format('%s without row ids: %d', name, wr) FROM pragma_table_list \
+                      WHERE schema = 'main' AND name NOT LIKE 'sqlite_%'";
+        let columns = "SELECT format('%s.%s %d %s %d %s %d', m.name, c.name, cid, c.type, \"notnull\", dflt_value, pk) \
+                       FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'";
+        let indexes = "SELECT coalesce(sql, name) FROM sqlite_master WHERE type = 'index'";
+        let mut found = Vec::new();
+        for query in [tables, columns, indexes] {
+            let rows = backend.reader().fetch_all(query).await.unwrap();
+            found.extend(rows.iter().map(|row| row.get::<String, _>(0)));
+        }
+        found.sort();
+        found
+    }
+
+    #[tokio::test]
+    async fn a_new_sqlite_store_has_the_schema_that_all_steps_produce() {
+        let (new, stepped) = (empty_store().await, empty_store().await);
+        apply(&new).await.unwrap();
+        let mut transaction = begin_with_locks(&stepped, &[], "ACCESS EXCLUSIVE").await.unwrap();
+        transaction.execute("CREATE TABLE schema_version (version BIGINT NOT NULL)").await.unwrap();
+        run_steps(&mut transaction, Dialect::Sqlite, 0).await.unwrap();
+        transaction.commit().await.unwrap();
+        let (new, stepped) = (schema(&new).await, schema(&stepped).await);
+        assert!(new.len() > 200, "{new:?}");
+        assert_eq!(new, stepped);
+    }
+
     /// A query without the condition of the indexes of live runs would read every run of the store.
     #[tokio::test]
     async fn queries_of_live_runs_use_the_indexes_of_live_runs() {
-        let backend = Backend::connect(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap();
+        let backend = empty_store().await;
         apply(&backend).await.unwrap();
         let live = "state IN ('running', 'waiting')";
         let queries = [
-            (crate::sweep::DUE.to_owned(), "live_runs_by_expiry"),
+            (crate::sweep::due("$1"), "live_runs_by_expiry"),
             (format!("{live} AND expires_at > $1"), "live_runs_by_expiry"),
             (format!("session_id = $1 AND {live}"), "live_runs_by_session"),
             (format!("agent_id = $1 AND {live} AND state = 'waiting'"), "live_runs_by_agent"),

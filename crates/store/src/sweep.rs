@@ -105,10 +105,11 @@ pub(crate) async fn expire_turns(backend: &Backend, now: Millis) -> Result<u64, 
 /// Expires one batch of runs. It also increments the fence: a former holder whose commit got no answer searches for it
 /// by sequence and fence, and would otherwise take this change for its own commit.
 async fn expire_some(backend: &Backend, now: Millis) -> Result<u64, StoreError> {
+    let due = due("$1");
     let expired = sqlx::query(&format!(
         "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
          updated_at = $1 WHERE run_id IN \
-         (SELECT run_id FROM runs WHERE {DUE} ORDER BY run_id LIMIT {RUNS_PER_BATCH}{}) AND {DUE}",
+         (SELECT run_id FROM runs WHERE {due} ORDER BY run_id LIMIT {RUNS_PER_BATCH}{}) AND {due}",
         skip_locked(backend)
     ))
     .bind(now)
@@ -372,10 +373,14 @@ where
     Ok(total)
 }
 
-/// The SQL condition of a run that is past its expiry and that no process holds. A running run without a holder is not
+/// Returns the SQL condition of a run that, at the time of the parameter `now`, is past its expiry and that no process holds. A running run without a holder is not
 /// due: that is a direct tool call, which has no lease.
-pub(crate) const DUE: &str = "state IN ('running', 'waiting') AND expires_at <= $1 AND lease_until <= $1 \
-                   AND (state = 'waiting' OR holder <> '')";
+pub(crate) fn due(now: &str) -> String {
+    format!(
+        "state IN ('running', 'waiting') AND expires_at <= {now} AND lease_until <= {now} \
+         AND (state = 'waiting' OR holder <> '')"
+    )
+}
 
 #[cfg(test)]
 mod tests {

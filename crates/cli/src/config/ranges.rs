@@ -4,6 +4,7 @@ use client_config::KeyPath;
 use serde_json::Value;
 
 use super::schema;
+use crate::render;
 
 /// Ports are not moved into their range: another number is an error.
 const PORT: &str = "callbackPort";
@@ -59,7 +60,7 @@ fn message(schema: &Value, value: &Value, path: &KeyPath) -> Option<MovedNumber>
         (_, true) => most,
         (false, false) => return None,
     };
-    let message = format!("`{path}`: {value} is outside of its range, {least} to {most}, so {used} is used");
+    let message = render::out_of_range(path, value, [least, most, used]);
     Some(MovedNumber { path: path.clone(), message })
 }
 

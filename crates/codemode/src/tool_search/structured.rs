@@ -1,5 +1,6 @@
 //! `tool_search`, `tool_describe` and `tool_call`: the steps of a Tool Search cell as separate tools.
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use catalog::View;
@@ -19,10 +20,10 @@ use crate::mode::{SelectedTool, Telemetry, tool_search_failure};
 
 /// What came of the call that a `tool_call` makes.
 #[derive(Debug)]
-pub enum MadeCall {
+pub enum MadeCall<W> {
     Settled(Outcome),
-    /// It waits, and the model gets no answer now.
-    Waiting,
+    /// It waits, and the model gets no answer now. `W` is what the caller does instead.
+    Waiting(W),
 }
 
 /// Whether a request makes a control call, or continues one that waited.
@@ -90,7 +91,7 @@ impl ToolSearch {
                     failure(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later")
                 })?;
             match made.end {
-                CallEnd::Settled(outcome) => Ok(MadeCall::Settled(outcome)),
+                CallEnd::Settled(outcome) => Ok(MadeCall::<Infallible>::Settled(outcome)),
                 CallEnd::Parked(state) => {
                     Err(out_of_time(config.code_timeout_ms, [(state, Method::Call, id.as_str())].into_iter()))
                 }
@@ -98,28 +99,31 @@ impl ToolSearch {
             }
         };
         let answer = self.call_with(executor, config, (tool_call_id, ControlRequest::New), input, make).await;
-        answer.map(|answer| answer.value).unwrap_or_default()
+        match answer {
+            Ok(answer) => answer.value,
+            Err(never) => match never {},
+        }
     }
 
     /// Runs `tool_call`, or continues it. `make` makes the call of the tool with this id, with these arguments: how long
-    /// it waits for people is the caller's decision. Returns `None` if it waits.
-    pub async fn call_with<F>(
+    /// it waits for people is the caller's decision. Fails with what `make` returned if it waits.
+    pub async fn call_with<F, W>(
         &self,
         executor: &Executor,
         config: &config::ToolSearch,
         (tool_call_id, request): (&str, ControlRequest),
         input: &Value,
         make: impl FnOnce(String, Value) -> F,
-    ) -> Option<ToolSearchAnswer>
+    ) -> Result<ToolSearchAnswer, W>
     where
-        F: Future<Output = Result<MadeCall, Failure>>,
+        F: Future<Output = Result<MadeCall<W>, Failure>>,
     {
         let mut control = Control::new(executor, config, "tool_call", tool_call_id);
         control.telemetry.call_count = 1;
         if request == ControlRequest::New
             && let Err(error) = self.note_call(&control, input).await
         {
-            return Some(failed_answer(&unwritten(&error), &control.telemetry));
+            return Ok(failed_answer(&unwritten(&error), &control.telemetry));
         }
         let called = match target(executor, input) {
             Ok((tool, id, arguments)) => {
@@ -128,7 +132,7 @@ impl ToolSearch {
                 let made = make(id, arguments).await;
                 control.telemetry.duration_ms.tools = millis(began);
                 match made {
-                    Ok(MadeCall::Waiting) => return None,
+                    Ok(MadeCall::Waiting(instead)) => return Err(instead),
                     Ok(MadeCall::Settled(outcome)) => {
                         returned(outcome).map(|result| json!({"tool": tool, "result": result}))
                     }
@@ -137,7 +141,7 @@ impl ToolSearch {
             }
             Err(failure) => Err(failure),
         };
-        Some(self.answer(control, called).await)
+        Ok(self.answer(control, called).await)
     }
 
     /// Records a call and its answer in the transcript, and returns the answer.

@@ -273,23 +273,18 @@ impl ControlCalls<'_> {
         let (executor, config) = (&self.prepared.executor, &self.prepared.config.tool_search);
         let tools = ToolSearch::new(self.code_mode.clone());
         let request = if begun.is_some() { ControlRequest::Continued } else { ControlRequest::New };
-        let mut waiting = None;
-        let instead = &mut waiting;
         let make = move |id: String, arguments: Value| async move {
             match self.make(call, &id, arguments, begun).await {
                 Made::Settled(outcome) => Ok(MadeCall::Settled(outcome)),
                 Made::Stopped(message) => Err(Failure { code: Some(ErrorCode::InternalError), message, place: None }),
-                Made::Waiting(end) => {
-                    *instead = Some(end);
-                    Ok(MadeCall::Waiting)
-                }
+                Made::Waiting(end) => Ok(MadeCall::Waiting(end)),
             }
         };
         let answered = tools.call_with(executor, config, (&call.id, request), input, make).await;
-        let answered = answered.map(|answered| done(None, answer(call, ModelAnswer::of_search(answered))));
-        answered
-            .or(waiting)
-            .unwrap_or_else(|| refused(call, "the call was lost; check what it did before you repeat it"))
+        match answered {
+            Ok(answered) => done(None, answer(call, ModelAnswer::of_search(answered))),
+            Err(waiting) => waiting,
+        }
     }
 
     async fn direct(&self, call: &ModelCall, id: &str, input: Value, begun: Option<RunId>) -> ControlEnd {

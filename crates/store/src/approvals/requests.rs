@@ -15,17 +15,22 @@ use crate::locking::begin_with_locks;
 use crate::runs::FencedRun;
 use crate::runs::read::call_id;
 use crate::statement::Statement;
+use crate::sweep::due;
 use crate::watch::notify_others;
 
 const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, input_hash, reason, \
                        state, requested_at, expires_at, decided_by, note, edited_input, question, source_identity, \
                        decided_at";
 
-/// The condition for a decision at the time `$2`. A run that has expired is not continued, even if no process has noticed
-/// it yet.
-const CAN_BE_DECIDED: &str = "state = 'pending' AND expires_at > $2 AND run_id IN \
-                              (SELECT run_id FROM runs WHERE state IN ('running', 'waiting') AND NOT \
-                              (expires_at <= $2 AND lease_until <= $2 AND (state = 'waiting' OR holder <> '')))";
+/// Returns the condition for a decision at the time `$2`. A run that has expired is not continued, even if no process has
+/// noticed it yet.
+fn can_be_decided() -> String {
+    format!(
+        "state = 'pending' AND expires_at > $2 AND run_id IN \
+         (SELECT run_id FROM runs WHERE state IN ('running', 'waiting') AND NOT ({}))",
+        due("$2")
+    )
+}
 
 /// Writes approval requests, in the transaction that parks their call.
 pub(crate) async fn write(
@@ -110,7 +115,8 @@ pub(crate) async fn decide(
     };
     let decided = sqlx::query(&format!(
         "UPDATE approvals SET state = $1, decided_at = $2, decided_by = $3, note = $4, edited_input = $5 \
-         WHERE approval_id = $6 AND {CAN_BE_DECIDED}"
+         WHERE approval_id = $6 AND {}",
+        can_be_decided()
     ))
     .bind(state.as_str())
     .bind(now)
@@ -157,9 +163,10 @@ async fn approve_covered(
 ) -> Result<Vec<Approval>, DecisionError> {
     let session = rule.session_id.as_ref().map_or("", |_| "AND session_id = $8");
     let sql = format!(
-        "UPDATE approvals SET state = $1, decided_at = $2, decided_by = $3 WHERE {CAN_BE_DECIDED} \
+        "UPDATE approvals SET state = $1, decided_at = $2, decided_by = $3 WHERE {} \
          AND question IS NULL AND tool_id = $4 AND tool_hash = $5 AND source_identity = $6 AND agent_id = $7 \
-         {session} RETURNING {COLUMNS}"
+         {session} RETURNING {COLUMNS}",
+        can_be_decided()
     );
     let mut query = sqlx::query(&sql)
         .bind(ApprovalState::Approved.as_str())

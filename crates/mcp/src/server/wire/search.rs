@@ -44,9 +44,9 @@ impl ToolCall<'_> {
     pub(super) async fn tool_call(&self) -> Result<CallToolResponse, ErrorData> {
         let Some(tool_call_id) = tool_call_id() else { return Ok(self.not_run("cannot read system randomness")) };
         let (executor, config) = (self.prepared.executor(&self.call.progress), &self.prepared.tool_search);
-        // Set if the response is not an answer of the tool.
-        let mut instead = None;
-        let other_response = &mut instead;
+        // Set if the request itself is wrong.
+        let mut rejected = None;
+        let rejection = &mut rejected;
         let parent = tool_call_id.as_str();
         let make = move |id: String, arguments: Value| async move {
             let failure = |code, message| Err(Failure { code: Some(code), message, place: None });
@@ -54,23 +54,20 @@ impl ToolCall<'_> {
                 Ok(DirectEnd::Settled(outcome)) => Ok(MadeCall::Settled(outcome)),
                 Ok(DirectEnd::Waiting(message)) => failure(ErrorCode::NestedToolFailed, message),
                 Ok(DirectEnd::Stopped(message)) => failure(ErrorCode::InternalError, message),
-                Ok(DirectEnd::Ask(question)) => {
-                    *other_response = Some(Ok((*question).into()));
-                    Ok(MadeCall::Waiting)
-                }
+                Ok(DirectEnd::Ask(question)) => Ok(MadeCall::Waiting(question)),
                 Err(error) => {
                     let message = error.message.to_string();
-                    *other_response = Some(Err(error));
+                    *rejection = Some(error);
                     failure(ErrorCode::InvalidInput, message)
                 }
             }
         };
         let (control, input) = ((parent, ControlRequest::New), self.input());
         let answer = self.tool_search().call_with(&executor, config, control, &input, make).await;
-        match (instead, answer) {
-            (Some(instead), _) => instead,
-            (None, Some(answer)) => Ok(self.answered(Answer::of_search(answer))),
-            (None, None) => Ok(self.not_run("the call was lost; check what it did before you repeat it")),
+        match (rejected, answer) {
+            (Some(error), _) => Err(error),
+            (None, Ok(answer)) => Ok(self.answered(Answer::of_search(answer))),
+            (None, Err(question)) => Ok((*question).into()),
         }
     }
 
