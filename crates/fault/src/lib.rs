@@ -23,9 +23,13 @@ pub use simulated::{
 mod disabled;
 
 #[cfg(not(feature = "inject"))]
-pub use disabled::{commit_result, fill_random, point, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
+pub use disabled::{
+    commit_result, fill_random, point, run_in_turn, time, time_before_timers, wait_for_connection_turn, wait_for_turn,
+};
 #[cfg(feature = "inject")]
-pub use simulated::{commit_result, fill_random, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
+pub use simulated::{
+    commit_result, fill_random, run_in_turn, time, time_before_timers, wait_for_connection_turn, wait_for_turn,
+};
 
 /// The names of the fault points that runs of cells reach, grouped by the operation they interrupt.
 pub const POINTS: [&str; 45] = [

@@ -24,6 +24,9 @@ pub trait Simulation {
     /// Returns the simulated time since 1970.
     fn time(&self) -> Duration;
 
+    /// Returns the time that has passed although timers do not fire for it before the thread is idle.
+    fn time_before_timers(&self) -> Duration;
+
     /// Fills the bytes with simulated randomness.
     fn fill_random(&self, bytes: &mut [u8]);
 }
@@ -131,6 +134,13 @@ pub fn commit_result<E: From<io::Error>>(answer: Result<(), E>) -> Result<(), E>
 /// Returns the simulated time since 1970; `None` outside a simulation.
 pub fn time() -> Option<Duration> {
     with_thread(|thread| thread.simulation.clone()).map(|simulation| simulation.time())
+}
+
+/// Returns the simulated time that has passed although timers and [`tokio::time::Instant`] do not include it yet; zero
+/// outside a simulation. A process that was paused at a fault point continues there before its timers fire.
+pub fn time_before_timers() -> Duration {
+    let simulation = with_thread(|thread| thread.simulation.clone());
+    simulation.map(|simulation| simulation.time_before_timers()).unwrap_or_default()
 }
 
 /// Fills the bytes with simulated randomness. Returns `false` outside a simulation.

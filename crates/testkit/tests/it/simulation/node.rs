@@ -16,7 +16,6 @@ use std::time::Duration;
 use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use fault::{self, PointVerdict, Simulation};
-use futures_util::FutureExt;
 use store::{Keys, Location, Store};
 
 use super::super::faults::program::Chance;
@@ -37,6 +36,8 @@ pub(super) const DAY: Duration = Duration::from_secs(1_794_700_800);
 /// An order of the history to a node.
 pub(super) enum Order {
     Advance(Duration),
+    /// Lets timers fire for time that has passed already.
+    FireTimers(Duration),
     /// Gives a turn to one of the tasks that wait for it, by index.
     Turn(usize),
     Ask(u64, Request),
@@ -120,8 +121,9 @@ struct NodeThread {
     dead: Arc<AtomicBool>,
     armed: RefCell<Vec<ArmedFault>>,
     time: Cell<Duration>,
-    /// Time that passes when the node is next idle, so that timers fire then and not before.
-    deferred: Cell<Option<Duration>>,
+    /// Time of pauses for which timers fire when the node is next idle. If they fired while another thread works for the
+    /// node, it would depend on that thread's speed which of the two wakes a task first.
+    paused: Cell<Option<Duration>>,
     skew: Arc<AtomicI64>,
     chance: RefCell<Chance>,
 }
@@ -143,7 +145,7 @@ fn run(start: Start, orders: Receiver<Order>, reports: Sender<Report>) {
         dead: Arc::default(),
         armed: RefCell::default(),
         time: Cell::new(start.now),
-        deferred: Cell::new(None),
+        paused: Cell::new(None),
         skew: start.skew,
         chance: RefCell::new(Chance::new(start.seed)),
     });
@@ -197,6 +199,7 @@ impl NodeThread {
                     self.time.set(self.time.get() + time);
                     tokio::time::advance(time).await;
                 }
+                Order::FireTimers(time) => tokio::time::advance(time).await,
                 Order::Turn(which) => fault::give_turn(which),
                 Order::Ask(id, request) => {
                     let server = Arc::clone(&server);
@@ -236,8 +239,8 @@ impl NodeThread {
         }
         let order = if dead {
             Order::Stop
-        } else if let Some(time) = self.deferred.take() {
-            Order::Advance(time)
+        } else if let Some(time) = self.paused.take() {
+            Order::FireTimers(time)
         } else {
             let idle = Report::Idle { waiting: fault::waiting(), answers: self.answers.take() };
             drop(self.reports.send(idle));
@@ -261,22 +264,21 @@ impl NodeThread {
         }
     }
 
-    fn advance(&self, time: Duration) {
+    /// Lets time pass while a task runs.
+    fn pass(&self, time: Duration) {
         self.time.set(self.time.get() + time);
-        // The clock advances when this future is first polled.
-        let _polled = tokio::time::advance(time).now_or_never();
-        self.deferred.set(Some(Duration::ZERO));
+        self.paused.set(Some(self.paused.get().unwrap_or_default() + time));
     }
 
     fn pause(&self, point: &str, time: Duration) {
         if self.outside.borrow().is_none() || IN_TRANSACTION.contains(&point) {
-            // The pause would keep other nodes from writing, so it is moved to the next idle moment.
-            self.deferred.set(Some(time));
+            // If this node waited for the others here, they could not write.
+            self.pass(time);
             return;
         }
         drop(self.reports.send(Report::Paused(time)));
         match self.orders.recv() {
-            Ok(Order::Advance(time)) => self.advance(time),
+            Ok(Order::Advance(time)) => self.pass(time),
             _ => self.dead.store(true, Ordering::Relaxed),
         }
     }
@@ -309,6 +311,10 @@ impl Simulation for NodeThread {
         let skew = self.skew.load(Ordering::Relaxed);
         let (off, time) = (Duration::from_millis(skew.unsigned_abs()), DAY + self.time.get());
         if skew < 0 { time - off } else { time + off }
+    }
+
+    fn time_before_timers(&self) -> Duration {
+        self.paused.get().unwrap_or_default()
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
