@@ -309,11 +309,21 @@ static int32_t offset_of(const char *file, int line, int column) {
     return column - 1 <= end - at ? (int32_t)(at - script_text) + column - 1 : -1;
 }
 
+// The last name that the cell read from a promise in vain.
+static JSAtom missed_in_promise = JS_ATOM_NULL;
+
+// Called by the engine for each such name.
+void cellmate_missed_in_promise(JSContext *ctx, JSAtom name) {
+    if (name == missed_in_promise) return;
+    JS_FreeAtom(ctx, missed_in_promise);
+    missed_in_promise = JS_DupAtom(ctx, name);
+}
+
 // Called by the engine when it throws an error of its own. Replaces the message if the prelude has a better one.
 void cellmate_explain(JSContext *ctx, JSValueConst error, JSValueConst receiver, const char *file, int line, int column) {
     int32_t offset = offset_of(file, line, column);
     size_t before = 0, after = 0;
-    JSValue args[5], better;
+    JSValue args[7], better;
     const char *message = message_of(ctx, error);
     // An error inside the explanation is not explained.
     int count = explained + 1;
@@ -327,12 +337,14 @@ void cellmate_explain(JSContext *ctx, JSValueConst error, JSValueConst receiver,
     args[2] = JS_NewBool(ctx, JS_IsProxy(receiver));
     args[3] = offset < 0 ? JS_UNDEFINED : JS_NewStringLen(ctx, script_text + offset - before, before);
     args[4] = offset < 0 ? JS_UNDEFINED : JS_NewStringLen(ctx, script_text + offset, after);
-    better = JS_Call(ctx, explain_function, JS_UNDEFINED, 5, (JSValueConst *)args);
+    args[5] = JS_NewBool(ctx, JS_IsPromise(receiver));
+    args[6] = missed_in_promise == JS_ATOM_NULL ? JS_UNDEFINED : JS_AtomToString(ctx, missed_in_promise);
+    better = JS_Call(ctx, explain_function, JS_UNDEFINED, 7, (JSValueConst *)args);
     if (JS_IsException(better)) JS_FreeValue(ctx, JS_GetException(ctx));
     else if (JS_IsString(better))
         JS_DefinePropertyValueStr(ctx, error, "message", JS_DupValue(ctx, better), JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE);
     JS_FreeValue(ctx, better);
-    for (int i = 0; i < 5; i++) JS_FreeValue(ctx, args[i]);
+    for (int i = 0; i < 7; i++) JS_FreeValue(ctx, args[i]);
     JS_FreeCString(ctx, message);
     explained = count;
 }

@@ -50,9 +50,11 @@ function recentlyMissed() {
   return recent;
 }
 
-// Called by the engine. `before` and `after` are the source around the place of the error.
-function explain(message, receiver, isProxy, before, after) {
-  const about = { __proto__: null, message, before, after, missed: recentlyMissed(), failed: failedResult };
+// Called by the engine. `before` and `after` are the source around the place of the error, and `unawaited` is the last
+// name that the cell read from a promise in vain.
+function explain(message, receiver, isProxy, before, after, isPromise, unawaited) {
+  const about = { __proto__: null, message, before, after, missed: recentlyMissed(), failed: failedResult, isPromise };
+  if (unawaited !== undefined) about.unawaited = slice(unawaited, 0, MAX_SHOWN_NAME);
   if (receiver !== null && (typeof receiver === "object" || typeof receiver === "function")) {
     about.receiver = weakGet(labels, receiver);
     if (!isProxy && about.receiver === undefined) about.result = resultNames(receiver);

@@ -7,7 +7,7 @@ use crate::Result;
 
 /// Replacements, as pairs of old and new text. Each old text must occur exactly once; otherwise the version has changed
 /// and the replacements need a review.
-const CHANGES: [(&str, &str); 14] = [
+const CHANGES: [(&str, &str); 16] = [
     READ_OF_A_PROPERTY,
     PLACE_OF_THE_FIRST_NAME,
     PLACE_OF_A_CONSTRUCTOR,
@@ -18,6 +18,8 @@ const CHANGES: [(&str, &str); 14] = [
     EXPLANATION,
     FIRST_INSTRUCTION,
     EXPLAINED_ERROR,
+    READ_FROM_A_PROMISE,
+    METHOD_OF_A_PROMISE,
     CONVERSION,
     CONVERSION_MODE,
     CONVERTED_VALUE,
@@ -141,6 +143,7 @@ static bool needs_backtrace(JSValue exc)
 extern int cellmate_can_explain(JSContext *ctx, JSValueConst error);
 extern void cellmate_explain(JSContext *ctx, JSValueConst error, JSValueConst receiver, const char *file, int line,
                              int column);
+extern void cellmate_missed_in_promise(JSContext *ctx, JSAtom name);
 
 /* Returns the value that the failed instruction was applied to, if it is still on the stack. */
 static JSValueConst receiver_of(int opcode, const uint8_t *pc, const JSValue *sp)
@@ -173,6 +176,51 @@ static void explain_error(JSContext *ctx, JSFunctionBytecode *b, const uint8_t *
 
 static bool needs_backtrace(JSValue exc)
 {
+",
+);
+
+/// A property that a promise does not have was probably meant to be read from its result: `await` is missing. The error
+/// comes later, when the cell uses the `undefined`, so the engine passes the name to the shim.
+const READ_FROM_A_PROMISE: (&str, &str) = (
+    "\
+                get_field_slow_path:
+                    sf->cur_pc = pc;
+                    val = JS_GetPropertyInternal(ctx, obj, atom, sp[-1], false);
+                    if (unlikely(JS_IsException(val)))
+                        goto exception;
+                }
+",
+    "\
+                get_field_slow_path:
+                    sf->cur_pc = pc;
+                    val = JS_GetPropertyInternal(ctx, obj, atom, sp[-1], false);
+                    if (unlikely(JS_IsException(val)))
+                        goto exception;
+                }
+                if (JS_IsUndefined(val) && JS_IsPromise(sp[-1]))
+                    cellmate_missed_in_promise(ctx, atom);
+",
+);
+
+/// The names of `const { content } = promise` are read like those of methods.
+const METHOD_OF_A_PROMISE: (&str, &str) = (
+    "\
+                get_field2_slow_path:
+                    sf->cur_pc = pc;
+                    val = JS_GetPropertyInternal(ctx, obj, atom, sp[-1], false);
+                    if (unlikely(JS_IsException(val)))
+                        goto exception;
+                }
+",
+    "\
+                get_field2_slow_path:
+                    sf->cur_pc = pc;
+                    val = JS_GetPropertyInternal(ctx, obj, atom, sp[-1], false);
+                    if (unlikely(JS_IsException(val)))
+                        goto exception;
+                }
+                if (JS_IsUndefined(val) && JS_IsPromise(sp[-1]))
+                    cellmate_missed_in_promise(ctx, atom);
 ",
 );
 

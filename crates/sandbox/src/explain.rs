@@ -16,7 +16,7 @@ use contract::json;
 use serde_json::Value;
 
 use crate::tables::Tables;
-use excerpt::{callee, iterated, undefined_base};
+use excerpt::{callee, first_name, iterated, undefined_base};
 use names::{Names, cleaned, listed};
 
 /// The longest request that is read; the prelude sends less.
@@ -42,6 +42,10 @@ struct Request {
     /// Names that the cell read from objects of the catalog in vain, with the object; the latest last.
     missed: Vec<(String, String)>,
     failed: Option<FailedResult>,
+    /// Whether the value that was used is a promise.
+    is_promise: bool,
+    /// The last name that the cell read from a promise in vain.
+    unawaited: Option<String>,
 }
 
 /// An MCP result with `isError`.
@@ -69,6 +73,8 @@ impl Request {
                 let field = |name: &str| Some(failed.get(name)?.as_str()?.to_owned());
                 Some(FailedResult { name: field("name")?, text: field("text")? })
             }),
+            is_promise: request.get("isPromise") == Some(&Value::Bool(true)),
+            unawaited: text("unawaited"),
         })
     }
 }
@@ -102,6 +108,9 @@ fn explain(names: &Names<'_>, request: &Request) -> Option<String> {
     if let Some(name) = message.strip_suffix(" is not defined") {
         return undefined_name(names, name).map(|advice| format!("{message}{advice}"));
     }
+    if let Some(advice) = missing_await(request) {
+        return Some(advice);
+    }
     let explanation = if message == "not a function" {
         not_a_function(names, request)
     } else if message == "value is not iterable" {
@@ -123,6 +132,31 @@ fn explain(names: &Names<'_>, request: &Request) -> Option<String> {
         _ => text,
     }
 }
+
+/// Explains the use of a promise as if it were its result, or of what the cell read from it.
+fn missing_await(request: &Request) -> Option<String> {
+    let message = request.message.as_str();
+    if request.is_promise && request.receiver.is_none() {
+        let callee = callee(&request.before, &request.after);
+        let (what, value) = match (message, callee.name(), iterated(&request.after)) {
+            ("not a function", Some(_), _) => {
+                (format!("{} is not a function", callee.text()), callee.base().map(str::to_owned))
+            }
+            (_, _, Some(name)) => (format!("{name} is not iterable"), Some(name.to_owned())),
+            _ => (message.to_owned(), None),
+        };
+        let value = value.map_or_else(|| "the value".to_owned(), |value| format!("`{value}`"));
+        return Some(format!("{what}: {value} is a promise; {AWAIT}"));
+    }
+    let name = request.unawaited.as_deref()?;
+    // The undefined value is named before or after the place of the error: `r.content.map`, `r.content[0]`.
+    let is_used = undefined_base(&request.before).as_deref() == Some(name) || first_name(&request.after) == name;
+    (message.starts_with("cannot read property '") && is_used)
+        .then(|| format!("{message}: `{}` was read from a promise; {AWAIT}", cleaned(name, MAX_FAILURE_CHARS)))
+}
+
+/// What to do about a promise that is used as if it were its result.
+const AWAIT: &str = "`await` the call first";
 
 /// Explains a call of a value that is not a function.
 fn not_a_function(names: &Names<'_>, request: &Request) -> Option<Explanation> {

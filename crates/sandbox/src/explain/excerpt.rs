@@ -44,6 +44,11 @@ pub(super) fn iterated(after: &str) -> Option<&str> {
     (!name.is_empty() && !rest.trim_start().starts_with(['(', '.', '[', '?', '`'])).then_some(name)
 }
 
+/// Returns the name that a text starts with; empty if there is none.
+pub(super) fn first_name(text: &str) -> &str {
+    text.get(..identifier_end(text)).unwrap_or_default()
+}
+
 /// Returns the last name of the expression before `.x`, where `x` is the property that could not be read.
 pub(super) fn undefined_base(before: &str) -> Option<String> {
     last_name(without_dot(before)?).map(|(name, _)| name)

@@ -196,6 +196,41 @@ fn an_error_after_a_failed_result_quotes_it() {
 }
 
 #[test]
+fn a_promise_that_is_used_like_its_result_gets_the_advice_to_await_it() {
+    let of_undefined = "cannot read property '0' of undefined";
+    let cases = [
+        (
+            json!({"message": of_undefined, "before": "return r.", "after": "content[0].text", "unawaited": "content"}),
+            Some("cannot read property '0' of undefined: `content` was read from a promise; `await` the call first"),
+        ),
+        (
+            json!({"message": of_undefined, "before": "r.content.", "after": "x", "unawaited": "content"}),
+            Some("cannot read property '0' of undefined: `content` was read from a promise; `await` the call first"),
+        ),
+        (json!({"message": of_undefined, "before": "r.", "after": "items[0]", "unawaited": "content"}), None),
+        (
+            json!({"message": "not a function", "before": "r.", "after": "map(f)", "isPromise": true}),
+            Some("r.map is not a function: `r` is a promise; `await` the call first"),
+        ),
+        (
+            json!({"message": "not a function", "before": "f().", "after": "map(f)", "isPromise": true}),
+            Some("map is not a function: the value is a promise; `await` the call first"),
+        ),
+        (
+            json!({"message": "value is not iterable", "after": "issues) {", "isPromise": true}),
+            Some("issues is not iterable: `issues` is a promise; `await` the call first"),
+        ),
+        (
+            json!({"message": "value is not iterable", "after": "list())", "isPromise": true}),
+            Some("value is not iterable: the value is a promise; `await` the call first"),
+        ),
+    ];
+    for (request, expected) in cases {
+        assert_eq!(ask(&catalog(), &request).as_deref(), expected, "{request}");
+    }
+}
+
+#[test]
 fn requests_that_are_not_the_preludes_get_no_answer() {
     for request in ["", "{", "[]", "{\"message\": 1}", "{\"message\": \"not a function\", \"missed\": [[1], 2]}"] {
         assert_eq!(answer(&catalog(), request.as_bytes()), None, "{request}");
