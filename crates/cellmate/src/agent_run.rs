@@ -58,6 +58,23 @@ impl AgentRun {
     /// Runs a cell in JavaScript until it ends, yields, waits only for people or clients, or its time is over.
     ///
     /// `call_id` is the id of the model's call; the transcript names it.
+    ///
+    /// ```
+    /// use cellmate::{Cellmate, ErrorCode, Scope, json};
+    ///
+    /// # cellmate::block_on(async {
+    /// let host = Cellmate::builder().limits(json!({"timeoutMs": 200})).workers_in_this_process().build().await?;
+    /// let run = host.run(Scope::agent("writer"))?;
+    /// assert_eq!(run.exec("1", "return 1 + 1").await.value(), Some(json!(2)));
+    ///
+    /// // A failure that Cellmate detects has a code; an exception of the cell has only a message.
+    /// let endless = run.exec("2", "while (true) {}").await;
+    /// assert_eq!(endless.code(), Some(ErrorCode::Timeout));
+    /// let thrown = run.exec("3", "throw new Error('no tea')").await;
+    /// assert_eq!((thrown.code(), thrown.error().unwrap().contains("no tea")), (None, true));
+    /// # host.shut_down().await
+    /// # }).unwrap();
+    /// ```
     pub async fn exec(&self, call_id: &str, code: &str) -> CellResult {
         self.exec_input(call_id, &json!({"code": code})).await
     }

@@ -12,7 +12,7 @@ use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError}
 
 use crate::approvals::terminal::{Answer, OnEnter};
 use crate::approvals::{UntrustedServers, decided_by, terminal};
-use crate::hint;
+use crate::{call_progress, hint};
 
 /// How often the store is polled for new approvals. There is no notification of those: a request for approval does not
 /// change the state of its run.
@@ -120,6 +120,7 @@ impl Decider<'_> {
                 // Approving a call does not answer the questions that its tool asks.
                 (Some(question), _) if Approver::present() == Approver::Terminal => {
                     let id = &approval.approval_id;
+                    let _question = call_progress::question();
                     eprintln!("`{tool}` asks: {question}");
                     let show = hint::command(&format!("approvals show {id}"));
                     eprintln!("waiting for an answer; `{show}` shows how to give it");
@@ -174,6 +175,7 @@ fn question(approval: &Approval) -> Option<String> {
 
 async fn ask_on_terminal(approval: &Approval, untrusted: &UntrustedServers) -> Decision {
     let hint = untrusted.hint(approval).map(|hint| format!("\n({hint})")).unwrap_or_default();
+    let _question = call_progress::question();
     let call = terminal::call(approval, MAX_TERMINAL_ARGUMENT_CHARS);
     eprintln!("{call}{hint}");
     match terminal::ask_for_decision(approval, OnEnter::Deny).await {

@@ -25,9 +25,17 @@ use crate::style::ColorArguments;
 use crate::tokens::TokensArguments;
 use crate::tools::ToolsArguments;
 
+/// The exit codes of all commands, as the help shows them.
+const EXIT_CODES: &str = "Exit codes:
+  0  the operation succeeded; a cell completed
+  1  the operation failed, or found a problem; a cell failed, or a server did not start
+  2  the operation could not be attempted, because of the arguments, the configuration or the store
+  3  a cell has not ended, and waits for a person or for `cellmate wait`";
+
 /// Run model-written JavaScript and TypeScript in a sandbox, with your MCP servers as tools.
 #[derive(Debug, Parser)]
-#[command(name = "cellmate", version = env!("CELLMATE_VERSION"), arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "cellmate", version = env!("CELLMATE_VERSION"), arg_required_else_help = true, max_term_width = 100,
+          after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -5,6 +5,7 @@ mod approvals;
 mod approver;
 mod arguments;
 mod backup;
+mod call_progress;
 mod cell_result;
 mod completions;
 mod config;

@@ -19,8 +19,8 @@ It is rendered from the definitions of the commands; with `CELLMATE_UPDATE_SNAPS
 | code | meaning |
 |---|---|
 | 0 | the operation succeeded; a cell completed |
-| 1 | the operation failed, or found a problem; a cell failed |
-| 2 | the operation could not be attempted, because of the arguments, a file or the store |
+| 1 | the operation failed, or found a problem; a cell failed, or a server did not start |
+| 2 | the operation could not be attempted, because of the arguments, the configuration, a file or the store |
 ";
 
 /// The exit codes of single commands: the path of the command, the code and its meaning. The codes 0, 1 and 2 are named
@@ -39,7 +39,9 @@ const EXIT_CODES: &[(&str, u8, &str)] = &[
     ("repl", render::INTERRUPTED, "interrupted without a terminal"),
     ("servers test", render::FAILED, "a server does not work"),
     ("tools list", render::FAILED, "a server did not start; the tools of the others are listed"),
-    ("tools call", render::FAILED, "the tool reported an error, or the call was denied"),
+    ("tools show", render::FAILED, "the tool was not found, and a server that may have it did not start"),
+    ("tools search", render::FAILED, "a server did not start; the tools of the others are searched"),
+    ("tools call", render::FAILED, "the tool reported an error, the call was denied, or its server did not start"),
     ("config check", render::FAILED, "the configuration has errors"),
     ("doctor", render::FAILED, "a check failed"),
     ("runs replay", render::FAILED, "a step differs from the record"),

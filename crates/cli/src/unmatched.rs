@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use ::tools::plugins::Plugins;
-use catalog::policy::{KnownTools, ListKind, unmatched};
+use catalog::policy::{KnownOwners, KnownTools, ListKind, unmatched};
 use client_config::{LoadedConfig, Places, display};
 use contract::config::pattern::Pattern;
 use executor::ToolSource;
 use mcp::{Upstream, UpstreamOptions};
 use serde_json::Value;
 
-use crate::local_tools::reloaded;
+use crate::local_tools::{plugin_folder, reloaded};
 use crate::policy::CallPolicy;
 
 /// The most patterns that are reported, so that a long list does not hide other messages.
@@ -38,19 +38,28 @@ pub(crate) fn known_tools(
         let is_listed = entry.enabled && upstream.status().listed_at.is_some();
         if is_listed {
             known.ids.extend(upstream.tools().iter().map(|tool| tool.id.clone()));
-            known.listed.push(entry.name.clone());
+            known.servers.listed.push(entry.name.clone());
         } else {
-            known.unlisted.push(entry.name.clone());
+            known.servers.unlisted.push(entry.name.clone());
         }
     }
     // A server that cannot be used has tools that are not known.
-    known.unlisted.extend(loaded.problems.iter().filter_map(|problem| problem.server.clone()));
+    known.servers.unlisted.extend(loaded.problems.iter().filter_map(|problem| problem.server.clone()));
     // What cannot be used is reported elsewhere.
     if let Ok(reloaded) = reloaded(policy, &loaded.settings, (places, state), &Plugins::default()) {
         let local = reloaded.local.tools.sources.iter().flat_map(|source| source.tools());
         known.ids.extend(local.map(|tool| tool.id));
+        known.plugins = known_plugins(&reloaded.local.plugins, state);
     }
     known
+}
+
+/// Returns the installed plugins. The tools of those that are not used are not known.
+fn known_plugins(used: &Plugins, state: Option<&Path>) -> KnownOwners {
+    let installed = state.and_then(|state| plugin_folder(state).list().ok()).unwrap_or_default();
+    let ids = installed.into_iter().map(|plugin| plugin.id);
+    let (listed, unlisted) = ids.partition(|id| used.get(id).is_some());
+    KnownOwners { listed, unlisted }
 }
 
 /// Returns a warning for each pattern of the settings that matches none of the known tools and probably is a mistake.
@@ -65,7 +74,7 @@ pub(crate) fn warnings(settings: &Value, known: &KnownTools) -> Vec<PatternWarni
         if let Some(unmatched) = unmatched(&pattern, kind, known) {
             let meant = unmatched.meant.map(|id| format!("; did you mean `{}`?", display::plain(id.as_str())));
             let message = format!(
-                "`{path}`: `{}` matches no tool of the known servers{}",
+                "`{path}`: `{}` matches no known tool{}",
                 display::plain(pattern.as_str()),
                 meant.as_deref().unwrap_or("; `cellmate tools list --json` shows the ids of tools")
             );
@@ -126,7 +135,7 @@ fn lists_of(path: String, tools: &Value) -> Vec<(String, &Value)> {
 
 #[cfg(test)]
 mod tests {
-    use catalog::policy::KnownTools;
+    use catalog::policy::{KnownOwners, KnownTools};
     use contract::tool::ToolId;
     use serde_json::json;
 
@@ -134,7 +143,8 @@ mod tests {
 
     fn known() -> KnownTools {
         let ids = ["mcp:files:write_file", "mcp:files:read_file"].map(|id| ToolId::parse(id).unwrap());
-        KnownTools { ids: ids.to_vec(), listed: vec!["files".to_owned()], unlisted: Vec::new() }
+        let servers = KnownOwners { listed: vec!["files".to_owned()], ..KnownOwners::default() };
+        KnownTools { ids: ids.to_vec(), servers, ..KnownTools::default() }
     }
 
     #[test]
@@ -178,9 +188,9 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "`approvals.pass[0]`: `files.write_file` matches no tool of the known servers; did you mean \
+                "`approvals.pass[0]`: `files.write_file` matches no known tool; did you mean \
                  `mcp:files:write_file`?",
-                "`approvals.pass[1]`: `mcp:files:x*` matches no tool of the known servers; `cellmate tools list --json` \
+                "`approvals.pass[1]`: `mcp:files:x*` matches no known tool; `cellmate tools list --json` \
                  shows the ids of tools",
             ]
         );

@@ -40,6 +40,7 @@ pub(crate) struct Servers {
     upstreams: Arc<Upstreams>,
     options: UpstreamOptions,
     sources: Vec<Arc<dyn ToolSource>>,
+    entries: Arc<[ServerEntry]>,
     /// Servers whose failure to start has not been reported.
     unreported: BTreeSet<String>,
 }
@@ -49,7 +50,13 @@ impl Servers {
     pub(crate) fn new(loaded: &LoadedConfig, lists: PathBuf, idle_stop: Option<Duration>) -> Self {
         let options = UpstreamOptions { cache_dir: Some(lists), idle_stop, ..UpstreamOptions::DEFAULT };
         let none = Upstreams::new(Vec::new(), &options);
-        let none = Self { upstreams: Arc::new(none), options, sources: Vec::new(), unreported: BTreeSet::new() };
+        let none = Self {
+            upstreams: Arc::new(none),
+            options,
+            sources: Vec::new(),
+            entries: Arc::default(),
+            unreported: BTreeSet::new(),
+        };
         none.reconfigured(loaded).0
     }
 
@@ -71,7 +78,9 @@ impl Servers {
             _ => false,
         };
         let unreported = entries.iter().map(|entry| entry.name.clone()).filter(|name| !is_kept(name)).collect();
-        (Self { upstreams: Arc::new(upstreams), options: self.options.clone(), sources, unreported }, removed)
+        let entries = entries.into_iter().cloned().collect();
+        let options = self.options.clone();
+        (Self { upstreams: Arc::new(upstreams), options, sources, entries, unreported }, removed)
     }
 
     /// Returns the sources of the servers' tools.
@@ -87,7 +96,7 @@ impl Servers {
         let listing = async {
             let listing = self.upstreams.listed_each(|server, why, _| {
                 if let Some(why) = why.filter(|_| self.unreported.contains(server.name())) {
-                    report(server.name(), why);
+                    self.report(server, why);
                 }
             });
             tokio::pin!(listing);
@@ -150,7 +159,7 @@ impl Servers {
                 progress.lock().finished(server.name(), outcome, took);
             }
             if let Some(why) = why {
-                report(server.name(), why);
+                self.report(server, why);
             }
         });
         announcing(&progress, listing).await;
@@ -171,15 +180,34 @@ impl Servers {
         );
         tokio::select! {
             missing = self.upstreams.finish_downloads() => {
-                missing.iter().for_each(|(name, why)| report(name, why));
+                for (name, why) in &missing {
+                    if let Ok(server) = self.upstreams.get(name) {
+                        self.report(server, why);
+                    }
+                }
             }
             // Without a handler for the signal, it ends the command.
             Ok(()) = tokio::signal::ctrl_c() => {}
         }
     }
 
+    /// Lets servers that may be downloading their packages finish that in the background when they are stopped.
+    pub(crate) fn leave_downloads(&self) {
+        self.upstreams.leave_downloads();
+    }
+
     pub(crate) async fn stop(&self) {
         self.upstreams.stop_all().await;
+    }
+
+    /// Prints why a server is not available, with the end of its standard error if it did not start.
+    fn report(&self, server: &Upstream, why: &Unavailable) {
+        report(server.name(), why);
+        let entry = self.entries.iter().find(|entry| entry.name == server.name());
+        if let (Unavailable::NotStarted(_), Some(entry), Some(failure)) = (why, entry, server.status().last_failure) {
+            let lines = process::excerpt(&entry.without_secrets(&failure.stderr));
+            lines.iter().for_each(|line| eprintln!("      | {line}"));
+        }
     }
 }
 
@@ -202,3 +230,37 @@ fn report(name: &str, why: &Unavailable) {
 
 /// The longest reason for an unavailable server that is printed.
 const MAX_SHOWN_CHARS: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use client_config::Places;
+    use mcp::server::OfferedSources;
+    use tokio::sync::watch;
+    use tokio::time::Instant;
+
+    use super::{MAX_SETTLE_TIME, Servers};
+
+    /// The clock is simulated: it advances when all tasks wait.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_still_starting_delays_readiness_only_for_a_limited_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config.json5");
+        let entry = "{ command: 'sleep', args: ['600'], startupTimeoutMs: 300000 }";
+        std::fs::write(&config, format!("{{ mcpServers: {{ slow: {entry} }} }}")).unwrap();
+        let variables = BTreeMap::from([("HOME".to_owned(), folder.path().display().to_string())]);
+        let places = Places::of(&[config], folder.path().to_owned(), variables);
+        let loaded = client_config::load(&places).unwrap();
+        let servers = Servers::new(&loaded, folder.path().join("lists"), None);
+        let (offer, mut offered) = watch::channel(OfferedSources::default());
+        let began = Instant::now();
+        let offering = tokio::spawn(servers.offer(offer));
+        offered.wait_for(|offered| !offered.sources.is_empty()).await.unwrap();
+        assert!(!offered.borrow().settled);
+        offered.wait_for(|offered| offered.settled).await.unwrap();
+        let settled = began.elapsed();
+        assert!(settled >= MAX_SETTLE_TIME && settled < MAX_SETTLE_TIME * 2, "{settled:?}");
+        assert!(!offering.is_finished(), "the server is still starting");
+    }
+}

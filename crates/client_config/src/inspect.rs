@@ -233,6 +233,7 @@ fn state(file: &Path, source: Source) -> FileState {
         Ok(None) => FileState::Missing,
         Err(ConfigError::File { why, .. }) => FileState::Unusable(why.to_string()),
         Err(ConfigError::Syntax { why, .. }) => FileState::Unusable(why.to_string()),
+        Err(error @ ConfigError::NoObject { .. }) => FileState::Unusable(error.to_string()),
         Err(ConfigError::Missing(_)) => FileState::Missing,
     }
 }

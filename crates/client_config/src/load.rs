@@ -74,6 +74,11 @@ pub enum ConfigError {
     File { file: PathBuf, why: FileError },
     #[error("`{}`: {why}", display::path(file))]
     Syntax { file: PathBuf, why: SyntaxError },
+    #[error(
+        "`{}`: expected an object, found {found}; write `{{ mcpServers: {{ … }} }}`, or run `cellmate servers add`",
+        display::path(file)
+    )]
+    NoObject { file: PathBuf, found: &'static str },
 }
 
 /// Reads and merges all configuration files.
@@ -272,6 +277,9 @@ impl<'p> ConfigLoader<'p> {
             Some(text) => text,
         };
         let tree = Format::of(file).parse(&text).map_err(|why| ConfigError::Syntax { file: file.to_owned(), why })?;
+        if !tree.is_map() {
+            return Err(ConfigError::NoObject { file: file.to_owned(), found: tree.sort() });
+        }
         match self.client_of(file) {
             Some(client) => self.take_clients_servers(client, file, source, &Lines::of(&text), &tree),
             None => {

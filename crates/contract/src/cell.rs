@@ -266,6 +266,12 @@ impl CellResult {
         Some(error)
     }
 
+    /// Returns the code of a cell that failed; `None` for an exception that the cell did not catch, which has no code.
+    pub fn code(&self) -> Option<ErrorCode> {
+        let Self::Failed { code, .. } = self else { return None };
+        *code
+    }
+
     /// Returns what the cell output since the last result.
     pub fn output(&self) -> &[OutputItem] {
         match self {

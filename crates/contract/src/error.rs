@@ -26,7 +26,7 @@ pub enum ErrorCode {
     OutputLimitExceeded,
     /// The suspended cell is too large to be stored.
     SnapshotLimitExceeded,
-    /// The run waited for too long, and was deleted.
+    /// The cell stayed suspended for longer than `snapshotTtlSeconds`, so it has expired and cannot be resumed.
     SnapshotExpired,
     /// The suspended cell cannot be restored.
     SnapshotRestoreFailed,

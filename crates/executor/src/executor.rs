@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use crate::call::context::{Call, CallContext};
 use crate::call::direct::{self, DirectCall, DirectRequest, DirectRun};
-use crate::call::hooks::{Hook, ToolEvent, judge_cell, notify};
+use crate::call::hooks::{Hook, JudgedCell, ToolEvent, judge_cell, notify};
 use crate::call::{CallEnd, CallRequest, approval, dispatch, parked, resume};
 use crate::journal::Journal;
 use crate::outcome::{Outcome, ToolResult};
@@ -246,13 +246,13 @@ impl Executor {
 
 /// Hooks around a control call: `exec` itself.
 impl Executor {
-    /// Runs the hooks before a cell. Returns the input, possibly rewritten, or the reason why the cell is blocked.
+    /// Runs the hooks before a cell. The error is the reason why the cell is blocked.
     pub async fn before_cell(
         &self,
         tool_call_id: &str,
         params: Value,
         language: Option<Language>,
-    ) -> Result<(Value, ToolEvent), String> {
+    ) -> Result<JudgedCell, String> {
         let event = ToolEvent::of_cell(&self.context.scope, tool_call_id, params, language);
         judge_cell(&self.context.hooks, self.context.hook_deadline, event).await
     }

@@ -20,7 +20,7 @@ mod source;
 
 pub use call::approval::StandingApprovals;
 pub use call::direct::{DirectCall, DirectRequest, DirectRun};
-pub use call::hooks::{HOOK_DEADLINE, Hook, HookAnswer, HookFuture, ToolEvent, ToolKind};
+pub use call::hooks::{HOOK_DEADLINE, Hook, HookAnswer, HookFuture, JudgedCell, Rewriters, ToolEvent, ToolKind};
 pub use call::transcript::for_transcript;
 pub use call::{CallEnd, CallRequest};
 pub use canned::{CannedError, CannedTools};

@@ -66,6 +66,7 @@ pub struct AuthorizedCall {
     pub(crate) id: ToolId,
     pub(crate) input: Value,
     pub(crate) token: CallToken,
+    pub(crate) tool_call_id: String,
     pub(crate) key: String,
     pub(crate) scope: Arc<Scope>,
     pub(crate) updates: ProgressSink,
@@ -112,6 +113,11 @@ impl AuthorizedCall {
     /// Returns the token with which the call can be settled later.
     pub fn token(&self) -> &CallToken {
         &self.token
+    }
+
+    /// Returns the id that transcripts and hooks name the call by.
+    pub fn tool_call_id(&self) -> &str {
+        &self.tool_call_id
     }
 
     /// Returns the idempotency key: equal for every attempt at this call, and different for every other call.

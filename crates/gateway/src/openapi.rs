@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::api::table::{Content, Envelope, ROUTES, Route};
 
 /// The routes of other modules: method, path, and what it does.
-const OTHERS: [(&str, &str, &str); 14] = [
+const OTHERS: [(&str, &str, &str); 16] = [
     ("post", "/v1/chat/completions", "OpenAI Chat Completions: one turn of an agent."),
     ("post", "/v1/responses", "OpenAI Responses: one turn of an agent."),
     ("get", "/v1/responses/{id}", "Returns a stored response."),
@@ -20,6 +20,8 @@ const OTHERS: [(&str, &str, &str); 14] = [
     ("get", "/v1/models/{id}", "Returns an agent as a model."),
     ("post", "/mcp", "The Model Context Protocol over streamable HTTP."),
     ("get", "/mcp", "A stream of notifications of the Model Context Protocol."),
+    ("delete", "/mcp", "Ends a session of the Model Context Protocol."),
+    ("get", "/api/hello", "Says that the gateway runs, for clients that look for it. Needs no token."),
     ("get", "/healthz", "Says that the process runs. Needs no token."),
     ("get", "/readyz", "Says whether requests can be served. Needs no token."),
 ];
@@ -139,9 +141,11 @@ fn coarse_operation(method: &str, path: &str, summary: &str) -> Value {
             let content = json!({"application/json": {"schema": {"type": "object"}}});
             fields.insert("requestBody".to_owned(), json!({"content": content}));
         }
-        if matches!(path, "/healthz" | "/readyz") {
-            fields.insert("security".to_owned(), json!([]));
-        }
+        // The front door checks these routes: turns and MCP need `execute`, the others no token.
+        match path.starts_with("/v1/") || path == "/mcp" {
+            true => fields.insert("x-permissions".to_owned(), json!([http_server::Permission::Execute.as_str()])),
+            false => fields.insert("security".to_owned(), json!([])),
+        };
     }
     operation
 }

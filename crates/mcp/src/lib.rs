@@ -15,9 +15,9 @@ pub mod server;
 mod upstream;
 
 pub use client::{
-    BadAddress, BadCallback, Callback, Closed, ConnectError, ConnectFailure, LeftOutTool, Limits, LoggedIn, Login,
-    LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, login, login_status,
-    logout,
+    BadAddress, BadCallback, CHECK_STDERR, Callback, Closed, ConnectError, ConnectFailure, LeftOutTool, Limits,
+    LoggedIn, Login, LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, login,
+    login_status, logout,
 };
 pub use upstream::{
     LastFailure, Restart, ServerState, Status, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams,

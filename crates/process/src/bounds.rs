@@ -2,8 +2,9 @@
 
 use contract::json::{Measure, measure};
 use contract::limits::{
-    MAX_HANDSHAKE_BYTES, MAX_HANDSHAKE_VALUES, MAX_JSON_VALUES, MAX_NOTIFICATION_BYTES, MAX_NOTIFICATION_VALUES,
-    MAX_SERVER_MESSAGE_DEPTH, MAX_SERVER_REQUEST_BYTES, MAX_SERVER_REQUEST_VALUES,
+    LARGE_TEXT_BYTES, MAX_HANDSHAKE_BYTES, MAX_HANDSHAKE_VALUES, MAX_JSON_VALUES, MAX_LARGE_MESSAGE_BYTES,
+    MAX_NOTIFICATION_BYTES, MAX_NOTIFICATION_VALUES, MAX_SERVER_MESSAGE_DEPTH, MAX_SERVER_REQUEST_BYTES,
+    MAX_SERVER_REQUEST_VALUES,
 };
 use serde_json::{Map, Value};
 
@@ -79,18 +80,39 @@ pub fn too_large(text: &[u8], values: usize) -> Option<String> {
 }
 
 fn too_much(found: Measure, values: usize) -> Option<String> {
-    let remedy = "ask it for less at once, such as a page, a filter or fewer fields; the call may have taken effect";
     if found.values > values {
         let count = found.values;
-        return Some(format!("its response has {count} JSON values, and the limit is {values}; {remedy}"));
+        return Some(format!("its response has {count} JSON values, and the limit is {values}; {REMEDY}"));
     }
     if found.depth > MAX_SERVER_MESSAGE_DEPTH {
         let depth = found.depth;
         return Some(format!(
-            "its response nests {depth} levels deep, and the limit is {MAX_SERVER_MESSAGE_DEPTH}; {remedy}"
+            "its response nests {depth} levels deep, and the limit is {MAX_SERVER_MESSAGE_DEPTH}; {REMEDY}"
         ));
     }
     None
+}
+
+/// What a caller can do about a response that exceeds a limit.
+pub(crate) const REMEDY: &str =
+    "ask it for less at once, such as a page, a filter or fewer fields; the call may have taken effect";
+
+/// Returns the error for a response that is longer than a message may be.
+pub fn response_too_long() -> String {
+    format!("its response is longer than {MAX_FRAME_BYTES} bytes; {REMEDY}")
+}
+
+/// Returns the error for a response that is longer than a message may be, even without its long texts.
+pub(crate) fn skeleton_too_long() -> String {
+    format!(
+        "its response is longer than {MAX_FRAME_BYTES} bytes without its texts of more than {LARGE_TEXT_BYTES} bytes; \
+         {REMEDY}"
+    )
+}
+
+/// Returns the error for a response that is too long to be read to its end, which ends the connection.
+pub fn endless_response() -> String {
+    format!("its message is longer than {MAX_LARGE_MESSAGE_BYTES} bytes, so its connection was closed; {REMEDY}")
 }
 
 #[cfg(test)]

@@ -7,16 +7,19 @@ use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use telemetry::LogIgnored;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::program_end::ProgramEnd;
 use crate::{environment, keeper};
 
 /// How long a process may take to exit after its input is closed, and to be reaped after it was killed.
@@ -31,10 +34,26 @@ const END_POLL: Duration = Duration::from_millis(10);
 /// How often a group's leader is polled for its end.
 const LEADER_POLL: Duration = Duration::from_millis(250);
 
+/// Whether a process that is dropped may finish what it does, instead of being ended at once. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct MayFinish(Arc<AtomicBool>);
+
+impl MayFinish {
+    /// Lets the process finish, for a limited time and also if this process ends.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A child process. Its group is led by its keeper, or by the process itself if this program cannot be a keeper.
 #[derive(Debug)]
 pub struct Process {
-    child: Child,
+    /// Taken when the process is reaped.
+    child: Option<Child>,
     group: Group,
     leader: GroupLeader,
     /// How long it, or its keeper on its behalf, may take to end after SIGTERM.
@@ -42,8 +61,9 @@ pub struct Process {
     /// The task that ends a group whose leader was killed: the rest of the group may keep the pipes open, so that the
     /// end would go unnoticed.
     watching: AbortHandle,
-    /// Dropped with the process, which notifies [`ProcessExit`].
-    alive: watch::Sender<()>,
+    may_finish: MayFinish,
+    /// How the program ended. Dropped when the process has ended, which notifies [`ProcessExit`].
+    alive: watch::Sender<Option<ProgramEnd>>,
 }
 
 /// A process group, as long as its id is valid: once its leader has been reaped, the system may reuse the id. So a kill
@@ -101,12 +121,14 @@ pub struct StartedProcess {
 
 /// A handle to wait until a process and all its descendants have ended.
 #[derive(Clone, Debug)]
-pub struct ProcessExit(watch::Receiver<()>);
+pub struct ProcessExit(watch::Receiver<Option<ProgramEnd>>);
 
 impl ProcessExit {
-    /// Waits until all of them have ended.
-    pub async fn wait(mut self) {
+    /// Waits until all of them have ended. Returns how the program ended; `None` if that is unknown, or if it was ended on
+    /// request.
+    pub async fn wait(mut self) -> Option<ProgramEnd> {
         while self.0.changed().await.is_ok() {}
+        *self.0.borrow()
     }
 }
 
@@ -156,7 +178,14 @@ impl Process {
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let group = Group(Arc::new(Mutex::new(group)));
         let watching = tokio::spawn(group.clone().outlive_leader()).abort_handle();
-        Self { child, group, leader, term_grace, watching, alive: watch::Sender::new(()) }
+        let (may_finish, alive) = (MayFinish::default(), watch::Sender::new(None));
+        Self { child: Some(child), group, leader, term_grace, watching, may_finish, alive }
+    }
+
+    /// Returns the process. If it is dropped while `may_finish` is set, its keeper lets it finish.
+    pub fn that_may_finish(mut self, may_finish: MayFinish) -> Self {
+        self.may_finish = may_finish;
+        self
     }
 
     /// Returns a handle to wait until the process and all its descendants have ended.
@@ -174,8 +203,9 @@ impl Process {
             }
         }
         self.group.kill();
-        let reaped = tokio::time::timeout(CLOSE_GRACE, self.child.wait()).await;
-        reaped.unwrap_or_else(|late| Err(late.into())).log_ignored("wait for the end of a child process");
+        if let Some(child) = self.child.take() {
+            reap(child, self.leader, CLOSE_GRACE, &self.alive).await;
+        }
     }
 
     /// Sends SIGTERM. A keeper passes it on to the group and kills the processes that ignore it.
@@ -196,9 +226,31 @@ impl Drop for Process {
         if self.leader == GroupLeader::Program {
             self.group.kill();
         } else if let Some(keeper) = self.group.take() {
+            if self.may_finish.is_set() {
+                // This fails only if the keeper no longer exists.
+                kill_process(keeper, keeper::LET_FINISH).log_expected("let a child process finish");
+                return;
+            }
             self.terminate(keeper);
         }
+        // Those that wait for the end also learn how the program ended. Without a runtime, nothing waits.
+        if let (Some(child), Ok(runtime)) = (self.child.take(), Handle::try_current()) {
+            let (leader, grace, alive) = (self.leader, self.term_grace + CLOSE_GRACE, self.alive.clone());
+            runtime.spawn(async move { reap(child, leader, grace, &alive).await });
+        }
     }
+}
+
+/// Waits for the end of a process that was terminated or killed, and records how the program ended.
+async fn reap(mut child: Child, leader: GroupLeader, grace: Duration, alive: &watch::Sender<Option<ProgramEnd>>) {
+    let reaped = tokio::time::timeout(grace, child.wait()).await.unwrap_or_else(|late| Err(late.into()));
+    if let Ok(status) = &reaped {
+        alive.send_replace(match leader {
+            GroupLeader::Keeper => ProgramEnd::of_kept(*status),
+            GroupLeader::Program => ProgramEnd::of_program(*status),
+        });
+    }
+    reaped.log_ignored("wait for the end of a child process");
 }
 
 /// Returns true if the process has ended. It is not reaped, so its id stays valid.

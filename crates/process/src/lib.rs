@@ -9,7 +9,8 @@
 //! Messages: [`Lines`] reads them with a length limit and [`LineWriter`] writes them to a process that may not read.
 //! [`Envelope`] determines the kind of a message without parsing it; [`MessageKind`] defines the limits of each kind.
 //! Before a message is parsed, a [`PendingReservation`] reserves memory for it. [`LargeReader`] reads messages above
-//! the usual limit: it writes their long strings to a file (`large_texts`) and keeps only the rest in memory.
+//! the usual limit: it writes their long strings to a file (`large_texts`) and keeps only the rest in memory. Of a message
+//! that is too long even so, only the outline is kept (`outline`), which says whose response it is.
 //!
 //! [`Lifecycle`] decides when a process is started, restarted and given up.
 
@@ -27,13 +28,15 @@ mod large_texts;
 mod lifecycle;
 mod line_writer;
 mod lines;
+mod outline;
+mod program_end;
 mod reason;
 mod spec;
 mod spool;
 mod stderr;
 
-pub use bounds::{MessageKind, too_large};
-pub use child::{CLOSE_GRACE, Process, ProcessExit, StartedProcess};
+pub use bounds::{MessageKind, endless_response, response_too_long, too_large};
+pub use child::{CLOSE_GRACE, MayFinish, Process, ProcessExit, StartedProcess};
 pub use command::{Reports, RunningCommand};
 pub use confine::{
     CommandLimits, Confinement, DEVICES, Folder, Network, SYSTEM_READABLE, Support, support as confinement_support,
@@ -47,10 +50,11 @@ pub use keeper::{keeper_main, keeper_main_closing_files};
 pub use lifecycle::{Action, Event, Lifecycle, Phase, Restart, jitter};
 pub use line_writer::{LineWriter, WriteSlot};
 pub use lines::{LargeMessages, Line, LineError, Lines};
+pub use program_end::ProgramEnd;
 pub use reason::FirstReason;
 pub use spec::{CommandSpec, Report};
 pub use spool::{LargeMessage, LargeReader, MessageTooLong, SpooledText};
-pub use stderr::{MAX_SHOWN_CHARS, STDERR_BYTES, StderrReader, Tail};
+pub use stderr::{MAX_SHOWN_CHARS, STDERR_BYTES, StderrReader, Tail, excerpt};
 
 /// The maximum size of one message from a server or plugin. The reader stops before a longer one is in memory.
 pub const MAX_FRAME_BYTES: usize = contract::limits::MAX_SERVER_MESSAGE_BYTES;

@@ -1,7 +1,10 @@
 //! Reads messages, one per line, with a length limit. It does not parse them.
 
+use contract::limits::MAX_LARGE_MESSAGE_BYTES;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
+use crate::bounds::{response_too_long, skeleton_too_long};
+use crate::outline::Outline;
 use crate::spool::{LargeMessage, LargeReader};
 
 /// Whether a message may be longer than the usual limit, because of long texts in it.
@@ -23,7 +26,7 @@ impl LargeMessages {
 pub enum LineError {
     /// The process exited or closed its output.
     Ended,
-    /// The line is longer than the limit.
+    /// The line is longer than the limit, and is not read to its end.
     TooLong,
 }
 
@@ -40,15 +43,73 @@ pub struct Lines<R> {
     reader: BufReader<R>,
     /// The line so far. It is kept here, because the future of `next` may be dropped before the line is complete.
     line: Vec<u8>,
-    /// The line, once it is longer than the limit, and whether it has been read whole.
-    large: Option<(LargeReader, bool)>,
+    /// The line, once it is longer than the limit.
+    long: Option<LongLine>,
     max_bytes: usize,
+    /// The bytes after which a line is not read to its end.
+    max_long_bytes: usize,
+}
+
+/// A line that is longer than the limit.
+#[derive(Debug)]
+struct LongLine {
+    /// Takes the long texts out of the line; `None` if the line is only skipped.
+    reader: Option<LargeReader>,
+    /// What is kept of a line that is skipped, so that its recipient is known.
+    outline: Outline,
+    /// Why the line is skipped, if it is.
+    why: String,
+    bytes: usize,
+    has_ended: bool,
+}
+
+impl LongLine {
+    /// Continues to read a line of which this has arrived.
+    fn new(arrived: Vec<u8>, large: LargeMessages) -> Self {
+        let (bytes, mut outline) = (arrived.len(), Outline::default());
+        outline.push(&arrived);
+        let (reader, why) = match large {
+            LargeMessages::Accepted => (LargeReader::new(arrived), skeleton_too_long()),
+            LargeMessages::Refused => (None, response_too_long()),
+        };
+        Self { reader, outline, why, bytes, has_ended: false }
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        self.bytes = self.bytes.saturating_add(part.len());
+        self.outline.push(part);
+        if let Some(reader) = &mut self.reader {
+            reader.push(part);
+        }
+    }
+
+    /// Takes the texts out of what has arrived. If the rest is too long, the line is only skipped from now on.
+    async fn process(&mut self) {
+        let Some(reader) = &mut self.reader else { return };
+        let processed = if self.has_ended { reader.settle().await } else { reader.process().await };
+        if processed.is_err() {
+            self.reader = None;
+        }
+    }
+
+    fn into_message(self) -> LargeMessage {
+        match self.reader {
+            Some(reader) => reader.into_message(),
+            None => LargeMessage { skeleton: self.outline.finish(), texts: Err(self.why) },
+        }
+    }
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     /// Reads lines of at most `max_bytes`.
     pub fn new(reader: R, max_bytes: usize) -> Self {
-        Self { reader: BufReader::with_capacity(64 << 10, reader), line: Vec::new(), large: None, max_bytes }
+        Self {
+            reader: BufReader::with_capacity(64 << 10, reader),
+            line: Vec::new(),
+            long: None,
+            max_bytes,
+            max_long_bytes: MAX_LARGE_MESSAGE_BYTES,
+        }
     }
 
     /// Returns the next line that is not empty.
@@ -62,51 +123,55 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Returns the next line that is not empty, even if it is longer than the limit because of long texts in it.
-    /// `large` says whether such a line may begin now.
+    /// Returns the next line that is not empty. Of a line that is longer than the limit, the long texts are taken out, if
+    /// `large` says that such a line may begin now. If that is not enough, the line is skipped, and only its outline is
+    /// returned, with the reason.
     pub async fn next_or_large(&mut self, large: LargeMessages) -> Result<Line, LineError> {
         loop {
-            match self.large.is_some() {
-                true => self.fill_large().await?,
-                false => match self.fill().await {
-                    Ok(()) => {
-                        let line = std::mem::take(&mut self.line);
-                        if !line.trim_ascii().is_empty() {
-                            return Ok(Line::Whole(line));
-                        }
-                        continue;
-                    }
-                    Err(LineError::TooLong) if large == LargeMessages::Accepted => {
-                        let large = LargeReader::new(std::mem::take(&mut self.line)).ok_or(LineError::TooLong)?;
-                        self.large = Some((large, false));
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                },
+            if self.long.is_some() {
+                self.fill_long().await?;
+                if let Some(long) = self.long.take() {
+                    return Ok(Line::Large(long.into_message()));
+                }
             }
-            if let Some((large, _)) = self.large.take() {
-                return Ok(Line::Large(large.into_message()));
+            match self.fill().await {
+                Ok(()) => {
+                    let line = std::mem::take(&mut self.line);
+                    if !line.trim_ascii().is_empty() {
+                        return Ok(Line::Whole(line));
+                    }
+                }
+                Err(LineError::TooLong) => self.long = Some(LongLine::new(std::mem::take(&mut self.line), large)),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Reads until `large` holds a whole line.
-    async fn fill_large(&mut self) -> Result<(), LineError> {
-        let Self { reader, large: Some((large, ended)), .. } = self else { return Ok(()) };
-        while !*ended {
-            large.process().await.map_err(|_| LineError::TooLong)?;
-            let chunk = large.reading(reader.fill_buf()).await.map_err(|_| LineError::Ended)?;
+    /// Reads until `long` holds a whole line.
+    async fn fill_long(&mut self) -> Result<(), LineError> {
+        let Self { reader, long: Some(long), max_long_bytes, .. } = self else { return Ok(()) };
+        while !long.has_ended {
+            long.process().await;
+            let chunk = match &mut long.reader {
+                Some(large) => large.reading(reader.fill_buf()).await,
+                None => reader.fill_buf().await,
+            };
+            let chunk = chunk.map_err(|_| LineError::Ended)?;
             if chunk.is_empty() {
                 return Err(LineError::Ended);
             }
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let part = end.and_then(|end| chunk.get(..end)).unwrap_or(chunk);
-            large.push(part);
+            long.push(part);
             let used = part.len() + usize::from(end.is_some());
-            *ended = end.is_some();
+            long.has_ended = end.is_some();
             reader.consume(used);
+            if long.bytes > *max_long_bytes {
+                return Err(LineError::TooLong);
+            }
         }
-        large.settle().await.map_err(|_| LineError::TooLong)
+        long.process().await;
+        Ok(())
     }
 
     /// Reads until `line` holds a whole line.
@@ -184,11 +249,38 @@ mod tests {
         assert_eq!(message.skeleton, format!(r#"{{"id":1,"x":"{}"}}"#, texts[0].marker()).into_bytes());
         assert!(matches!(lines.next_or_large(LargeMessages::Accepted).await, Ok(Line::Whole(line)) if line == b"last"));
         assert!(matches!(lines.next_or_large(LargeMessages::Accepted).await, Err(LineError::Ended)));
-        let mut lines = Lines::new(input.as_bytes(), MAX_BYTES);
-        assert!(matches!(lines.next_or_large(LargeMessages::Refused).await, Ok(Line::Whole(_))));
-        assert!(matches!(lines.next_or_large(LargeMessages::Refused).await, Err(LineError::TooLong)));
-        let mut endless = Lines::new(tokio::io::repeat(b'x'), MAX_BYTES);
-        assert!(matches!(endless.next_or_large(LargeMessages::Accepted).await, Err(LineError::TooLong)));
+    }
+
+    #[tokio::test]
+    async fn a_line_that_cannot_be_kept_is_skipped_and_its_outline_and_the_next_line_are_returned() {
+        let many_texts = format!("{{\"result\":[{}1],\"id\":1}}\nlast\n", r#""text","#.repeat(2 << 20));
+        let one_text = large_line() + "last\n";
+        for (input, large, expected, why) in [
+            (&many_texts, LargeMessages::Accepted, r#"{"result":[],"id":1}"#, "without its texts of more than 262144"),
+            (
+                &many_texts,
+                LargeMessages::Refused,
+                r#"{"result":[],"id":1}"#,
+                "longer than 8388608 bytes; ask it for less",
+            ),
+            (&one_text, LargeMessages::Refused, r#"{"id":1,"x":"long"#, "longer than 8388608 bytes; ask it for less"),
+        ] {
+            let mut lines = Lines::new(input.as_bytes(), MAX_BYTES);
+            let Ok(Line::Large(message)) = lines.next_or_large(large).await else { panic!("{large:?}") };
+            let skeleton = String::from_utf8(message.skeleton).unwrap();
+            assert!(skeleton.starts_with(expected) && skeleton.len() < 3_000, "{large:?}: {skeleton}");
+            assert!(message.texts.unwrap_err().contains(why), "{large:?}");
+            assert!(matches!(lines.next_or_large(large).await, Ok(Line::Whole(line)) if line == b"last"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_to_be_skipped_is_not_read_to_its_end() {
+        for large in [LargeMessages::Accepted, LargeMessages::Refused] {
+            let mut endless = Lines::new(tokio::io::repeat(b'x'), MAX_BYTES);
+            endless.max_long_bytes = 10 * MAX_BYTES;
+            assert!(matches!(endless.next_or_large(large).await, Err(LineError::TooLong)), "{large:?}");
+        }
     }
 
     #[tokio::test]

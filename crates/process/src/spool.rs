@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::bounds::REMEDY;
 use crate::large_texts::{LargeTexts, ScanLimits, TextSink, marker};
 
 /// One permit stands for one KiB.
@@ -184,8 +185,7 @@ impl LargeReader {
             self.at += part.len();
             if self.texts.has_too_much() {
                 self.drop_texts(format!(
-                    "the texts in its response have more than {MAX_STORED_RESULT_BYTES} bytes, so it was dropped; ask it \
-                     for less at once, such as a page, a filter or fewer fields; the call may have taken effect"
+                    "the texts in its response have more than {MAX_STORED_RESULT_BYTES} bytes, so it was dropped; {REMEDY}"
                 ));
             }
             self.write(STEP).await;

@@ -135,9 +135,40 @@ impl Tail {
     }
 }
 
+/// How many lines, and how many characters of them, [`excerpt`] returns.
+const EXCERPT_LINES: usize = 3;
+const EXCERPT_CHARS: usize = 300;
+
+/// Returns the last lines of an output that are not empty, as an error message shows them: few, cut, and with control
+/// characters escaped. The caller removes secrets before.
+pub fn excerpt(output: &str) -> Vec<String> {
+    let mut left = EXCERPT_CHARS;
+    let last = output.lines().rev().filter(|line| !line.trim().is_empty()).take(EXCERPT_LINES);
+    let mut lines: Vec<String> = last
+        .map_while(|line| {
+            let shown = (left > 0).then(|| contract::text::line(line.trim_end(), left))?;
+            left = left.saturating_sub(shown.chars().count());
+            Some(shown)
+        })
+        .collect();
+    lines.reverse();
+    lines
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{LineLog, MAX_LINE_BYTES, MAX_SHOWN_CHARS, Redactor, STDERR_BYTES, Tail, logged};
+    use super::{
+        EXCERPT_CHARS, LineLog, MAX_LINE_BYTES, MAX_SHOWN_CHARS, Redactor, STDERR_BYTES, Tail, excerpt, logged,
+    };
+
+    #[test]
+    fn an_excerpt_has_the_last_lines_within_its_limits() {
+        assert_eq!(excerpt("one\ntwo\n\nthree\r\n \nfo\u{1b}ur\n"), ["two", "three", "fo\\u{1b}ur"]);
+        assert_eq!(excerpt(""), Vec::<String>::new());
+        let long = excerpt(&format!("first\n{}\nlast", "x".repeat(1_000)));
+        assert_eq!((long.len(), long[1].as_str()), (2, "last"), "{long:?}");
+        assert!(long[0].chars().count() <= EXCERPT_CHARS, "{long:?}");
+    }
 
     #[test]
     fn a_secret_at_the_cut_is_not_logged_in_part() {

@@ -444,11 +444,12 @@ pub(crate) async fn apply(backend: &Backend) -> Result<(), StoreError> {
     if found == known {
         return Ok(());
     }
-    match backend.dialect {
-        // Creating the final tables takes less time than all steps; a store in memory is created by every
-        // process that uses one.
-        Dialect::Sqlite if found == 0 => drop(transaction.execute(SQLITE_SCHEMA).await?),
-        dialect => run_steps(&mut transaction, dialect, found).await?,
+    if found == 0 && backend.dialect == Dialect::Sqlite {
+        // Creating the final tables takes less time than all steps; a store in memory is created by every process that
+        // uses one.
+        transaction.execute(SQLITE_SCHEMA).await?;
+    } else {
+        run_steps(&mut transaction, backend.dialect, found).await?;
     }
     let mark =
         if row.is_some() { "UPDATE schema_version SET version = " } else { "INSERT INTO schema_version VALUES (" };

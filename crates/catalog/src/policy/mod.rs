@@ -20,7 +20,7 @@ use spelling::{Case, is_cell_name, is_cell_path};
 pub use glob::matches as matches_glob;
 pub use layers::{RunScope, layers, provider_keys};
 pub use provider::{BadProvider, Provider};
-pub use unmatched::{KnownTools, ListKind, UnmatchedPattern, unmatched};
+pub use unmatched::{KnownOwners, KnownTools, ListKind, UnmatchedPattern, unmatched};
 
 /// The lists of one place in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use contract::tool::{ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{
-    BadProvider, Decision, KnownTools, Layer, ListKind, Policy, Provider, RunScope, denies, grants, layers, restricts,
-    unmatched,
+    BadProvider, Decision, KnownOwners, KnownTools, Layer, ListKind, Policy, Provider, RunScope, denies, grants,
+    layers, restricts, unmatched,
 };
 
 const TOOLS: [&str; 8] = [
@@ -188,13 +188,20 @@ fn a_server_gets_no_right_by_naming_a_tool_like_another_servers() {
 
 #[test]
 fn a_pattern_that_matches_nothing_is_reported_only_if_the_tools_are_known() {
-    let ids = ["mcp:files:write_file", "mcp:files:read_file", "mcp:git:push", "openclaw:core:grep"];
+    let ids = [
+        "mcp:files:write_file",
+        "mcp:files:read_file",
+        "mcp:git:push",
+        "openclaw:core:grep",
+        "plugin:issues:issue_list",
+    ];
     let known = KnownTools {
         ids: ids.iter().map(|id| ToolId::parse(id).unwrap()).collect(),
-        listed: vec!["files".to_owned(), "git".to_owned()],
-        unlisted: Vec::new(),
+        servers: KnownOwners { listed: vec!["files".to_owned(), "git".to_owned()], unlisted: Vec::new() },
+        plugins: KnownOwners { listed: vec!["issues".to_owned()], unlisted: Vec::new() },
     };
-    let unknown = KnownTools { unlisted: vec!["slow".to_owned()], ..known.clone() };
+    let of = |unlisted: &str| KnownOwners { unlisted: vec![unlisted.to_owned()], ..KnownOwners::default() };
+    let unknown = KnownTools { servers: of("slow"), plugins: of("off"), ..known.clone() };
     let report = |text: &str, kind: ListKind, known: &KnownTools| {
         let found = unmatched(&Pattern::parse(text).unwrap(), kind, known)?;
         Some(found.meant.map_or_else(String::new, |id| id.as_str().to_owned()))
@@ -207,6 +214,13 @@ fn a_pattern_that_matches_nothing_is_reported_only_if_the_tools_are_known() {
         ("wirte_file", ListKind::Ask, Some("mcp:files:write_file")),
         ("files.write_file", ListKind::Grant, Some("mcp:files:write_file")),
         ("files:write_file", ListKind::Deny, Some("mcp:files:write_file")),
+        ("plugin:issues:issue_lst", ListKind::Ask, Some("plugin:issues:issue_list")),
+        ("plugin:isues:issue_list", ListKind::Deny, Some("plugin:issues:issue_list")),
+        ("plugin:issues:close_*", ListKind::Grant, Some("")),
+        ("isue_list", ListKind::Deny, Some("plugin:issues:issue_list")),
+        ("openclaw:core:grpe", ListKind::Deny, Some("openclaw:core:grep")),
+        ("plugin:issues:*", ListKind::Deny, None),
+        ("issues", ListKind::Grant, None),
         ("files.write_file", ListKind::Deny, None),
         ("writeFile", ListKind::Grant, None),
         ("files", ListKind::Grant, None),
@@ -218,13 +232,19 @@ fn a_pattern_that_matches_nothing_is_reported_only_if_the_tools_are_known() {
         ("zzz", ListKind::Deny, None),
         ("group:web", ListKind::Deny, None),
         ("client:app:pick", ListKind::Deny, None),
+        ("openclaw:core:exec", ListKind::Deny, None),
+        ("openclaw:core:f*", ListKind::Deny, None),
         ("plugin:x:y", ListKind::Deny, None),
     ] {
         assert_eq!(report(text, kind, &known).as_deref(), reported, "{text}");
     }
     assert_eq!(report("wirte_file", ListKind::Deny, &unknown), None);
     assert_eq!(report("mcp:slow:anything", ListKind::Deny, &unknown), None);
+    assert_eq!(report("plugin:off:anything", ListKind::Deny, &unknown), None);
     assert!(report("mcp:files:write_fil", ListKind::Deny, &unknown).is_some());
+    // Only the plugin's tools are unknown.
+    let off = KnownTools { plugins: of("off"), ..known.clone() };
+    assert_eq!(report("wirte_file", ListKind::Deny, &off), None);
 }
 
 /// A server cannot choose a name so that a pattern about another server matches it.

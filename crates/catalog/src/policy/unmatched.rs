@@ -6,14 +6,21 @@ use contract::tool::{Source, ToolId};
 use super::{denies, glob, grants, restricts};
 use crate::search::near;
 
-/// The tools that are known without starting a server.
+/// The tools that are known without starting a server or a plugin.
 #[derive(Clone, Debug, Default)]
 pub struct KnownTools {
-    /// The tools of MCP servers that have listed them, and those of this process.
+    /// The tools of MCP servers that have listed them, and those of this process: core tools and plugins.
     pub ids: Vec<ToolId>,
-    /// Enabled servers that have listed their tools.
+    pub servers: KnownOwners,
+    pub plugins: KnownOwners,
+}
+
+/// The servers, or the plugins, by whether their tools are known.
+#[derive(Clone, Debug, Default)]
+pub struct KnownOwners {
+    /// Those whose tools are all known: servers that have listed them, and plugins that are used.
     pub listed: Vec<String>,
-    /// Servers whose tools are not known: they have not listed any yet, or they are disabled.
+    /// Those whose tools are not known: servers that have not listed any yet, and whatever is disabled or cannot be used.
     pub unlisted: Vec<String>,
 }
 
@@ -34,11 +41,11 @@ pub enum ListKind {
     Grant,
 }
 
-/// Returns whether a pattern probably is a mistake: it matches no known tool, and either it names a server that has
-/// listed its tools, or a similar tool exists.
+/// Returns whether a pattern probably is a mistake: it matches no known tool, and either it names a server or plugin
+/// whose tools are known, or a similar tool exists.
 ///
-/// A pattern that could match a tool of a server whose tools are not known is never reported, and neither is one about
-/// other servers and tools: policies are shared between machines.
+/// A pattern that could match a tool that is not known is never reported, and neither is one about other servers,
+/// plugins and tools: policies are shared between machines.
 pub fn unmatched(pattern: &Pattern, kind: ListKind, known: &KnownTools) -> Option<UnmatchedPattern> {
     let matches = match kind {
         ListKind::Deny => denies,
@@ -49,29 +56,53 @@ pub fn unmatched(pattern: &Pattern, kind: ListKind, known: &KnownTools) -> Optio
         return None;
     }
     let text = pattern.as_str();
-    let has_wildcards = text.contains(['*', '?']);
-    let meant = || {
-        let tools = known.ids.iter().filter(|_| !has_wildcards).map(ToolId::as_str);
-        near(text, tools, 1).first().and_then(|id| ToolId::parse(id).ok())
-    };
-    if pattern.is_about_ids() {
-        let mut parts = text.splitn(3, ':');
-        let (Some(source), Some(owner), Some(_)) = (parts.next(), parts.next(), parts.next()) else {
-            return meant().map(|meant| UnmatchedPattern { meant: Some(meant) });
-        };
-        let is_mcp = Source::parse(&source.to_ascii_lowercase()) == Some(Source::Mcp);
-        let names_any = |servers: &[String]| servers.iter().any(|name| glob::matches_any_case(owner, name));
-        if !is_mcp || names_any(&known.unlisted) {
-            return None;
+    let meant = meant(text, known);
+    let names_known = match parts(text).filter(|_| pattern.is_about_ids()) {
+        Some((source, owner, name)) => names_known(&source, owner, name, known)?,
+        None if pattern.is_about_ids() => false,
+        None => {
+            let owners = [&known.servers, &known.plugins];
+            let names_an_owner = owners.iter().any(|owners| names_any(text, &owners.listed));
+            let are_known = owners.iter().all(|owners| owners.unlisted.is_empty());
+            if names_an_owner || !are_known || is_openclaws(text) {
+                return None;
+            }
+            false
         }
-        let meant = meant();
-        return (meant.is_some() || names_any(&known.listed)).then_some(UnmatchedPattern { meant });
-    }
-    let names_a_server = known.listed.iter().any(|name| glob::matches_any_case(text, name));
-    if !known.unlisted.is_empty() || names_a_server || is_openclaws(text) {
-        return None;
-    }
-    meant().map(|meant| UnmatchedPattern { meant: Some(meant) })
+    };
+    (names_known || meant.is_some()).then_some(UnmatchedPattern { meant })
+}
+
+/// Returns the known tool that a pattern without wildcards is most similar to.
+fn meant(text: &str, known: &KnownTools) -> Option<ToolId> {
+    let has_wildcards = text.contains(['*', '?']);
+    let tools = known.ids.iter().filter(|_| !has_wildcards).map(ToolId::as_str);
+    near(text, tools, 1).first().and_then(|id| ToolId::parse(id).ok())
+}
+
+/// Returns source, owner and name of a pattern about ids.
+fn parts(text: &str) -> Option<(String, &str, &str)> {
+    let mut parts = text.splitn(3, ':');
+    Some((parts.next()?.to_ascii_lowercase(), parts.next()?, parts.next()?))
+}
+
+/// Returns whether a pattern about ids names an owner whose tools are all known, or `None` if it could match a tool that
+/// is not known.
+fn names_known(source: &str, owner: &str, name: &str, known: &KnownTools) -> Option<bool> {
+    let owners = match Source::parse(source)? {
+        Source::Mcp => &known.servers,
+        Source::Plugin => &known.plugins,
+        // Core tools may be off, and are known by their names.
+        Source::Openclaw if name.contains(['*', '?']) || is_openclaws(name) => return None,
+        Source::Openclaw => return Some(false),
+        // The tools of clients are known only during their requests.
+        Source::Client => return None,
+    };
+    (!names_any(owner, &owners.unlisted)).then(|| names_any(owner, &owners.listed))
+}
+
+fn names_any(pattern: &str, owners: &[String]) -> bool {
+    owners.iter().any(|owner| glob::matches_any_case(pattern, owner))
 }
 
 /// Whether a name is that of a core tool, here or in OpenClaw, which may be off.

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         replays::a_replay_repeats_the_run_and_calls_no_tool,
         replays::a_fork_keeps_recorded_replies_and_makes_the_other_calls_again,
         replays::a_fork_asks_again_for_what_was_approved_in_the_original,
+        replays::a_run_that_is_missing_or_of_another_scope_is_a_failed_result_of_wait_and_not_cancelled,
         replays::a_run_that_is_missing_or_of_another_scope_is_not_forked,
         postgres::a_server_that_cannot_be_reached_is_named_without_its_password,
         surfaces::code_mode_shows_exec_and_wait_by_default,

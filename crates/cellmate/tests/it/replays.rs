@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cellmate::{Cellmate, ErrorKind, RunId, Scope, StepEnd, Tool, json};
+use cellmate::{Cellmate, ErrorCode, ErrorKind, RunId, Scope, StepEnd, Tool, json};
 
 use super::{Result, builder, letters};
 
@@ -75,6 +75,18 @@ pub(super) async fn a_fork_asks_again_for_what_was_approved_in_the_original() ->
     host.deny(&asked[0].id, "the operator", "one letter is enough").await?;
     let failed = run.wait("5", &forked).await;
     assert!(failed.error().is_some_and(|error| error.contains("one letter is enough")), "{failed:?}");
+    Ok(())
+}
+
+/// As the table of errors in docs/guide/embedding.md says.
+pub(super) async fn a_run_that_is_missing_or_of_another_scope_is_a_failed_result_of_wait_and_not_cancelled() -> Result {
+    let host = builder().tool(counter(&Arc::default())).build().await?;
+    let run_id = completed(&host, Scope::agent("a")).await?;
+    let (own, other) = (host.run(Scope::agent("a"))?, host.run(Scope::agent("b"))?);
+    for (run, run_id) in [(&own, RunId::from("cm_none")), (&other, run_id)] {
+        assert_eq!(run.wait("2", &run_id).await.code(), Some(ErrorCode::InvalidInput), "{run_id}");
+        assert!(!run.cancel(&run_id).await?, "{run_id}");
+    }
     Ok(())
 }
 

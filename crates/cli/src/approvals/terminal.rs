@@ -11,7 +11,7 @@ use store::{Approval, ApprovalScope, Decision};
 use telemetry::LogIgnored;
 use tokio_util::sync::CancellationToken;
 
-use crate::hint;
+use crate::{call_progress, hint};
 
 /// The longest answer that is read; the answer to a form may be long.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -59,6 +59,7 @@ pub(super) fn question(approval: &Approval) -> Option<String> {
 ///
 /// If the future is dropped, the question is withdrawn: what is typed afterwards is left to the next reader.
 pub(crate) async fn ask(prompt: &str) -> Option<String> {
+    let _question = call_progress::question();
     eprint!("{prompt}");
     stderr().flush().log_expected("print a question");
     let withdrawn = CancellationToken::new();

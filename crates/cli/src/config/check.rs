@@ -133,6 +133,8 @@ fn check(places: &Places) -> (Vec<PathBuf>, Vec<Finding>) {
         }
         // Reported above: only a file of the user's own can be the reason.
         Err(_) if !findings.is_empty() => {}
+        // The shape of the file is reported below, with its place.
+        Err(ConfigError::NoObject { .. }) => {}
         Err(error) => findings.push(unusable(&error)),
     }
     for file in opened.values() {
@@ -262,6 +264,7 @@ fn unusable(error: &ConfigError) -> Finding {
         ConfigError::Syntax { file, why } => {
             (file, Some(Position { line: why.line, column: why.column }), why.why.clone())
         }
+        ConfigError::NoObject { file, found } => (file, None, format!("expected an object, found {found}")),
     };
     Finding { file: file.clone(), at, severity: Severity::Error, message, unused: None }
 }

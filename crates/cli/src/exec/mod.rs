@@ -31,7 +31,7 @@ use crate::policy::{self, BadSettings};
 use crate::render::OutputFormat;
 use crate::state::StateError;
 use crate::turns::{Patience, Turns};
-use crate::{cell_result, render};
+use crate::{call_progress, cell_result, render};
 use background::Background;
 
 /// How often the command looks whether tool calls in the background have ended.
@@ -125,8 +125,10 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     let local = local_tools(&policy, &loaded.settings, &places, Some(store_settings.state.folder()))
         .map_err(ExecError::Local)?;
     let engine = Engine::new(pool?, store?, &loaded, local, &store_settings.state, None)?;
+    call_progress::show(OutputFormat::of_cell_result(arguments.json));
     let done = async {
         let executor = engine.executor(&policy, command_line_scope(&arguments.agent), Some(&cell.source)).await?;
+        let executor = executor.with_progress_sink(|update| call_progress::on_update(&update));
         run_cell(&engine.code_mode, &executor, &config, cell, arguments, background, &engine.untrusted).await
     };
     let done = done.await;

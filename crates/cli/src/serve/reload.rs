@@ -108,6 +108,8 @@ impl Current {
             let current = self.inner.lock();
             (current.servers.clone(), current.plugins.clone())
         };
+        // The client ends this process when it likes, and often before the first download is complete.
+        servers.leave_downloads();
         tokio::join!(servers.stop(), plugins.stop());
     }
 }

@@ -8,6 +8,8 @@ use client_config::ServerEntry;
 use contract::tool::{Operation, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, CancelFuture, ParkedCall, ToolSource};
 
+use crate::call_progress;
+
 /// Counts a server's own tools. Operations on its resources and prompts are no tools of its own.
 pub(crate) fn count_tools(tools: &[ToolSpec]) -> usize {
     tools.iter().filter(|tool| tool.operation == Operation::Tool).count()
@@ -50,7 +52,11 @@ impl ToolSource for FilteredTools {
 
     /// Needs no filter: only tools that are offered are authorized.
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
-        self.source.call(call)
+        let open = call_progress::begin(call.id());
+        Box::pin(async move {
+            let _open = open;
+            self.source.call(call).await
+        })
     }
 
     fn follow(&self, parked: ParkedCall) -> CallFuture<'_> {

@@ -90,6 +90,11 @@ fn readable(report: &ServerReport, entry: Option<&Value>, tools: &[String]) -> S
     let mut row = |label: &str, value: &str| text += &format!("  {label:<8}{value}\n");
     row("state", report.readiness().as_str());
     row("file", &format!("{} ({})", server.origin, server.origin.source.as_str()));
+    let trusted = match server.trusted {
+        true => "yes, to declare which tools only read",
+        false => "no, so all its tools count as tools that may change something",
+    };
+    row("trusted", trusted);
     row("tools", &report.tools());
     for remark in report.remarks() {
         row("", &remark);

@@ -57,13 +57,14 @@ fn remark(report: &ServerReport) {
 }
 
 /// Returns a table of all servers; those whose entry cannot be used come last.
-fn table(reports: &[ServerReport], problems: &[Problem], places: &Places) -> Table<5> {
-    let mut table = Table::new(["NAME", "STATE", "TOOLS", "COMMAND OR URL", "FROM"]);
+fn table(reports: &[ServerReport], problems: &[Problem], places: &Places) -> Table<6> {
+    let mut table = Table::new(["NAME", "STATE", "TRUSTED", "TOOLS", "COMMAND OR URL", "FROM"]);
     for report in reports {
         let server = &report.entry;
         table.add([
             display::plain(&server.name),
             report.readiness().as_str().to_owned(),
+            trusted(server).to_owned(),
             report.tools(),
             server.shown.clone(),
             from(server, places),
@@ -81,9 +82,15 @@ fn table(reports: &[ServerReport], problems: &[Problem], places: &Places) -> Tab
         invalid.push(name);
         let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
         let from = format!("{}{line}", places.shown(&problem.file));
-        table.add([display::plain(name), "invalid".to_owned(), "-".to_owned(), "-".to_owned(), from]);
+        let [none, tools, command] = ["-"; 3].map(str::to_owned);
+        table.add([display::plain(name), "invalid".to_owned(), none, tools, command, from]);
     }
     table
+}
+
+/// Says whether the server is trusted to declare which of its tools only read.
+fn trusted(server: &ServerEntry) -> &'static str {
+    if server.trusted { "yes" } else { "no" }
 }
 
 fn from(server: &ServerEntry, places: &Places) -> String {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use client_config::ServerEntry;
 use contract::text;
 use executor::ToolSource;
-use mcp::{ConnectFailure, Server, Transport};
+use mcp::{ConnectError, ConnectFailure, Server, Transport};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -36,8 +36,15 @@ pub(crate) struct ProbeFailure {
     pub(crate) why: String,
     /// The end of what it wrote to its standard error, without the secrets it was given.
     pub(crate) stderr: Vec<String>,
-    /// The names of variables that the server did not get; those that it mentions come first.
+    /// The names of variables that the server did not get; those that it probably lacks come first.
     pub(crate) not_passed: Vec<String>,
+}
+
+impl ProbeFailure {
+    /// Returns the last lines of what it wrote to its standard error.
+    pub(crate) fn excerpt(&self) -> Vec<String> {
+        process::excerpt(&self.stderr.join("\n"))
+    }
 }
 
 /// Starts all servers, and returns when each has started or failed, in the given order.
@@ -89,39 +96,66 @@ async fn collect(mut probes: JoinSet<(usize, ProbeResult)>, progress: StartProgr
 async fn probe(entry: ServerEntry, lists: Option<&Path>) -> ProbeResult {
     let began = Instant::now();
     let spec = entry.spec();
-    let server = Server::connect(spec.clone()).await;
+    let server = Server::connect(spec.clone()).await.map_err(|error| {
+        // Names of variables are searched in the output before secrets are masked, which can mask a name, too.
+        let not_passed = likely_first(&error, &entry);
+        let stderr = entry.without_secrets(&error.stderr);
+        ConnectError { stderr, not_passed, ..error }
+    });
     let took = began.elapsed();
     if let Some(lists) = lists {
         mcp::remember(lists, &spec, &server);
     }
     let server = server.map_err(|error| ProbeFailure {
-        why: entry.without_secrets(&why(&error.why, &entry)),
-        stderr: last_lines(&entry.without_secrets(&error.stderr)),
-        not_passed: mentioned_first(error.not_passed, &error.stderr),
+        why: entry.without_secrets(&why(&error, &entry)),
+        stderr: last_lines(&error.stderr),
+        not_passed: error.not_passed,
     });
     ProbeResult { entry, took, server }
 }
 
 /// Describes the failure, and what to do next.
-fn why(failure: &ConnectFailure, entry: &ServerEntry) -> String {
-    match (failure, &entry.transport) {
-        (ConnectFailure::Deadline(limit), Transport::Stdio { .. }) => format!(
-            "it was not ready within {} s; run its command once by hand (`{}`) to see what it waits for, or raise \
-             `startupTimeoutMs` in its entry",
-            limit.as_secs_f64(),
-            entry.shown
-        ),
-        (other, _) => other.to_string(),
+fn why(error: &ConnectError, entry: &ServerEntry) -> String {
+    match (&error.why, &entry.transport) {
+        (ConnectFailure::Deadline(limit), Transport::Stdio { .. }) => {
+            let by_hand = format!(
+                "it was not ready within {} s; run its command once by hand (`{}`) to see what it waits for, or raise \
+                 `startupTimeoutMs` in its entry",
+                limit.as_secs_f64(),
+                entry.shown
+            );
+            error.reason().replacen(&error.why.to_string(), &by_hand, 1)
+        }
+        _ => error.reason(),
     }
 }
 
 /// How many names of variables are shown.
 const MAX_NOT_PASSED: usize = 12;
 
-/// Sorts the names of variables: those that the server's output mentions come first.
-fn mentioned_first(mut names: Vec<String>, output: &str) -> Vec<String> {
-    let words: BTreeSet<&str> = output.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
-    names.sort_by_key(|name| !words.contains(name.as_str()));
+/// How names of variables end that hold credentials, which most servers need.
+const CREDENTIALS: [&str; 4] = ["TOKEN", "KEY", "SECRET", "PASSWORD"];
+
+/// Returns the names of the variables that a server did not get. Those that it may lack come first: those that its output
+/// mentions, then those of credentials, then those that begin with a word of its name or command.
+fn likely_first(error: &ConnectError, entry: &ServerEntry) -> Vec<String> {
+    let command = match &entry.transport {
+        Transport::Stdio { command, args, .. } => [command].into_iter().chain(args).map(String::as_str).collect(),
+        Transport::Http { .. } => Vec::new(),
+    };
+    sorted_by_likelihood(error.not_passed.clone(), &error.stderr, &[&[entry.name.as_str()], &command[..]].concat())
+}
+
+fn sorted_by_likelihood(mut names: Vec<String>, output: &str, about: &[&str]) -> Vec<String> {
+    let mentioned: BTreeSet<&str> = output.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let words = about.iter().flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric()));
+    let words: BTreeSet<String> = words.map(str::to_ascii_uppercase).collect();
+    names.sort_by_key(|name| {
+        let upper = name.to_ascii_uppercase();
+        let is_credential = CREDENTIALS.iter().any(|end| upper.ends_with(end));
+        let is_about = upper.split_once('_').is_some_and(|(prefix, _)| words.contains(prefix));
+        (!mentioned.contains(name.as_str()), !is_credential, !is_about)
+    });
     names
 }
 
@@ -142,17 +176,45 @@ fn last_lines(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_NOT_PASSED, mentioned_first, not_passed_note};
+    use super::{MAX_NOT_PASSED, not_passed_note, sorted_by_likelihood};
 
     #[test]
     fn variables_that_the_server_mentions_are_named_first_and_the_list_is_bounded() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let sorted = mentioned_first(names(&["AWS_PROFILE", "B", "TOKEN"]), "error: $TOKEN is missing, see MY_B\n");
+        let output = "error: $TOKEN is missing, see MY_B\n";
+        let sorted = sorted_by_likelihood(names(&["AWS_PROFILE", "B", "TOKEN"]), output, &[]);
         assert_eq!(sorted, ["TOKEN", "AWS_PROFILE", "B"]);
         assert_eq!(not_passed_note(&[]), None);
         let note = "not passed: TOKEN, AWS_PROFILE, B; to pass one, name it in the server's `env`";
         assert_eq!(not_passed_note(&sorted).as_deref(), Some(note));
         let many: Vec<String> = (0..MAX_NOT_PASSED + 5).map(|number| format!("V{number}")).collect();
         assert!(not_passed_note(&many).is_some_and(|note| note.contains("V11 and 5 more; to pass one")));
+    }
+
+    #[test]
+    fn credentials_and_variables_of_the_servers_name_or_command_come_before_others() {
+        let given = [
+            "AWS_PROFILE",
+            "FOO",
+            "GITHUB_HOST",
+            "GITHUB_TOKEN",
+            "OPENAI_API_KEY",
+            "WEATHER_UNIT",
+            "ZZ",
+            "db_password",
+        ];
+        let about = ["my-weather", "npx", "@modelcontextprotocol/server-github"];
+        let sorted = sorted_by_likelihood(given.map(str::to_owned).to_vec(), "ZZ is not set", &about);
+        let expected = [
+            "ZZ",
+            "GITHUB_TOKEN",
+            "OPENAI_API_KEY",
+            "db_password",
+            "GITHUB_HOST",
+            "WEATHER_UNIT",
+            "AWS_PROFILE",
+            "FOO",
+        ];
+        assert_eq!(sorted, expected);
     }
 }

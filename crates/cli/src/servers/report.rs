@@ -4,7 +4,7 @@ use client_config::{LoadedConfig, Places, ServerEntry, display};
 use contract::text;
 use executor::StandingApprovals;
 use executor::clock::now_ms;
-use mcp::{LoginStatus, Status, UpstreamOptions, Upstreams};
+use mcp::{CHECK_STDERR, LastFailure, LoginStatus, Status, UpstreamOptions, Upstreams};
 use serde_json::{Value, json};
 use store::{Location, Store};
 
@@ -152,7 +152,14 @@ impl ServerReport {
         if let Some(failure) = self.status.last_failure.as_ref().filter(|_| self.readiness() == Readiness::Failed) {
             let when = ago(now_ms().saturating_sub(failure.at));
             let why = text::line(&self.entry.without_secrets(&failure.message), MAX_SHOWN_CHARS);
-            remarks.push(format!("it failed {when}: {why}"));
+            let stderr = self.excerpt(failure);
+            remarks.push(match stderr.as_slice() {
+                [] => format!("it failed {when}: {why}"),
+                lines => {
+                    let why = why.strip_suffix(CHECK_STDERR).unwrap_or(&why);
+                    format!("it failed {when}: {why}; its standard error ends with: {}", lines.join(" | "))
+                }
+            });
         }
         if !self.status.changed_since_approved.is_empty() {
             let tools = self.status.changed_since_approved.join(", ");
@@ -164,6 +171,11 @@ impl ServerReport {
         remarks
     }
 
+    /// Returns the last lines of what the server wrote to its standard error before it failed, if they are known.
+    fn excerpt(&self, failure: &LastFailure) -> Vec<String> {
+        process::excerpt(&self.entry.without_secrets(&failure.stderr))
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         let login = match &self.login {
             LoginStatus::NotSupported => Value::Null,
@@ -172,11 +184,10 @@ impl ServerReport {
                 json!({"loggedIn": !over, "issuer": issuer, "scopes": scopes, "wantedScopes": wanted})
             }
         };
-        let failure = self
-            .status
-            .last_failure
-            .as_ref()
-            .map(|failure| json!({"at": failure.at, "message": self.entry.without_secrets(&failure.message)}));
+        let failure = self.status.last_failure.as_ref().map(|failure| {
+            let message = self.entry.without_secrets(&failure.message);
+            json!({"at": failure.at, "message": message, "stderr": self.excerpt(failure)})
+        });
         json!({
             "state": self.readiness().as_str(),
             "login": login,

@@ -14,7 +14,8 @@ use super::run::{ListSource, Ready, RunArguments, RunOptions};
 use super::{content, input};
 use crate::approvals::UntrustedServers;
 use crate::approver::{Approver, Decider, Recorder, Subject};
-use crate::render;
+use crate::call_progress;
+use crate::render::{self, OutputFormat};
 use crate::state::StoreArguments;
 
 /// The id of the outer tool call, which a model would otherwise supply.
@@ -68,7 +69,8 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     };
     ready.note_provider();
     let store = store_settings.open().await.map_err(|error| error.to_string())?;
-    let executor = ready.executor();
+    call_progress::show(OutputFormat::from_flag(arguments.json));
+    let executor = ready.executor().clone().with_progress_sink(|update| call_progress::on_update(&update));
     let untrusted = UntrustedServers::of(&loaded.servers);
     let calling =
         executor.call_directly_within(&store, TOOL_CALL, tool.id.as_str(), input, ProgressSink::default(), HOLD);
@@ -104,6 +106,10 @@ async fn prepare(arguments: &CallArguments, loaded: &LoadedConfig, options: RunO
     let server = match names::named_owner(loaded, &arguments.tool, &run.places())? {
         NamedOwner::Server(server) => server,
         NamedOwner::Local => return run.ready(loaded, Vec::new(), ListSource::STARTED, options).await,
+        NamedOwner::NoServer(message) => {
+            let local = run.ready(loaded, Vec::new(), ListSource::STARTED, options).await?;
+            return local.find(&arguments.tool, &run.places()).is_ok().then_some(local).ok_or(message);
+        }
         NamedOwner::Any => {
             let servers: Vec<ServerEntry> = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
             let known = run.ready(loaded, servers, ListSource::REMEMBERED, options.clone()).await?;

@@ -76,7 +76,7 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
         loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
         ready.report();
     }
-    Ok(if ready.all_started() { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
+    Ok(ready.exit_code())
 }
 
 /// Says what `cellmate mcp` shows, and what the other way would take.

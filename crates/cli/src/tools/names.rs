@@ -11,10 +11,20 @@ use crate::servers::unknown_server;
 /// How many tools an error names.
 const MAX_NAMED: usize = 5;
 
-/// Returns the tool with this name: `files.read_text_file`, `MCP.files.readTextFile`, `mcp:files:read_text_file`, or
-/// its own name if only one tool has exactly that.
+/// Returns the tool with this name: `files.read_text_file`, `MCP.files.readTextFile`, `mcp:files:read_text_file`,
+/// `myplug.greet`, or its own name if only one tool has exactly that, also as `tools.greet`.
 pub(super) fn find_tool<'a>(catalog: &'a Catalog, typed: &str) -> Result<&'a ToolSpec, String> {
-    let wanted = written(typed);
+    let found = find_written(catalog, typed, written(typed));
+    let Some(name) = in_tools(typed).filter(|_| found.is_err()) else { return found };
+    // In a cell, `tools` has the tools that are not a server's.
+    let is_in_tools = |tool: &&ToolSpec| tool.id.source() != Source::Mcp && tool.id.name() == name;
+    match catalog.tools().iter().filter(is_in_tools).collect::<Vec<_>>().as_slice() {
+        [only] => Ok(only),
+        _ => find_written(catalog, typed, name),
+    }
+}
+
+fn find_written<'a>(catalog: &'a Catalog, typed: &str, wanted: &str) -> Result<&'a ToolSpec, String> {
     let whole = catalog.tools().iter().find(|tool| whole_names(catalog, tool).iter().any(|name| name == wanted));
     if let Some(tool) = whole {
         return Ok(tool);
@@ -34,16 +44,18 @@ pub(super) fn find_tool<'a>(catalog: &'a Catalog, typed: &str) -> Result<&'a Too
 }
 
 /// Whose tool a name stands for, as far as the name itself says.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum NamedOwner<'a> {
     Server(&'a ServerEntry),
     /// A plugin, or Cellmate itself: no server is needed.
     Local,
     /// Any: only the tool's own name was typed.
     Any,
+    /// No server: a plugin, or else the name is wrong for this reason.
+    NoServer(String),
 }
 
-/// Returns whose tool the name stands for. Fails if it begins with a server that is not configured or cannot be used.
+/// Returns whose tool the name stands for. Fails if it begins with a server that cannot be used.
 pub(super) fn named_owner<'a>(
     loaded: &'a LoadedConfig,
     typed: &str,
@@ -69,20 +81,30 @@ pub(super) fn named_owner<'a>(
     if let Some(problem) = loaded.problems.iter().find(|problem| problem.server.as_deref() == Some(owner)) {
         return Err(problem.to_string());
     }
+    if in_tools(typed).is_some() {
+        return Ok(NamedOwner::Any);
+    }
     let names = loaded.servers.iter().map(|server| server.name.as_str());
     let meant = near(owner, names, 1).into_iter().map(display::plain).collect::<Vec<_>>();
     if meant.is_empty() {
-        return Err(unknown_server(owner, loaded, places));
+        return Ok(NamedOwner::NoServer(unknown_server(owner, loaded, places)));
     }
     let list = hint::command("servers list");
-    Err(format!("no server named `{}`;{} `{list}` lists them", display::plain(owner), suggestion(meant)))
+    let unknown = format!("no server named `{}`;{} `{list}` lists them", display::plain(owner), suggestion(meant));
+    Ok(NamedOwner::NoServer(unknown))
 }
 
 /// Returns what was typed without decoration: `await MCP.files.read()` is a way to write `files.read`.
 fn written(typed: &str) -> &str {
     let name = typed.trim();
+    let name = name.strip_prefix("await ").map_or(name, str::trim_start);
     let name = name.strip_suffix("()").unwrap_or(name);
     name.strip_prefix("MCP.").unwrap_or(name)
+}
+
+/// Returns the name after `tools.`, as cells call tools of plugins and of Cellmate.
+fn in_tools(typed: &str) -> Option<&str> {
+    written(typed).strip_prefix("tools.").filter(|name| !name.is_empty())
 }
 
 /// Returns the part of a name that stands for the server.
@@ -186,7 +208,9 @@ mod tests {
         let found = |typed: &str| find_tool(&catalog, typed).map(|tool| tool.id.as_str());
         assert_eq!(found("read"), Ok("openclaw:core:read"));
         assert_eq!(found("greet"), Ok("plugin:myplug:greet"));
-        assert_eq!(found("plugin:myplug:greet"), Ok("plugin:myplug:greet"));
+        for typed in ["plugin:myplug:greet", "myplug.greet", "tools.greet", "await tools.greet()"] {
+            assert_eq!(found(typed), Ok("plugin:myplug:greet"), "{typed}");
+        }
         assert_eq!(found("MCP.git.resources.read"), Ok("mcp:git:resources_read"));
         for several in ["resources_read", "resources.read"] {
             assert!(found(several).unwrap_err().starts_with("several tools are named"), "{several}");

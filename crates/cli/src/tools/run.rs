@@ -1,6 +1,7 @@
 //! Prepares a run with the configured servers and tool policy, for the `cellmate tools` commands.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use catalog::{Catalog, SurfaceError, SurfaceOptions, SurfaceReport};
@@ -198,6 +199,11 @@ impl Ready {
         self.results.iter().all(|result| result.server.is_ok())
     }
 
+    /// Returns the exit code of a command that lists tools: it fails if a server's tools are missing.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        if self.all_started() { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) }
+    }
+
     /// Says on standard error that the rules of several providers apply, if they do.
     pub(super) fn note_provider(&self) {
         if let Some(note) = &self.provider_note {
@@ -212,6 +218,7 @@ impl Ready {
                 let (name, why) = (display::plain(&result.entry.name), &failure.why);
                 let test = hint::command(&format!("servers test {}", display::for_shell(&name)));
                 render::note(&format!("problem: server `{name}`: {why}; run `{test}` for details"));
+                failure.excerpt().iter().for_each(|line| render::note(&format!("      | {line}")));
             }
         }
         let oldest = self.remembered.iter().map(|server| now_ms().saturating_sub(server.listed_at)).max();
@@ -223,7 +230,9 @@ impl Ready {
     /// Returns the servers that could not be started, as problems in JSON.
     pub(super) fn problems_json(&self) -> impl Iterator<Item = Value> {
         let failures = self.results.iter().filter_map(|result| Some((result, result.server.as_ref().err()?)));
-        failures.map(|(result, failure)| json!({"server": result.entry.name, "message": failure.why}))
+        failures.map(|(result, failure)| {
+            json!({"server": result.entry.name, "message": failure.why, "stderr": failure.excerpt()})
+        })
     }
 }
 

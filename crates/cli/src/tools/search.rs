@@ -58,7 +58,7 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
         }
         ready.report();
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ready.exit_code())
 }
 
 fn to_text(hit: &Value, why: Option<&ScoreExplanation>) -> String {

@@ -31,18 +31,20 @@ pub(super) struct ShowArguments {
 
 pub(super) async fn run(arguments: &ShowArguments) -> Result<ExitCode, String> {
     let loaded = arguments.run.loaded()?;
-    let servers: Vec<ServerEntry> = match names::named_owner(&loaded, &arguments.tool, &arguments.run.places())? {
+    let owner = names::named_owner(&loaded, &arguments.tool, &arguments.run.places())?;
+    let servers: Vec<ServerEntry> = match owner {
         NamedOwner::Server(server) => vec![server.clone()],
-        NamedOwner::Local => Vec::new(),
+        NamedOwner::Local | NamedOwner::NoServer(_) => Vec::new(),
         NamedOwner::Any => loaded.servers.iter().filter(|server| server.enabled).cloned().collect(),
     };
     let ready = arguments.run.ready(&loaded, servers, arguments.lists, RunOptions::default()).await?;
     ready.note_provider();
-    let tool = match ready.find(&arguments.tool, &arguments.run.places()) {
-        Ok(tool) => tool,
-        Err(message) => {
+    let tool = match (ready.find(&arguments.tool, &arguments.run.places()), owner) {
+        (Ok(tool), _) => tool,
+        (Err(_), NamedOwner::NoServer(message)) => return Err(message),
+        (Err(message), _) => {
             ready.report();
-            return Err(message);
+            return if ready.all_started() { Err(message) } else { Ok(render::failed(&message)) };
         }
     };
     let shown = ShownTool::of(&ready, tool);

@@ -212,22 +212,22 @@ fn patterns_that_match_no_tool_are_reported_once_the_servers_have_listed_their_t
         "approvals": {"ask": ["changes", "gret"], "pass": ["mcp:s:greet"]},
     });
     person.write(USER_CONFIG, &config.to_string());
-    let deny = "`tools.deny[0]`: `mcp:s:othr` matches no tool of the known servers; did you mean `mcp:s:other`?";
-    let ask = "`approvals.ask[1]`: `gret` matches no tool of the known servers; did you mean `mcp:s:greet`?";
+    let deny = "`tools.deny[0]`: `mcp:s:othr` matches no known tool; did you mean `mcp:s:other`?";
+    let ask = "`approvals.ask[1]`: `gret` matches no known tool; did you mean `mcp:s:greet`?";
     let served = |person: &Person| {
         let mut command = person.command(&["mcp"]);
         let output = command.stdin(Stdio::null()).output().unwrap();
         String::from_utf8(output.stderr).unwrap()
     };
     let before = person.run(&["config", "check"]);
-    assert!(before.code == 0 && !before.out.contains("matches no tool"), "{}", before.out);
-    assert!(!served(&person).contains("matches no tool"), "the server has not listed its tools yet");
+    assert!(before.code == 0 && !before.out.contains("matches no known tool"), "{}", before.out);
+    assert!(!served(&person).contains("matches no known tool"), "the server has not listed its tools yet");
 
     let tested = person.run(&["servers", "test", "s"]);
     assert_eq!(tested.code, 0, "{}{}", tested.out, tested.err);
     let after = person.run(&["config", "check"]);
     let shown = [deny, ask].iter().all(|warning| after.out.contains(&format!(": warning: {warning}")));
-    assert!(after.code == 0 && shown && after.out.matches("matches no tool").count() == 2, "{}", after.out);
+    assert!(after.code == 0 && shown && after.out.matches("matches no known tool").count() == 2, "{}", after.out);
     let problems = person.run(&["config", "check", "--json"]).json();
     assert_eq!(problems["problems"][0]["severity"], "warning", "{problems}");
     let doctor = person.run(&["doctor"]);
@@ -243,6 +243,24 @@ fn patterns_that_match_no_tool_are_reported_once_the_servers_have_listed_their_t
 }
 
 #[test]
+fn patterns_that_match_no_tool_of_an_installed_plugin_are_reported_while_the_plugin_is_enabled() {
+    let person = Person::new();
+    assert_eq!(person.run(&["plugins", "new", "hello"]).code, 0);
+    assert_eq!(person.run(&["plugins", "add", "./hello", "--yes"]).code, 0);
+    let config = json!({"tools": {"deny": ["plugin:hello:gret", "plugin:hello:greet"]}, "approvals": {"pass": ["plugin:other:x"]}});
+    person.write(USER_CONFIG, &config.to_string());
+    let warning = "`tools.deny[0]`: `plugin:hello:gret` matches no known tool; did you mean `plugin:hello:greet`?";
+    let checked = person.run(&["config", "check"]);
+    assert!(checked.out.contains(&format!(": warning: {warning}")), "{}", checked.out);
+    assert_eq!(checked.out.matches("matches no known tool").count(), 1, "{}", checked.out);
+    let doctor = person.run(&["doctor"]);
+    assert!(doctor.out.contains(&format!("policy         {warning}\n")), "{}", doctor.out);
+    assert_eq!(person.run(&["plugins", "disable", "hello"]).code, 0);
+    let checked = person.run(&["config", "check"]);
+    assert!(!checked.out.contains("matches no known tool"), "{}", checked.out);
+}
+
+#[test]
 fn check_reports_a_file_that_is_no_object_and_mistakes_in_entries_of_servers() {
     let person = Person::new();
     let checked = |text: &str| {
@@ -252,6 +270,12 @@ fn check_reports_a_file_that_is_no_object_and_mistakes_in_entries_of_servers() {
     };
     let (code, out) = checked("[1]");
     assert_eq!((code, out.as_str()), (1, "1:1: error: expected an object, found a list\n1 file checked: 1 error\n"));
+    for arguments in [&["exec", "-e", "return 1"][..], &["mcp"], &["servers", "list"], &["tools", "list"]] {
+        let refused = person.run(arguments);
+        let reason = "cellmate: `/home/.config/cellmate/config.json5`: expected an object, found a list; write `{ \
+                      mcpServers: { … } }`, or run `cellmate servers add`\n";
+        assert_eq!((refused.code, refused.err.as_str()), (2, reason), "{arguments:?}");
+    }
     let (code, out) = checked("{mcpServers: {\n  a: { command: 'x', trustd: true, env: { A: 3, B: 'c' } } }}");
     assert_eq!(
         (code, out.as_str()),

@@ -34,7 +34,7 @@ fn a_server_gets_what_it_needs_to_work_and_a_failure_names_what_it_did_not_get()
     let tested = person.run_with(&variables, "", &["servers", "test"]);
     assert_eq!(tested.code, 1);
     let note =
-        "      not passed: AWS_PROFILE, SECRET, UV_INDEX_URL, ZZ_TOKEN; to pass one, name it in the server's `env`\n";
+        "      not passed: AWS_PROFILE, SECRET, ZZ_TOKEN, UV_INDEX_URL; to pass one, name it in the server's `env`\n";
     assert!(tested.out.ends_with(note), "{}", tested.out);
     for (name, value) in [
         ("LANG", Some("of-the-entry")),

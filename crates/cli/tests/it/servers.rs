@@ -134,6 +134,29 @@ fn a_failing_server_does_not_affect_the_report_of_the_others() {
         "{}",
         readable.out
     );
+    let exited = "its command `sh` exited with code 3 before it was ready";
+    let missing = "its command `/no/such/program` does not exist; install it, or correct the entry";
+    assert!(readable.out.contains(exited), "{}", readable.out);
+    let kept = std::fs::read_dir(person.path("home/.local/state/cellmate/servers")).unwrap().flatten();
+    let kept: String = kept.map(|file| std::fs::read_to_string(file.path()).unwrap()).collect();
+    assert!(kept.contains("started with … …") && !kept.contains(CANARY), "{kept}");
+    let ends = format!("{exited}; its standard error ends with: started with … …");
+    for (arguments, reason) in [
+        (&["servers", "list"][..], ends.as_str()),
+        (&["servers", "list"], missing),
+        (&["servers", "get", "crashes"], &ends),
+        (&["doctor"], &ends),
+        (&["tools", "list"], exited),
+        (&["tools", "list"], "      | started with … …\n"),
+        (&["exec", "-e", "return 1"], "      | started with … …\n"),
+    ] {
+        let shown = person.run(arguments);
+        assert!(shown.out.contains(reason) || shown.err.contains(reason), "{arguments:?}: {}{}", shown.out, shown.err);
+    }
+    // A model reads how the command ended, and nothing of its standard error.
+    let cell = person.run(&["exec", "-e", "return await MCP.crashes.greet({})"]);
+    let error = cell.json()["error"].as_str().unwrap().to_owned();
+    assert!(error.contains(exited) && !error.contains("started with"), "{error}");
     assert_eq!(person.run(&["servers", "test", "good"]).code, 0);
     assert_eq!(person.run(&["servers", "test", "nobody"]).code, 2);
     // Neither output may contain a secret.
@@ -360,4 +383,29 @@ fn a_program_that_does_not_exist_is_noted_when_its_server_is_added() {
     assert!(added["notes"][0].as_str().unwrap().starts_with(note), "{added}");
     let added = person.run(&["servers", "add", "three", "--", "sh", &person.server()]);
     assert!(!added.err.contains("was not found"), "{}", added.err);
+}
+
+#[test]
+fn a_server_is_shown_with_its_references_and_trust_and_without_its_literal_values() {
+    let person = Person::new();
+    person.run_with(&[], "a-secret-value\n", &["secrets", "set", "KEY"]);
+    let env = json!({"A": "${secret:KEY}", "B": "${SECRET}", "C": CANARY});
+    let trusted = json!({"command": "sh", "args": [person.server()], "env": env, "trusted": true});
+    let other = json!({"command": "sh", "args": [person.server()]});
+    person.write(USER_CONFIG, &json!({"mcpServers": {"s": trusted, "t": other}}).to_string());
+    let shown = person.run(&["servers", "get", "s"]).out;
+    for line in [
+        "trusted yes, to declare which tools only read\n",
+        "\"A\": \"${secret:KEY}\"",
+        "\"B\": \"${SECRET}\"",
+        "\"C\": \"…\"",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!shown.contains("a-secret-value"), "{shown}");
+    let listed = person.run(&["servers", "list"]).out;
+    let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((rows[0][2], rows[1][3], rows[2][3]), ("TRUSTED", "yes", "no"), "{listed}");
+    let listed = person.run(&["servers", "list", "--json"]).json();
+    assert_eq!((&listed["servers"][0]["trusted"], &listed["servers"][1]["trusted"]), (&json!(true), &json!(false)));
 }

@@ -42,12 +42,13 @@ fn a_server_is_not_tried_then_ready_or_failed_and_each_state_names_the_next_comm
     assert_eq!((&of(&after, "good")["state"], &of(&after, "good")["tools"]), (&json!("ready"), &json!(2)));
     let bad = of(&after, "bad");
     assert_eq!((&bad["state"], &bad["next"]), (&json!("failed"), &json!("cellmate servers test bad")));
-    let why = "the server exited or closed its output; check its standard error";
+    let why = "its command `sh` exited with code 3 before it was ready; check its standard error";
     assert_eq!(bad["lastError"]["message"], why);
     let table = person.run(&["servers", "list"]);
-    assert!(table.out.contains("ready    2 tools, just now"), "{}", table.out);
-    let expected = format!("bad: it failed just now: {why}; run `cellmate servers test bad`\n");
-    assert!(table.err.contains(&expected), "{}", table.err);
+    assert!(table.out.contains("ready    no       2 tools, just now"), "{}", table.out);
+    let expected = "bad: it failed just now: its command `sh` exited with code 3 before it was ready; its standard error \
+                    ends with: started with …; run `cellmate servers test bad`\n";
+    assert!(table.err.contains(expected), "{}", table.err);
     assert_eq!(person.read("started"), starts, "listing must not start servers");
 }
 

@@ -1,9 +1,11 @@
 //! Servers that take long to start: downloads, and servers that never become ready.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use testkit::processes::all;
 
 use crate::person::{CommandOutput, Person};
 
@@ -11,6 +13,10 @@ const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 
 /// A package runner that takes longer to install its package than a command waits for tools.
 const NPX: &str = "#!/bin/sh\nsleep 12\necho done >> \"$1\"\nexec sh \"$2\"\n";
+
+/// A package runner that says when it has begun, and prints while it installs its package.
+const LOUD_NPX: &str =
+    "#!/bin/sh\necho > \"$1.begun\"\nsleep 2\necho noise\necho noise >&2\necho done >> \"$1\"\nexec sh \"$2\"\n";
 
 /// Runs a command that finds the package runner.
 fn run(person: &Person, arguments: &[&str]) -> CommandOutput {
@@ -74,4 +80,33 @@ fn a_server_that_was_not_ready_is_waited_for_if_the_cell_names_it() {
     assert_eq!((named.code, starts()), (1, 2), "{}{}", named.out, named.err);
     let error = named.json()["error"].as_str().unwrap().to_owned();
     assert!(error.contains("my-dead") && error.contains("not ready within 300 ms"), "{error}");
+}
+
+#[test]
+fn a_download_is_finished_in_the_background_when_the_client_ends_mcp() {
+    let person = Person::new();
+    person.write("bin/npx", LOUD_NPX);
+    std::fs::set_permissions(person.path("bin/npx"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let installed = person.path("installed").display().to_string();
+    let cold = json!({"command": "npx", "args": [installed, person.server()]});
+    person.write(USER_CONFIG, &json!({"mcpServers": {"cold": cold}}).to_string());
+    let path = format!("{}:{}", person.path("bin").display(), std::env::var("PATH").unwrap());
+    let mut server = person.command(&["mcp"]);
+    let server = server.env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut server = server.spawn().unwrap();
+    let eventually = |what: &str, is_true: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_true() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    eventually("the download begins", &|| person.has("installed.begun"));
+    drop(server.stdin.take());
+    assert!(server.wait().unwrap().success());
+    assert!(!person.has("installed"), "the server has ended before the download");
+    eventually("the download is complete", &|| person.has("installed"));
+    let here = person.path("").display().to_string();
+    let left = || all().into_iter().filter(|process| !process.is_zombie && process.names(&here)).count();
+    eventually("no process is left", &|| left() == 0);
 }

@@ -46,6 +46,8 @@ fn tools_of_plugins_and_core_tools_are_shown_with_their_source_and_called_with_p
     let note = person.path("project/note.txt").display().to_string();
     for arguments in [
         &["plugin:myplug:greet", "name=Ada"][..],
+        &["myplug.greet", "name=Ada"],
+        &["tools.greet", "name=Ada"],
         &["openclaw:core:read", &format!("path={note}")],
         &["read", &format!("path={note}")],
     ] {
@@ -66,6 +68,12 @@ fn tools_of_plugins_and_core_tools_are_shown_with_their_source_and_called_with_p
     assert!(asked.code == 1 && asked.err.contains("needs approval"), "{}", asked.err);
     let runs = person.run(&["runs", "list"]).out;
     assert!(runs.contains("tools call openclaw:core:write"), "{runs}");
+    let shown = person.run(&["tools", "show", "myplug.greet"]);
+    assert!(shown.code == 0 && shown.out.contains("plugin:myplug:greet"), "{}", shown.err);
+    for command in ["show", "call"] {
+        let unknown = person.run(&["tools", command, "myplugg.greet"]);
+        assert!(unknown.code == 2 && unknown.err.contains("no server named `myplugg`"), "{command}: {}", unknown.err);
+    }
     let unknown = person.run(&["tools", "call", "plugin:other:greet"]);
     assert!(unknown.code == 2 && unknown.err.contains("no tool `plugin:other:greet`"), "{}", unknown.err);
 }
@@ -124,6 +132,31 @@ fn suggested_commands_repeat_the_config_files() {
         let listed = person.run(&[arguments, &["--config", "bad.json5"]].concat());
         assert!(listed.err.contains(next), "{arguments:?}: {}", listed.err);
     }
+    for (arguments, code) in
+        [(&["list"][..], 1), (&["search", "x"], 1), (&["show", "missing.x"], 1), (&["show", "y.x"], 2)]
+    {
+        let found = person.run(&[&["tools"], arguments, &["--config", "bad.json5"]].concat());
+        assert_eq!(found.code, code, "{arguments:?}: {}", found.err);
+    }
     let unknown = person.run(&["servers", "get", "x", "--config", "bad.json5"]);
     assert!(unknown.err.contains("`cellmate servers list --config bad.json5` lists them"), "{}", unknown.err);
+}
+
+#[test]
+fn a_slow_call_is_named_on_a_terminal_until_it_ends_unless_the_result_is_json() {
+    let person = Person::new();
+    configure(&person, &json!({"ask": "never"}));
+    // The line is refreshed every second once a call has taken two.
+    let slow = person.read("server.sh").replace("      name=$(", "      sleep 4\n      name=$(");
+    person.write("server.sh", &slow);
+    let cell = "return (await MCP.s.greet({name: \"Ada\"})).content[0].text";
+    let (code, shown) = on_terminal(&person, &["exec", "-e", cell], "");
+    assert_eq!(code, 0, "{shown}");
+    let line = shown.find("\r\u{1b}[Kwaiting for MCP.s.greet (2 s)…").unwrap_or_else(|| panic!("{shown:?}"));
+    let end = shown.find("\r\u{1b}[K\"hello Ada\"").unwrap_or_else(|| panic!("{shown:?}"));
+    assert!(line < end, "{shown:?}");
+    let (code, shown) = on_terminal(&person, &["tools", "call", "s.greet", "name=Ada", "--json"], "");
+    assert!(code == 0 && shown.contains("hello Ada") && !shown.contains("waiting for"), "{shown:?}");
+    let (code, shown) = on_terminal(&person, &["tools", "call", "s.greet", "name=Ada"], "");
+    assert!(code == 0 && shown.contains("waiting for MCP.s.greet (2 s)…"), "{shown:?}");
 }

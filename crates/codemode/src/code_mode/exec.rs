@@ -9,7 +9,7 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use contract::ids::RunId;
 use executor::clock::now_ms;
-use executor::{Executor, Journal, run_name};
+use executor::{Executor, Journal, JudgedCell, run_name};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -97,14 +97,19 @@ pub(super) async fn exec(
         return first_turn(registry, executor, config, tool_call_id, (cell, hold), on_start).await;
     }
     let given = both_names(json);
-    let (rewritten, mut event) = match executor.before_cell(tool_call_id, given.clone(), language(&given)).await {
+    let judged = executor.before_cell(tool_call_id, given.clone(), language(&given)).await;
+    let JudgedCell { params, mut event, rewriters } = match judged {
         Ok(judged) => judged,
         Err(reason) => return failed(ErrorCode::InvalidInput, &reason).with_telemetry(without_run(executor)),
     };
     // Hooks that run afterwards see the source that was run.
-    event.params = sync_names(&given, rewritten);
+    event.params = sync_names(&given, params);
     event.tool_input_kind = language(&event.params);
-    let cell = ExecInput::parse(&event.params);
+    let cell = ExecInput::parse(&event.params).map_err(|failure| match ExecInput::parse(&given) {
+        Ok(_) => Failure { message: rewriters.explain("this cell", failure.message), ..failure },
+        // The model's own input is invalid.
+        Err(_) => failure,
+    });
     let result = first_turn(registry, executor, config, tool_call_id, (cell, hold), on_start).await;
     executor.after_cell(&event, stored_result::to_value(&result)).await;
     result

@@ -15,15 +15,16 @@ use super::PoolOptions;
 /// The niceness of a worker, from 0 to 19. At 5 it gets a third of the time of a process at 0.
 const WORKER_NICENESS: i32 = 5;
 
-/// How much of the jail a worker must have: the restrictions of the operating system (namespaces, seccomp, resource
-/// limits) under which it executes guest code.
+/// Whether cells may run if the operating system cannot restrict the worker process that executes them completely. The
+/// restrictions, called the jail, are Landlock (no files, no network), seccomp (few system calls), resource limits, and
+/// no core dumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JailPolicy {
-    /// The whole jail; without it the worker does not start.
+    /// A worker that lacks a part of the jail does not start, so no cell runs.
     Required,
-    /// As much as the system supports.
+    /// A worker has as much of the jail as the system supports, and runs cells with less.
     Preferred,
-    /// No jail. For debugging.
+    /// A worker has no jail. For debugging, never for the cells of a model.
     Off,
 }
 

@@ -35,7 +35,10 @@ const NUMBERS: [(&str, &str); 28] = [
     ("keepRunsSeconds", "How long ended runs are kept."),
     ("keepTranscriptsSeconds", "How long transcripts, and values of sessions that are not written again, are kept."),
     ("maxWaitingRuns", "Suspended runs that one principal may have at once."),
-    ("maxStoredBytes", "Bytes that one principal may store."),
+    (
+        "maxStoredBytes",
+        "Bytes that one principal may store: suspended cells, journals, outputs, session values and turns.",
+    ),
     ("maxOpenApprovals", "Pending approvals that one principal may have at once."),
     ("maxModelCalls", "Requests to models in one turn."),
     ("maxTurns", "Another name of `maxModelCalls`."),

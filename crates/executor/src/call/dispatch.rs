@@ -69,14 +69,15 @@ async fn admit(call: Call<'_>) -> Result<AdmittedCall<'_>, String> {
         (given, None)
     } else {
         let mut event = call.event(&given);
-        let (input, ask) = match judge(&context.hooks, context.hook_deadline, &mut event).await {
+        match judge(&context.hooks, context.hook_deadline, &mut event).await {
             HookVerdict::Blocked(reason) => return Err(reason),
-            HookVerdict::Proceed { params, ask } => (params, ask),
-        };
-        if input != given {
-            check_arguments(tool, &input)?;
+            HookVerdict::Proceed { params, ask, rewriters } => {
+                if params != given {
+                    check_arguments(tool, &params).map_err(|why| rewriters.explain("this call", why))?;
+                }
+                (params, ask)
+            }
         }
-        (input, ask)
     };
     let ask = ask.or_else(|| context.needs_approval(tool).then(|| "this tool requires a person's approval".to_owned()));
     Ok(AdmittedCall { tool, input, ask, consent: Consent::default() })
@@ -114,6 +115,7 @@ async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall<'_>) -> Resu
         id: tool.id.clone(),
         input,
         token: call.token(),
+        tool_call_id: request.tool_call_id(),
         key: key(call.run_id(), request.call, &input_hash),
         scope: Arc::clone(&context.scope),
         updates: call.updates(),

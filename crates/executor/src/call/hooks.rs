@@ -75,6 +75,11 @@ pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Inspects calls before they are made and their outcomes afterwards.
 pub trait Hook: fmt::Debug + Send + Sync {
+    /// Returns how errors and the log name the hook.
+    fn label(&self) -> String {
+        "a before_tool_call hook".to_owned()
+    }
+
     /// Runs before a call (`before_tool_call`). An error denies the call; its text is not shown to the model.
     fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         let _ = event;
@@ -92,13 +97,42 @@ pub trait Hook: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HookVerdict {
     Blocked(String),
-    Proceed { params: Value, ask: Option<String> },
+    Proceed { params: Value, ask: Option<String>, rewriters: Rewriters },
+}
+
+/// The hooks that rewrote the input of a call, by their labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rewriters(Vec<String>);
+
+impl Rewriters {
+    /// Returns why an input cannot be used. If hooks rewrote the input, the message and the log name them, because neither
+    /// the model nor the cell can correct it.
+    pub fn explain(&self, what: &str, why: String) -> String {
+        if self.0.is_empty() {
+            return why;
+        }
+        let hooks = self.0.join(" and ");
+        tracing::warn!(hooks, what, "hooks rewrote an input to one that cannot be used");
+        format!(
+            "{hooks} rewrote the input of {what} to one that cannot be used, so nothing was called; a person must correct \
+             the hook: {why}"
+        )
+    }
+}
+
+/// A cell that its hooks let run.
+#[derive(Clone, Debug)]
+pub struct JudgedCell {
+    /// The input, possibly rewritten.
+    pub params: Value,
+    pub event: ToolEvent,
+    pub rewriters: Rewriters,
 }
 
 /// Runs the hooks in order. Each sees the input as the previous one rewrote it. The first hook that blocks ends the
 /// chain.
 pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &mut ToolEvent) -> HookVerdict {
-    let mut ask = None;
+    let (mut ask, mut rewriters) = (None, Rewriters::default());
     for hook in hooks {
         // If panics unwind, a panicking hook only fails this call.
         let asked = AssertUnwindSafe(async { hook.before(event).await }).catch_unwind();
@@ -120,22 +154,23 @@ pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &m
         if let Some(reason) = answer.block {
             return HookVerdict::Blocked(format!("blocked by a before_tool_call hook: {reason}"));
         }
-        if let Some(params) = answer.params {
+        if let Some(params) = answer.params.filter(|params| *params != event.params) {
             event.params = params;
+            rewriters.0.push(hook.label());
         }
         ask = ask.or(answer.require_approval);
     }
-    HookVerdict::Proceed { params: event.params.clone(), ask }
+    HookVerdict::Proceed { params: event.params.clone(), ask, rewriters }
 }
 
-/// Runs the hooks before a cell. Returns the input, possibly rewritten, or the reason why the cell is blocked.
+/// Runs the hooks before a cell. The error is the reason why the cell is blocked.
 pub(crate) async fn judge_cell(
     hooks: &[Arc<dyn Hook>],
     deadline: Duration,
     mut event: ToolEvent,
-) -> Result<(Value, ToolEvent), String> {
+) -> Result<JudgedCell, String> {
     match judge(hooks, deadline, &mut event).await {
-        HookVerdict::Proceed { params, ask: None } => Ok((params, event)),
+        HookVerdict::Proceed { params, ask: None, rewriters } => Ok(JudgedCell { params, event, rewriters }),
         HookVerdict::Proceed { ask: Some(reason), .. } => Err(format!(
             "a hook requires approval for this cell ({reason}), but a cell as a whole cannot be approved, \
              only the calls it makes"

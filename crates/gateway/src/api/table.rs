@@ -368,7 +368,7 @@ pub(crate) static ROUTES: &[Route] = &[
     get(
         "/openapi.json",
         "getDocument",
-        "Returns this document.",
+        "Returns the OpenAPI document, which describes all routes.",
         Needs::Token,
         Content::Json(document::document_schema),
         |m| on(m, document::get),

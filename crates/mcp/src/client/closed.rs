@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use process::LineError;
+use contract::limits::MAX_LARGE_MESSAGE_BYTES;
 
-use crate::client::spec::{MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_UNANSWERED_REQUESTS, MAX_UNSENT};
+use crate::client::spec::{MAX_BAD_FRAMES, MAX_HELD_BYTES, MAX_UNANSWERED_REQUESTS, MAX_UNSENT};
 
 /// Why a connection ended. It cannot recover from any of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     /// The server exited or closed its output.
     Ended,
-    /// The server sent a message that is too long.
+    /// The server sent a message that is too long to be skipped.
     FrameTooLong,
     /// The server sent too many lines in a row that are not messages.
     Garbage,
@@ -29,20 +29,11 @@ pub enum Closed {
     LoginNeeded,
 }
 
-impl From<LineError> for Closed {
-    fn from(error: LineError) -> Self {
-        match error {
-            LineError::Ended => Self::Ended,
-            LineError::TooLong => Self::FrameTooLong,
-        }
-    }
-}
-
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the server exited or closed its output"),
-            Self::FrameTooLong => write!(f, "the server sent a message of more than {MAX_FRAME_BYTES} bytes"),
+            Self::FrameTooLong => write!(f, "the server sent a message of more than {MAX_LARGE_MESSAGE_BYTES} bytes"),
             Self::Garbage => write!(f, "the server sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
             Self::DoesNotRead => write!(f, "the server left {MAX_UNSENT} messages unread"),
             Self::AsksTooMuch => write!(f, "the server sent more than {MAX_UNANSWERED_REQUESTS} requests at once"),

@@ -12,6 +12,7 @@ mod oauth;
 mod questions;
 mod server;
 mod spec;
+mod stray;
 mod tasks;
 mod wire;
 
@@ -21,7 +22,7 @@ pub use closed::Closed;
 pub use http::{BadAddress, NotBuilt};
 pub use oauth::{BadCallback, Callback, LoggedIn, LoginError, LoginStatus, login, login_status, logout};
 pub(crate) use server::Attempt;
-pub use server::{ConnectError, ConnectFailure, Server};
+pub use server::{CHECK_STDERR, ConnectError, ConnectFailure, Server};
 pub use spec::{Limits, Login, ServerSpec, Transport};
 pub(crate) use spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, plain_url, shown};
 pub(crate) use tasks::{FollowOutcome, Ticket};

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, ParkedCall, ToolSource};
 use parking_lot::RwLock;
-use process::{ProcessExit, StderrReader, Tail};
+use process::{MayFinish, ProcessExit, StderrReader, Tail};
 use tokio::sync::watch;
 
 use crate::client::catalog::LeftOutTool;
 use crate::client::spec::{Limits, ServerSpec};
 use crate::client::{Closed, FollowOutcome, RequestError, Session, Ticket};
-use connect::{connect, list};
+use connect::{StartContext, connect, list};
 
-pub use connect::{ConnectError, ConnectFailure};
+pub use connect::{CHECK_STDERR, ConnectError, ConnectFailure};
 
 /// A connected server. Dropping it ends its process and everything that the process started in its group.
 #[derive(Debug)]
@@ -58,13 +58,19 @@ struct ServerListing {
 impl Server {
     /// Starts or reaches the server, performs the handshake and lists its tools, all within the deadline.
     pub async fn connect(spec: ServerSpec) -> Result<Arc<Self>, ConnectError> {
+        Self::connect_or_leave(spec, MayFinish::default()).await
+    }
+
+    /// Connects like [`Self::connect`]. If the future is dropped after `may_finish` was set, the process may finish what it
+    /// does, such as a download.
+    pub(crate) async fn connect_or_leave(spec: ServerSpec, may_finish: MayFinish) -> Result<Arc<Self>, ConnectError> {
         spec.register_secrets();
-        let stderr = Tail::default();
-        let connecting = tokio::time::timeout(spec.limits.connect, connect(&spec, &stderr)).await;
+        let context = StartContext { may_finish, ..StartContext::default() };
+        let connecting = tokio::time::timeout(spec.limits.connect, connect(&spec, &context)).await;
         connecting
             .unwrap_or(Err(ConnectFailure::Deadline(spec.limits.connect)))
             .map(Arc::new)
-            .map_err(|why| ConnectError::new(&spec.name, why, &stderr).with_not_passed(&spec.transport))
+            .map_err(|why| ConnectError::new(&spec.name, why, &context).with_not_passed(&spec.transport))
     }
 
     pub fn name(&self) -> &str {
@@ -111,7 +117,10 @@ impl Server {
                 *self.listed.write() = Arc::new(listed);
                 Ok(tools)
             }
-            Err(why) => Err(ConnectError::new(&self.name, why, &self.stderr)),
+            Err(why) => {
+                let context = StartContext { stderr: self.stderr.clone(), ..StartContext::default() };
+                Err(ConnectError::new(&self.name, why, &context))
+            }
         }
     }
 
@@ -126,7 +135,7 @@ impl Server {
         let gone = self.gone.clone();
         async move {
             if let Some(gone) = gone {
-                gone.wait().await;
+                let _end = gone.wait().await;
             }
         }
     }
@@ -191,8 +200,8 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::call::CallParts;
-    use super::connect::{list_tools, start};
-    use super::{Limits, Server, ServerSpec, Tail};
+    use super::connect::{StartContext, list_tools, start};
+    use super::{Limits, Server, ServerSpec};
     use crate::client::Handshake;
     use crate::client::catalog::Offer;
     use crate::client::spec::Transport;
@@ -239,7 +248,7 @@ mod tests {
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_time_connects_without_initialize_too() {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
-        let (session, _draining, _gone) = start(&spec, &Tail::default(), Handshake::Discover).await.unwrap();
+        let (session, _draining, _gone) = start(&spec, &StartContext::default(), Handshake::Discover).await.unwrap();
         let mut offer = Offer::new("peer", true, &spec.limits);
         list_tools(&session, &mut offer, spec.limits.connect).await.unwrap();
         println!("{:?}", offer.tools.keys());

@@ -35,6 +35,7 @@ pub use http::{http_endpoint, http_health, serve_http};
 pub use media::{MediaBlock, OutputLink};
 pub use prepared::{CallPolicy, OfferedSources, Settings, surface_report};
 pub use principal::{BadPrincipal, Principal};
+pub use progress::describe as describe_progress;
 pub use service::McpService;
 pub use summary::{Summary, summarize_arguments, summarize_in_line, whole_arguments};
 pub use tools::{BadPrefix, ToolPrefix};

@@ -71,7 +71,7 @@ fn tool(id: &str) -> String {
 }
 
 /// Describes an MCP progress notification, or returns `None` if it has neither a message nor a number.
-fn describe(update: &Value) -> Option<String> {
+pub fn describe(update: &Value) -> Option<String> {
     let message = update.get("message").and_then(Value::as_str).map(|text| plain(text, MAX_UPDATE_CHARS));
     let number = |name: &str| update.get(name).and_then(Value::as_f64);
     let far = match (number("progress"), number("total")) {

@@ -34,7 +34,7 @@ const OVERHEAD_BYTES: u64 = 64 << 10;
 /// The maximum number of JSON values in a file: those of the tools, and those that the format adds to them.
 const MAX_FILE_VALUES: usize = MAX_LISTED_VALUES + 16_000;
 
-/// The maximum number of JSON values in a failure file, which normally has three.
+/// The maximum number of JSON values in a failure file, which normally has four.
 const MAX_FAILURE_VALUES: usize = 100;
 
 /// The number of bytes of the hash that names a file.
@@ -76,11 +76,12 @@ impl LastFailure {
         Self { at: now_ms(), message, stderr: String::new(), timed_out: false }
     }
 
-    /// Describes a failed attempt to connect, without the server's standard error.
-    pub(super) fn of_connecting(why: &ConnectFailure) -> Self {
-        let timed_out = matches!(why, ConnectFailure::Deadline(_));
+    /// Describes a failed attempt to connect. The message does not contain the server's standard error.
+    pub(super) fn of_connecting(error: &ConnectError) -> Self {
+        let timed_out = matches!(error.why, ConnectFailure::Deadline(_));
         // Cells read it, and an invalid address in it may contain a secret.
-        Self { timed_out, ..Self::new(Redactor::process().redact(&why.to_string()).into_owned()) }
+        let message = Redactor::process().redact(&error.reason()).into_owned();
+        Self { timed_out, stderr: error.stderr.clone(), ..Self::new(message) }
     }
 
     /// Returns the last lines of the server's standard error, without control characters.
@@ -91,8 +92,9 @@ impl LastFailure {
     }
 }
 
-/// Caches the result of an attempt to connect (the tool list or the failure) for later commands that do not connect.
-/// Errors are only logged: without the cache, the next command connects to the server itself.
+/// Caches the result of an attempt to connect (the tool list or the failure) for later commands that do not connect. The
+/// caller has removed secrets from the error's standard error, whose end is stored with the failure. Errors are only
+/// logged: without the cache, the next command connects to the server itself.
 pub fn remember(folder: &Path, spec: &ServerSpec, connected: &Result<Arc<Server>, ConnectError>) {
     let file = CacheFile::of(folder, spec);
     match connected {
@@ -103,7 +105,7 @@ pub fn remember(folder: &Path, spec: &ServerSpec, connected: &Result<Arc<Server>
             file.remove_failure();
         }
         Err(error) => {
-            file.write_failure(&LastFailure::of_connecting(&error.why)).log_ignored("store a server's failure");
+            file.write_failure(&LastFailure::of_connecting(error)).log_ignored("store a server's failure");
         }
     }
 }
@@ -185,12 +187,17 @@ impl CacheFile {
         let read = is_small.then(|| contract::json::read(&text).ok()).flatten()?;
         let message = shown(read.get("message")?.as_str()?, MAX_SHOWN_CHARS);
         let timed_out = read.get("timedOut").and_then(Value::as_bool).unwrap_or(false);
-        Some(LastFailure { at: read.get("at")?.as_i64()?, message, stderr: String::new(), timed_out })
+        let stderr = read.get("stderr").and_then(Value::as_str).unwrap_or_default();
+        let stderr = process::excerpt(stderr).join("\n");
+        Some(LastFailure { at: read.get("at")?.as_i64()?, message, stderr, timed_out })
     }
 
-    /// Stores the last failure without the server's standard error, which may contain secrets.
+    /// Stores the last failure, with the end of the server's standard error. The caller has removed secrets from it, or
+    /// leaves it out.
     pub(crate) fn write_failure(&self, failure: &LastFailure) -> io::Result<()> {
-        let text = json!({"at": failure.at, "message": failure.message, "timedOut": failure.timed_out}).to_string();
+        let LastFailure { at, message, stderr, timed_out } = failure;
+        let stderr = process::excerpt(stderr).join("\n");
+        let text = json!({"at": at, "message": message, "timedOut": timed_out, "stderr": stderr}).to_string();
         self.put(&self.failure_path(), &text)
     }
 

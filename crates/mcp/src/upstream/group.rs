@@ -150,6 +150,12 @@ impl Upstreams {
         join_all(finished).await.into_iter().flatten().collect()
     }
 
+    /// Lets servers that may be downloading their packages finish that, for a limited time, when they are stopped, also
+    /// after this process has ended. Otherwise the next start would begin again.
+    pub fn leave_downloads(&self) {
+        self.all().for_each(Upstream::leave_download);
+    }
+
     /// Stops all servers permanently: closes their input, waits a moment, then terminates and finally kills them. Calls
     /// in progress are lost.
     pub async fn stop_all(&self) {

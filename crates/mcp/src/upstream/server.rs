@@ -60,6 +60,15 @@ impl Upstream {
         self.may_download() && self.supervisor.state().lifecycle.phase() == Phase::Starting
     }
 
+    /// Lets a server that is starting finish its download when it is stopped, if its command may be downloading a package.
+    pub(super) fn leave_download(&self) {
+        if self.may_be_downloading()
+            && let Some(attempt) = &self.supervisor.state().attempt
+        {
+            attempt.may_finish.set();
+        }
+    }
+
     /// Returns why a server that is not started has no listing.
     pub(super) fn last_failure(&self) -> Unavailable {
         Unavailable::FailedRecently(start::last(&self.supervisor.state()))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::ToolSource;
-use process::{Action, Event, Phase};
+use process::{Action, Event, MayFinish, Phase};
 use telemetry::LogIgnored;
 use tokio::sync::watch;
 
@@ -136,14 +136,16 @@ fn begin(supervisor: &Supervisor, state: &mut State) {
             tracing::info!(server = %spec.name, restarts, failures, "restarting an MCP server");
         }
     }
+    let may_finish = MayFinish::default();
+    let leave = may_finish.clone();
     let task = tokio::spawn(async move {
-        let connected = Server::connect(spec).await;
+        let connected = Server::connect_or_leave(spec, leave).await;
         if let Some(me) = me.upgrade() {
             let result = on_connect(&me, number, connected);
             sender.send_replace(Some(result));
         }
     });
-    state.attempt = Some(StartAttempt { outcome, task: task.abort_handle() });
+    state.attempt = Some(StartAttempt { outcome, task: task.abort_handle(), may_finish });
 }
 
 /// Records the outcome of a start, and monitors the connection if it succeeded.
@@ -178,11 +180,13 @@ fn on_connect(
         }
         Err(error) => {
             supervisor.on(&mut state, Event::StartFailed);
-            log_failed_start(supervisor, &state, &error.why);
-            let failure = LastFailure { stderr: error.stderr, ..LastFailure::of_connecting(&error.why) };
+            log_failed_start(supervisor, &state, &error);
+            let failure = LastFailure::of_connecting(&error);
             let why: Arc<str> = failure.message.as_str().into();
-            if let (Some(file), failure) = (supervisor.file.clone(), failure.clone()) {
-                // For status queries that do not start the server. If the write fails, they lack the reason.
+            if let Some(file) = supervisor.file.clone() {
+                // For status queries that do not start the server. If the write fails, they lack the reason. Standard error
+                // is left out: only the reader of the configuration knows all secrets of the server.
+                let failure = LastFailure { stderr: String::new(), ..failure.clone() };
                 tokio::task::spawn_blocking(move || {
                     file.write_failure(&failure).log_ignored("store a server's failure");
                 });
@@ -193,14 +197,14 @@ fn on_connect(
     }
 }
 
-fn log_failed_start(supervisor: &Supervisor, state: &State, why: &ConnectFailure) {
+fn log_failed_start(supervisor: &Supervisor, state: &State, error: &ConnectError) {
     let server = supervisor.name();
-    if let ConnectFailure::LoginNeeded { .. } = why {
+    if let ConnectFailure::LoginNeeded { .. } = error.why {
         tracing::info!(%server, "an MCP server needs a login");
         return;
     }
     let restart_in_ms = restart_delay(state.lifecycle.phase()).map(|delay| delay.as_millis());
-    tracing::warn!(%server, reason = %why, restart_in_ms, "an MCP server could not be started");
+    tracing::warn!(%server, reason = error.reason(), restart_in_ms, "an MCP server could not be started");
 }
 
 fn wait(state: &State, until: Instant) -> Result<Step, Unavailable> {

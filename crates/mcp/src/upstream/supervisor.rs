@@ -9,7 +9,7 @@ use catalog::UnavailableServer;
 use contract::tool::ToolSpec;
 use executor::clock::now_ms;
 use parking_lot::{Mutex, MutexGuard};
-use process::{Action, Event, Lifecycle, Phase, Restart, jitter};
+use process::{Action, Event, Lifecycle, MayFinish, Phase, Restart, jitter};
 use telemetry::LogIgnored;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -49,6 +49,8 @@ pub(super) type StartOutcome = watch::Receiver<Option<Result<(), Arc<str>>>>;
 pub(super) struct StartAttempt {
     pub(super) outcome: StartOutcome,
     pub(super) task: AbortHandle,
+    /// Set if the server may finish its download when the start is given up.
+    pub(super) may_finish: MayFinish,
 }
 
 /// Supervises one configured server.

@@ -237,16 +237,18 @@ async fn configured_headers_reach_the_server_and_cannot_replace_reserved_ones() 
 }
 
 #[tokio::test]
-async fn an_endless_body_or_event_closes_only_its_own_connection() {
+async fn an_endless_body_or_event_fails_only_its_own_call() {
     for (json_only, before) in [(false, "data: "), (true, "")] {
-        let tools = [tool("endless", json!([{"print": before}, {"endless": true}]))];
-        let endless = Connected::at_address(json!({"tools": tools, "http": {"json": json_only}}), limits()).await;
-        let other = Connected::at_address(json!({"tools": [tool("fine", json!([{"result": {}}]))]}), limits()).await;
-        let (lost, fine) = tokio::join!(endless.call("endless", json!({})), other.returned("fine", json!({})));
-        assert_eq!(lost, Outcome::Unknown);
-        let failed = endless.failed("endless").await;
-        let expected = "`endless` of MCP server `s` failed: the connection to the server was lost: the server sent a message of more than 8388608 bytes; calls fail until it is connected again";
-        assert_eq!((failed.as_str(), fine.to_cell_value()), (expected, json!({})));
+        let tools =
+            [tool("endless", json!([{"print": before}, {"endless": true}])), tool("fine", json!([{"result": {}}]))];
+        let server = Connected::at_address(json!({"tools": tools, "http": {"json": json_only}}), limits()).await;
+        let (endless, fine) = tokio::join!(server.call("endless", json!({})), server.returned("fine", json!({})));
+        let Outcome::Dropped(dropped) = endless else { panic!("{endless:?}") };
+        let expected =
+            "`endless` of MCP server `s`: its response is longer than 8388608 bytes; ask it for less at once";
+        assert!(dropped.message.contains(expected), "{}", dropped.message);
+        assert_eq!(fine.to_cell_value(), json!({}));
+        server.returned("fine", json!({})).await;
     }
 }
 

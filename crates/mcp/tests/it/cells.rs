@@ -65,6 +65,23 @@ async fn a_cell_calls_tools_reads_resources_and_gets_prompts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_is_too_large_rejects_with_a_code_and_the_server_answers_the_next_call() {
+    let rows = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":{"rows":["#;
+    let large = json!([{"repeated": [rows, r#""0123456789abcde","#, 1 << 20, r#""last"]}}}"#]}]);
+    let script = json!({"tools": [tool("large", large), tool("small", json!([{"echo": true}]))]});
+    let cell = r#"
+        const large = await MCP.s.large({}).catch((error) => [error.code, error.message])
+        const small = await MCP.s.small({ n: 1 })
+        return [...large, small.structuredContent.arguments]
+    "#;
+    let result = run(script, cell).await;
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!((&result["value"][0], &result["value"][2]), (&json!("value_too_large"), &json!({"n": 1})), "{result}");
+    let message = result["value"][1].as_str().unwrap();
+    assert!(message.contains("longer than 8388608 bytes") && message.contains("ask it for less at once"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tools_error_is_a_value_and_a_crashed_server_is_an_error() {
     let error = json!({"content": [{"type": "text", "text": "no such city"}], "isError": true});
     let script = json!({"tools": [tool("fails", json!([{"result": error}])), tool("dies", json!([{"exit": 1}]))]});

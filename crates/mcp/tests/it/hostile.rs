@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use executor::Outcome;
-use mcp::{Closed, Limits};
+use executor::{DropCause, Outcome};
+use mcp::{Closed, Limits, Server, Transport};
 use serde_json::{Value, json};
 
-use crate::fake::{Connected, Folder, connect, limits, tool};
+use crate::fake::{Connected, Folder, connect, limits, spec, tool};
 
 async fn connect_error(script: Value, limits: Limits) -> String {
     match connect(&Folder::new(), script, limits).await {
@@ -67,15 +67,17 @@ async fn calls_in_flight_fail_at_once_when_the_connection_closes() {
 }
 
 #[tokio::test]
-async fn an_endless_line_closes_the_connection() {
+async fn an_endless_line_closes_the_connection_and_the_call_names_the_reason() {
     let server = Connected::with(json!({"tools": [tool("endless", json!([{"endless": true}]))]}), limits()).await;
-    assert_eq!(server.call("endless", json!({})).await, Outcome::Unknown);
-    let expected = "`endless` of MCP server `s` failed: the connection to the server was lost: the server sent a message of more than 8388608 bytes; calls fail until it is connected again";
+    let Outcome::Dropped(dropped) = server.call("endless", json!({})).await else { panic!() };
+    let expected = "`endless` of MCP server `s`: its message is longer than 167772160 bytes, so its connection was closed; ask it for less at once, such as a page, a filter or fewer fields; the call may have taken effect";
+    assert!(dropped.cause == DropCause::TooLarge && dropped.message.ends_with(expected), "{}", dropped.message);
+    let expected = "`endless` of MCP server `s` failed: the connection to the server was lost: the server sent a message of more than 167772160 bytes; calls fail until it is connected again";
     assert_eq!(server.failed("endless").await, expected);
     let at_start = connect_error(json!({"start": [{"endless": true}]}), limits()).await;
     assert_eq!(
         at_start,
-        "connect to MCP server `s`: the server sent a message of more than 8388608 bytes; check its standard error"
+        "connect to MCP server `s`: the server sent a message of more than 167772160 bytes; check its standard error"
     );
 }
 
@@ -100,14 +102,70 @@ async fn a_server_that_is_not_ready_in_time_fails_to_connect() {
 }
 
 #[tokio::test]
-async fn the_stderr_of_a_server_that_exits_at_startup_is_kept() {
-    let script = json!({"start": [{"stderr": "ImportError: no module"}, {"exit": 1}]});
-    let error = connect(&Folder::new(), script, limits()).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "connect to MCP server `s`: the server exited or closed its output; check its standard error"
-    );
-    assert_eq!(error.stderr, "ImportError: no module");
+async fn the_exit_code_and_the_stderr_of_a_server_that_exits_at_startup_are_reported() {
+    let exits = json!([{"stderr": "ImportError: no module"}, {"exit": 7}]);
+    for script in [json!({"start": exits}), json!({"tools": [], "on": {"tools/list": exits}})] {
+        let error = connect(&Folder::new(), script, limits()).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "connect to MCP server `s`: its command `{}` exited with code 7 before it was ready; check its standard \
+                 error",
+                env!("CARGO_BIN_EXE_fake-mcp")
+            )
+        );
+        assert_eq!(error.stderr, "ImportError: no module");
+    }
+}
+
+#[tokio::test]
+async fn a_signal_that_ends_a_server_at_startup_is_named() {
+    for (signal, named) in [("KILL", "was ended by SIGKILL"), ("SEGV", "was ended by SIGSEGV")] {
+        let error = Server::connect(spec("sh", &["-c", &format!("kill -{signal} $$")], limits())).await.unwrap_err();
+        assert!(error.reason().starts_with(&format!("its command `sh` {named} before")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_is_named_with_the_reason() {
+    let reason = async |command: &str, cwd: Option<&str>| {
+        let mut spec = spec(command, &[], limits());
+        let Transport::Stdio { cwd: place, .. } = &mut spec.transport else { panic!("{spec:?}") };
+        *place = cwd.map(Into::into);
+        Server::connect(spec).await.unwrap_err().reason()
+    };
+    let missing =
+        "its command `no-such-command` was not found in PATH; install it, or write its full path in the entry";
+    assert_eq!(reason("no-such-command", None).await, missing);
+    let no_file = "its command `/no/such/command` does not exist; install it, or correct the entry";
+    assert_eq!(reason("/no/such/command", None).await, no_file);
+    let no_folder = "its folder `/no/such/folder` does not exist; create it, or correct `cwd` in the entry";
+    assert_eq!(reason("sh", Some("/no/such/folder")).await, no_folder);
+}
+
+#[tokio::test]
+async fn the_first_line_of_a_server_that_prints_text_instead_of_messages_is_quoted() {
+    let short = Limits { connect: Duration::from_millis(500), ..limits() };
+    let printed = json!({"print": "Usage: server [OPTIONS]"});
+    let after = "; it printed text to its standard output instead of JSON-RPC messages, first `Usage: server [OPTIONS]`: \
+                 check that the command starts an MCP server, and that it logs to standard error";
+    let stray = |last: Value| json!({"start": [printed, {"print": "more"}, last]});
+    for (script, before, limits) in [
+        (stray(json!({"exit": 2})), "exited with code 2 before it was ready", limits()),
+        (stray(json!({"sleepMs": 60_000})), "it was not ready within 500 ms", short),
+        (
+            json!({"start": vec![printed.clone(); 10]}),
+            "the server sent 10 lines in a row that are not JSON-RPC",
+            limits(),
+        ),
+    ] {
+        let error = connect_error(script, limits).await;
+        assert!(error.contains(before) && error.ends_with(after), "{error}");
+    }
+    // A banner before the first message does no harm, and is not the reason of a later failure.
+    let listing = json!({"start": [printed], "tools": [], "on": {"tools/list": [{"exit": 2}]}});
+    let error = connect_error(listing, self::limits()).await;
+    assert!(error.contains("exited with code 2") && !error.contains("Usage"), "{error}");
 }
 
 #[tokio::test]
@@ -232,12 +290,10 @@ async fn processes_that_the_server_started_end_with_it() {
 
 #[tokio::test]
 async fn an_invalid_command_or_name_is_reported_with_a_remedy() {
-    let mut spec = crate::fake::spec("no-such-command-anywhere", &[], limits());
-    let error = mcp::Server::connect(spec.clone()).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "connect to MCP server `s`: cannot start its command (entity not found); check that the command is installed and on PATH, and that its folder exists"
-    );
+    let mut spec = spec("no-such-command-anywhere", &[], limits());
+    let error = Server::connect(spec.clone()).await.unwrap_err();
+    let start = "connect to MCP server `s`: its command `no-such-command-anywhere` was not found in PATH; install it";
+    assert!(error.to_string().starts_with(start), "{error}");
     for name in ["", "a:b", "a\nb", &"x".repeat(65)] {
         spec.name = name.to_owned();
         let error = mcp::Server::connect(spec.clone()).await.unwrap_err();

@@ -123,7 +123,12 @@ async fn what_is_too_large_fails_its_call_and_not_the_connection() {
     let error = r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":7,"message":""#;
     let question = r#"{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"input_required","requestState":""#;
     let invalid = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"\x"#;
+    let rows = |before: &str, after: &str| answer(before, r#""0123456789abcde","#, 1 << 20, after);
+    let id_first = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":{"rows":["#;
+    let id_last = r#"{"result":{"content":[],"structuredContent":{"rows":["#;
     let tools = [
+        tool("rows", rows(id_first, r#""last"]}}}"#)),
+        tool("rows_before_their_id", rows(id_last, r#""last"]}},"jsonrpc":"2.0","id":$ID}"#)),
         tool("over", large_text((64 << 20) + 1)),
         tool("error", answer(error, "x", 9 << 20, r#""}}"#)),
         tool("question", answer(question, "x", 9 << 20, r#""}}"#)),
@@ -131,6 +136,8 @@ async fn what_is_too_large_fails_its_call_and_not_the_connection() {
         tool("small", json!([{"echo": true}])),
     ];
     let expected = [
+        ("rows", "its response is longer than 8388608 bytes"),
+        ("rows_before_their_id", "its response is longer than 8388608 bytes"),
         ("over", "more than 67108864 bytes"),
         ("error", "its error is longer than 8388608 bytes"),
         ("question", "its request for input is too large"),
@@ -146,7 +153,7 @@ async fn what_is_too_large_fails_its_call_and_not_the_connection() {
 }
 
 #[tokio::test]
-async fn large_messages_that_no_call_waits_for_are_dropped_or_end_the_connection() {
+async fn large_messages_that_no_call_waits_for_are_dropped_and_a_large_list_fails_its_call() {
     let stray = r#"{"jsonrpc":"2.0","id":999999,"result":{"content":[{"type":"text","text":""#;
     let note = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"message":""#;
     let mut does = Vec::new();
@@ -159,9 +166,11 @@ async fn large_messages_that_no_call_waits_for_are_dropped_or_end_the_connection
         json!({"tools": [tool("strays", json!(does))], "resources": [], "on": {"prompts/list": listed}, "prompts": []});
     let server = Connected::with(script, limits()).await;
     server.returned("strays", json!({})).await;
-    let listed = server.call("prompts_list", json!({})).await;
-    assert!(!matches!(listed, Outcome::Returned(_)), "{listed:?}");
-    assert!(server.server.closed().await.to_string().contains("8388608 bytes"));
+    let Outcome::Dropped(dropped) = server.call("prompts_list", json!({})).await else { panic!() };
+    let expected = "its response is longer than 8388608 bytes; ask it for less at once, such as a page, a filter or fewer \
+                    fields; the call may have taken effect";
+    assert!(dropped.cause == DropCause::TooLarge && dropped.message.ends_with(expected), "{}", dropped.message);
+    server.returned("strays", json!({})).await;
 }
 
 /// Starts a run in a store.

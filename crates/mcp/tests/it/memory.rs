@@ -69,9 +69,9 @@ async fn floods_in_a_separate_process() {
     let floods = json!({"tools": [tool("flood", flood), endless]});
     for server in [Connected::with(floods.clone(), limits()).await, Connected::at_address(floods, limits()).await] {
         server.returned("flood", json!({})).await;
-        assert!(matches!(server.call("endless", json!({})).await, Outcome::Unknown));
-        let why = server.server.closed().await.to_string();
-        assert!(why.contains("8388608 bytes"), "{why}");
+        let Outcome::Dropped(dropped) = server.call("endless", json!({})).await else { panic!() };
+        let why = dropped.message;
+        assert!(["8388608 bytes", "167772160 bytes"].iter().any(|limit| why.contains(limit)), "{why}");
     }
     let huge =
         json!({"tools": [{"name": "huge", "description": "x".repeat(10 << 20), "inputSchema": {"type": "object"}}]});

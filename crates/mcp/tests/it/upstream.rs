@@ -88,6 +88,17 @@ async fn a_call_interrupted_by_a_crash_is_unknown_and_the_next_one_restarts_the_
 }
 
 #[tokio::test]
+async fn a_message_without_an_end_restarts_the_server_and_the_status_names_the_reason() {
+    let endless = tool("endless", json!([{"endless": true}]));
+    let kept = ScriptedUpstream::with(json!({"tools": [endless, fine()]}), options()).await;
+    kept.upstream.listed().await.unwrap();
+    assert!(matches!(kept.call("endless").await, Outcome::Dropped(_)));
+    assert!(matches!(kept.call("fine").await, Outcome::Returned(_)));
+    let why = kept.upstream.status().last_failure.unwrap().message;
+    assert_eq!(why, "the connection was lost: the server sent a message of more than 167772160 bytes");
+}
+
+#[tokio::test]
 async fn a_read_only_call_is_retried_after_a_crash() {
     let folder = crate::fake::Folder::new();
     let marker = folder.0.join("crashed");
@@ -108,7 +119,8 @@ async fn a_server_that_does_not_start_is_given_up_and_retried_on_request() {
     kept.upstream.listed().await.unwrap();
     kept.upstream.stop().await;
     kept.rewrite(json!({"start": [{"stderr": "ImportError: no module"}, {"exit": 1}]}));
-    let why = "the server exited or closed its output; check its standard error";
+    let command = env!("CARGO_BIN_EXE_fake-mcp");
+    let why = format!("its command `{command}` exited with code 1 before it was ready; check its standard error");
     let not_started = format!("`fine` of MCP server `s` was not called: the server could not be started: {why}");
     for _ in 0..3 {
         assert_eq!(kept.failed("fine").await, not_started);

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::sync::OnceLock;
 
-use rustix::process::{getpid, getppid};
+use rustix::process::{Signal, getpid, getppid};
 
 /// The first argument of this program when it is started as a keeper, or to become the program.
 const KEEPER_ARGUMENT: &str = "__keeper";
@@ -35,6 +35,12 @@ const COMMAND_ARGUMENT: &str = "__command";
 
 /// The exit code that a shell uses for a command that cannot be started.
 const CANNOT_START: i32 = 127;
+
+/// The signal with which a host lets a kept program finish what it does, such as a download, although the host ends.
+pub(crate) const LET_FINISH: Signal = Signal::USR1;
+
+/// What a shell adds to the number of the signal that ended a command, for its exit code.
+pub(crate) const SIGNALLED: i32 = 128;
 
 /// The program to start as a keeper. A static, because only `main` knows whether this program can be one.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();

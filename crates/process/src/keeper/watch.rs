@@ -13,7 +13,9 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
-use super::{CANNOT_START, COMMAND_ARGUMENT, PROGRAM_ARGUMENT, descendants, number, this_program};
+use super::{
+    CANNOT_START, COMMAND_ARGUMENT, LET_FINISH, PROGRAM_ARGUMENT, SIGNALLED, descendants, number, this_program,
+};
 use crate::spec::Report;
 
 /// How long a program and its descendants may take to end after SIGTERM.
@@ -24,6 +26,9 @@ const KILL_GRACE: Duration = Duration::from_millis(500);
 
 /// How often the descendants are killed again: children of killed processes become the keeper's.
 const SWEEP: Duration = Duration::from_millis(10);
+
+/// How long a program may take to finish what it does after its host has ended.
+const FINISH_TIME: Duration = Duration::from_secs(60);
 
 /// How often the keeper checks that the host is alive, in case no signal reports its end.
 const HOST_CHECK: Duration = Duration::from_millis(500);
@@ -59,7 +64,7 @@ fn run(host: Option<i32>, kept: KeeperTarget) -> i32 {
     let Some(host) = host else { return CANNOT_START };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(keep(host, kept))) {
-        Ok(()) => 0,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("cannot keep the process: {error}");
             CANNOT_START
@@ -67,7 +72,9 @@ fn run(host: Option<i32>, kept: KeeperTarget) -> i32 {
     }
 }
 
-async fn keep(host: i32, kept: KeeperTarget) -> io::Result<()> {
+/// Keeps the target until it ends or must end. Returns the exit code of the keeper, which tells the host of a program how
+/// that ended.
+async fn keep(host: i32, kept: KeeperTarget) -> io::Result<i32> {
     // The host of a command reads from the socket at standard input how the command ended.
     let mut host_socket = match kept {
         KeeperTarget::Program(_) => None,
@@ -86,6 +93,9 @@ async fn keep(host: i32, kept: KeeperTarget) -> io::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut children = signal(SignalKind::child())?;
+    let mut let_finish = signal(SignalKind::from_raw(LET_FINISH.as_raw()))?;
+    // Set if the program may outlive the host until then.
+    let mut finish_until: Option<Instant> = None;
     // The kernel also sends this when only the host's starting thread ends, so the handler checks the parent again.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::HUP))?;
@@ -93,17 +103,27 @@ async fn keep(host: i32, kept: KeeperTarget) -> io::Result<()> {
     release_streams()?;
     let mut host_check = interval(HOST_CHECK);
     let mut count = interval(COUNT_EVERY);
-    let report = loop {
+    let (status, report) = loop {
         tokio::select! {
-            _ = terminated.recv() => break None,
-            _ = hung_up.recv() => if is_orphan_of(host) { break None },
+            // The host sends the first of these signals before it ends, so it counts before the end of the host.
+            biased;
+            _ = let_finish.recv(), if max_processes.is_none() => {
+                finish_until = Some(Instant::now() + FINISH_TIME);
+                drain_output(leader);
+            }
+            () = sleep_until(finish_until.unwrap_or_else(Instant::now)), if finish_until.is_some() => break (None, None),
+            // The program may have ended by itself just before.
+            _ = terminated.recv() => break (descendants::reap(Some(leader)).leader, None),
+            _ = hung_up.recv() => if finish_until.is_none() && is_orphan_of(host) { break (None, None) },
             // For a host that ended before the signal was requested, and for systems without the signal.
-            _ = host_check.tick() => if is_orphan_of(host) { break None },
+            _ = host_check.tick() => if finish_until.is_none() && is_orphan_of(host) { break (None, None) },
             // When the configured command ends, the processes that it left behind are ended too.
-            _ = children.recv() => if let Some(status) = descendants::reap(Some(leader)).leader { break report(status) },
+            _ = children.recv() => if let Some(status) = descendants::reap(Some(leader)).leader {
+                break (Some(status), report(status));
+            },
             _ = count.tick(), if max_processes.is_some() => {
                 if let Some(max) = max_processes.filter(|max| descendants::are_more_than(*max)) {
-                    break Some(Report::TooManyProcesses(max));
+                    break (None, Some(Report::TooManyProcesses(max)));
                 }
             }
         }
@@ -114,8 +134,20 @@ async fn keep(host: i32, kept: KeeperTarget) -> io::Result<()> {
         let _unheard = socket.write_all(format!("{line}\n").as_bytes());
     }
     let patience = if max_processes.is_some() { COMMAND_KILL_GRACE } else { KILL_GRACE };
-    end(&mut children, patience).await;
-    Ok(())
+    let ended_meanwhile = end(&mut children, leader, patience).await;
+    match max_processes {
+        Some(_) => Ok(0),
+        None => Ok(program_code(status.or(ended_meanwhile))),
+    }
+}
+
+/// Returns the exit code that says how a program ended, as a shell does: its own code, or 128 and the number of the
+/// signal. A program that was ended on request counts as ended by SIGTERM.
+fn program_code(status: Option<WaitStatus>) -> i32 {
+    let code = |status: WaitStatus| {
+        status.exit_status().or_else(|| status.terminating_signal().map(|signal| SIGNALLED + signal))
+    };
+    status.and_then(code).unwrap_or(SIGNALLED + Signal::TERM.as_raw())
 }
 
 fn report(status: WaitStatus) -> Option<Report> {
@@ -139,6 +171,18 @@ fn start(kept: KeeperTarget) -> io::Result<Pid> {
         .ok_or_else(|| io::Error::other("the process id is out of range"))
 }
 
+/// Reads what the program prints instead of the host, whose end would otherwise close the pipes: most programs end when
+/// they print to a closed pipe.
+fn drain_output(program: Pid) {
+    for stream in [1, 2] {
+        let path = format!("/proc/{}/fd/{stream}", program.as_raw_nonzero());
+        // Without the file, the program ends when it prints.
+        if let Ok(mut output) = File::open(path) {
+            std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
+        }
+    }
+}
+
 /// Closes the keeper's copies of the pipes, so that they close when the program ends.
 fn release_streams() -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
@@ -153,13 +197,20 @@ fn is_orphan_of(host: i32) -> bool {
     getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(host)
 }
 
-/// Sends SIGTERM to all descendants, waits a moment, then kills until none is left.
-async fn end(children: &mut Signals, patience: Duration) {
+/// Sends SIGTERM to all descendants, waits a moment, then kills until none is left. Returns how the leader ended, unless
+/// it had to be killed.
+async fn end(children: &mut Signals, leader: Pid, patience: Duration) -> Option<WaitStatus> {
     // The signal reaches the keeper too, which has a handler for it. It cannot fail: the keeper is in the group.
     let _never_fails = kill_current_process_group(Signal::TERM);
     descendants::terminate_others();
     let term_sent = Instant::now();
-    while !descendants::reap(None).none_left {
+    let mut status = None;
+    loop {
+        let reaped = descendants::reap(Some(leader));
+        status = status.or(reaped.leader);
+        if reaped.none_left {
+            break;
+        }
         tokio::select! {
             _ = children.recv() => {}
             () = sleep_until(term_sent + TERM_GRACE) => break,
@@ -174,4 +225,5 @@ async fn end(children: &mut Signals, patience: Duration) {
         descendants::kill();
         sleep(SWEEP).await;
     }
+    status
 }

@@ -101,7 +101,10 @@ async fn a_hook_can_block_a_cell_or_rewrite_its_code_or_command_field() {
     assert_eq!(typescript.run().value("return 1").await, 2);
     assert_eq!(hook.last().tool_input_kind, Some(Language::TypeScript), "the hook receives the language that ran");
     let (world, ..) = world("exec", HookBehavior::Rewrite(json!({"code": "return 2", "command": "return 3"}))).await;
-    assert_eq!(code(&world.run().exec("return 1").await), "invalid_input");
+    let rejected = world.run().exec("return 1").await;
+    assert_eq!(code(&rejected), "invalid_input");
+    let expected = "a before_tool_call hook rewrote the input of this cell to one that cannot be used";
+    assert!(rejected["error"].as_str().unwrap().starts_with(expected), "{rejected}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,9 +133,23 @@ async fn rewritten_arguments_are_validated_and_passed_to_the_tool() {
 
     let (bad, fakes, _) = world("read", HookBehavior::Rewrite(json!({"path": 1}))).await;
     let message = bad.run().value(CALL).await;
-    assert!(message.as_str().unwrap().starts_with("`openclaw:core:read` cannot be called with this:\n"), "{message}");
+    let expected = "a before_tool_call hook rewrote the input of this call to one that cannot be used, so nothing was \
+                    called; a person must correct the hook: `openclaw:core:read` cannot be called with this:\n";
+    assert!(message.as_str().unwrap().starts_with(expected), "{message}");
+    let transcript = bad.run().code_mode.store().export("session").await.unwrap();
+    assert!(transcript.contains(expected.trim_end()), "{transcript}");
     assert!(directly(&bad.run()).await.is_error());
     assert_eq!(fakes.called(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_that_the_cell_itself_got_wrong_are_not_blamed_on_a_hook() {
+    let (world, ..) = world("read", HookBehavior::Rewrite(json!({"path": "b"}))).await;
+    let own = world.run().value("return await tools.read({ path: 1 }).catch(error => error.message)").await;
+    assert!(own.as_str().unwrap().starts_with("`openclaw:core:read` cannot be called with this:\n"), "{own}");
+    let (world, ..) = self::world("exec", HookBehavior::Rewrite(json!({"code": 1}))).await;
+    let own = world.run().exec_with("exec-1", json!({"language": "javascript"})).await;
+    assert!(!own["error"].as_str().unwrap().contains("hook"), "{own}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -64,6 +64,10 @@ pub(super) fn event_json(event: &ToolEvent) -> Value {
 }
 
 impl Hook for PluginHook {
+    fn label(&self) -> String {
+        format!("the before_tool_call hook of plugin `{}`", self.plugin.id())
+    }
+
     fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         Box::pin(async move {
             let Some(hook) = self.plugin.manifest().before_tool_call.as_ref().filter(|hook| sees(hook, event)) else {

@@ -96,7 +96,8 @@ impl Plugin {
             return Err(format!("the plugin has no tool `{}`", plain(name, 200)));
         };
         catalog::arguments::check(&tool.spec.parameters, &input).map_err(|error| error.to_string())?;
-        let params = call_params(name, input, "test", "test", &Scope::default());
+        let ids = CallIds { call_id: "test", tool_call_id: "test", idempotency_key: "test" };
+        let params = call_params(name, input, ids, &Scope::default());
         match self.supervisor.request("tools/call", params, tool.timeout, ProgressSink::default()).await {
             Ok(Ok(answer)) => returned(tool, answer.result),
             Ok(Err(error)) => Err(explain(&error, tool.timeout, tool.effects)),
@@ -113,8 +114,12 @@ impl Plugin {
             return self.not_called(id, "its definition has changed since it was approved; run a new cell");
         }
         let token = call.token();
-        let call_id = format!("{}:{}", token.run, token.call);
-        let params = call_params(id.name(), call.input().clone(), &call_id, call.key(), call.scope());
+        let ids = CallIds {
+            call_id: &format!("{}:{}", token.run, token.call),
+            tool_call_id: call.tool_call_id(),
+            idempotency_key: call.key(),
+        };
+        let params = call_params(id.name(), call.input().clone(), ids, call.scope());
         let mut tries = 0;
         loop {
             tries += 1;
@@ -159,8 +164,21 @@ impl Plugin {
 /// How long `cellmate plugins test` waits for a start; longer than the start itself may take.
 const START_DEADLINE: Duration = Duration::from_secs(15);
 
-fn call_params(name: &str, input: Value, call_id: &str, key: &str, scope: &Scope) -> Value {
-    json!({"name": name, "input": input, "callId": call_id, "idempotencyKey": key, "scope": scope_json(scope)})
+/// The ids of a call.
+struct CallIds<'a> {
+    /// Run and number, under which the journal has the call.
+    call_id: &'a str,
+    /// The id in transcripts and in the events of hooks.
+    tool_call_id: &'a str,
+    idempotency_key: &'a str,
+}
+
+fn call_params(name: &str, input: Value, ids: CallIds<'_>, scope: &Scope) -> Value {
+    let CallIds { call_id, tool_call_id, idempotency_key } = ids;
+    json!({
+        "name": name, "input": input, "callId": call_id, "toolCallId": tool_call_id, "idempotencyKey": idempotency_key,
+        "scope": scope_json(scope),
+    })
 }
 
 /// Converts the result of `tools/call`.

@@ -91,7 +91,7 @@ def call(request):
             send({"method": "progress", "params": {"requestId": request["id"], "progress": step, "message": f"step {step}"}})
         answer(request, {"text": "done"})
     else:
-        answer(request, {"details": {"n": 1, "input": given, "scope": params["scope"], "name": name}})
+        answer(request, {"details": {"n": 1, "input": given, "scope": params["scope"], "name": name, "under": [params["callId"], params["toolCallId"]]}})
 
 
 def hook(request):

@@ -52,7 +52,7 @@ async fn hooks_block_rewrite_require_approval_and_see_results() {
     assert_eq!(value["input"], json!({"old": "new", "kept": 1}));
     let asked = ready.direct("plugin:guard:echo", json!({"text": "dangerous"})).await;
     assert!(matches!(asked.end, CallEnd::Parked(_)), "{:?}", asked.end);
-    ready.value("plugin:guard:echo", json!({"plain": 1})).await;
+    let called = ready.value("plugin:guard:echo", json!({"plain": 1})).await;
     let record = place.recorded("guard");
     let event = record.lines().find_map(|line| line.strip_prefix("event ")).unwrap();
     let event: Value = serde_json::from_str(event).unwrap();
@@ -60,6 +60,26 @@ async fn hooks_block_rewrite_require_approval_and_see_results() {
     assert!(names.iter().all(|name| event.get(name).is_some_and(|value| !value.is_null())), "{event}");
     assert_eq!((&event["toolName"], &event["toolId"]), (&json!("echo"), &json!("plugin:guard:echo")));
     assert!(record.contains(r#"after {"result":"#), "{record}");
+    // The ids of the call in `tools/call` are those of its event.
+    let tool_call_id = event["toolCallId"].as_str().unwrap();
+    let number = tool_call_id.rsplit(':').next().unwrap();
+    assert_eq!(called["under"], json!([format!("{}:{number}", event["runId"].as_str().unwrap()), tool_call_id]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_rewrites_arguments_to_invalid_ones_is_named_in_the_error() {
+    let place = Place::new().await;
+    let mut guard = with_hooks("guard", "good");
+    guard["tools"][0]["inputSchema"] = json!({"type": "object", "properties": {"old": {"type": "integer"}}});
+    place.install(&guard);
+    let ready = place.ready().await;
+    let message = ready.failed("plugin:guard:echo", json!({"old": 1})).await;
+    let expected =
+        "the before_tool_call hook of plugin `guard` rewrote the input of this call to one that cannot be used";
+    assert!(message.starts_with(expected) && message.contains("expected integer"), "{message}");
+    assert!(!place.recorded("guard").contains("call echo"));
+    let own = ready.failed("plugin:guard:echo", json!({"old": "x"})).await;
+    assert!(!own.contains("hook"), "{own}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

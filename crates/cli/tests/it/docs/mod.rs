@@ -7,6 +7,7 @@ mod configuration;
 mod cookbook;
 mod errors;
 mod guide;
+mod http;
 mod index;
 mod limits;
 

@@ -55,6 +55,8 @@ pub(crate) enum Failure {
     Lost,
     /// The response is not a JSON-RPC message.
     InvalidMessage,
+    /// The response is longer than a message may be.
+    TooLong,
     /// The connection has ended; no further request will be answered.
     Closed(Closed),
 }
@@ -170,12 +172,12 @@ const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
 async fn whole(mut response: Response, most: usize, held: &Arc<HeldBytes>) -> Result<Body, Failure> {
     if response.content_length().is_some_and(|length| length > most as u64) {
-        return Err(TOO_LONG);
+        return Err(Failure::TooLong);
     }
     match up_to(&mut response, most, held).await? {
         (text, share, None) => Ok(Body { content: Content::Whole(text), share }),
         (text, _, Some(more)) if text.len() + more.len() <= most => Err(Failure::Closed(Closed::TooMuchAtOnce)),
-        (_, _, Some(_)) => Err(TOO_LONG),
+        (_, _, Some(_)) => Err(Failure::TooLong),
     }
 }
 
@@ -183,22 +185,20 @@ async fn whole(mut response: Response, most: usize, held: &Arc<HeldBytes>) -> Re
 async fn whole_or_large(mut response: Response, held: &Arc<HeldBytes>) -> Result<Body, Failure> {
     let (text, mut share, more) = up_to(&mut response, MAX_FRAME_BYTES, held).await?;
     let Some(more) = more else { return Ok(Body { content: Content::Whole(text), share }) };
-    let mut large = LargeReader::new(text).ok_or(TOO_LONG)?;
+    let mut large = LargeReader::new(text).ok_or(Failure::TooLong)?;
     large.push(&more);
     drop(more);
     loop {
-        large.process().await.map_err(|_| TOO_LONG)?;
+        large.process().await.map_err(|_| Failure::TooLong)?;
         share.set(large.held())?;
         match large.reading(response.chunk()).await.map_err(|_| Failure::Lost)? {
             Some(chunk) => large.push(&chunk),
             None => break,
         }
     }
-    large.settle().await.map_err(|_| TOO_LONG)?;
+    large.settle().await.map_err(|_| Failure::TooLong)?;
     Ok(Body { content: Content::Large(large.into_message()), share })
 }
-
-const TOO_LONG: Failure = Failure::Closed(Closed::FrameTooLong);
 
 /// Reads a text of at most so many bytes. If it is longer, or exceeds the limit of its connection, the last part is the
 /// chunk that does not fit.
@@ -249,7 +249,7 @@ impl Events {
         loop {
             if let Some(mut event) = self.ready.next() {
                 if let Some(large) = &mut event.large {
-                    large.settle().await.map_err(|_| TOO_LONG)?;
+                    large.settle().await.map_err(|_| Failure::TooLong)?;
                 }
                 return Ok(Some(event));
             }
@@ -258,13 +258,13 @@ impl Events {
                 None => self.response.chunk().await,
             };
             let Some(chunk) = read.map_err(|_| Failure::Lost)? else { return Ok(None) };
-            let events = self.parser.push(&chunk).map_err(|_| TOO_LONG)?;
+            let events = self.parser.push(&chunk).map_err(|_| Failure::TooLong)?;
             self.ready = events.into_iter();
             if !self.share.try_set(self.parser.held()) {
                 self.parser.begin_large();
             }
             if let Some(large) = self.parser.large() {
-                large.process().await.map_err(|_| TOO_LONG)?;
+                large.process().await.map_err(|_| Failure::TooLong)?;
             }
             self.share.set(self.parser.held())?;
         }

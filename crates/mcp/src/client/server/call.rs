@@ -214,7 +214,15 @@ impl Server {
     /// Returns the outcome of a call whose request ended with an error.
     pub(in crate::client) fn without_result(&self, id: &ToolId, error: RequestError) -> Outcome {
         match error {
-            RequestError::ResponseTooLarge(why) => self.dropped(id, DropCause::TooLarge, &why),
+            RequestError::ResponseTooLarge(why) => {
+                tracing::warn!(
+                    server = self.name(),
+                    tool = id.as_str(),
+                    why,
+                    "a response of an MCP server is too large"
+                );
+                self.dropped(id, DropCause::TooLarge, &why)
+            }
             error => self.failed(id, &self.explain(error)),
         }
     }

@@ -1,6 +1,7 @@
 //! Connects to a configured server: starts or reaches it, performs the handshake, and lists its tools.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use contract::tool::is_visible_name;
 use executor::ProgressSink;
 use parking_lot::RwLock;
 use process::ResponseSlot;
-use process::{Process, ProcessExit, StartedProcess, StderrReader, Tail, withheld};
+use process::{MayFinish, Process, ProcessExit, ProgramEnd, StartedProcess, StderrReader, Tail, withheld};
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -20,29 +21,46 @@ use crate::client::spec::{
     Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, plain_url,
     shown,
 };
+use crate::client::stray::StrayLine;
 use crate::client::wire::{Http, is_forbidden};
 use crate::client::{Closed, Handshake, Request, RequestError, Session, Stdio};
 
 /// A failed connection to a server, for its operator.
 #[derive(Debug, thiserror::Error)]
-#[error("connect to MCP server `{server}`: {why}")]
+#[error("connect to MCP server `{server}`: {}", self.reason())]
 pub struct ConnectError {
     pub server: String,
     pub why: ConnectFailure,
+    /// The first line that it printed to its standard output, if it printed text and no message.
+    pub stray: Option<String>,
     /// The end of the server's standard error. It may contain the server's secrets.
     pub stderr: String,
     /// The names of this process's variables that a local server did not get, if it may have failed for lack of one.
     pub not_passed: Vec<String>,
 }
 
+/// How the message of a failure ends that the server's standard error may explain. Who shows the standard error, too, leaves
+/// it out.
+pub const CHECK_STDERR: &str = "; check its standard error";
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectFailure {
     #[error("a server's name must have 1 to 64 bytes and no `:`, control or invisible characters; rename it")]
     BadName,
-    #[error(
-        "cannot start its command ({0}); check that the command is installed and on PATH, and that its folder exists"
-    )]
-    Start(#[source] io::Error),
+    #[error("its command `{0}` was not found in PATH; install it, or write its full path in the entry")]
+    NotInPath(String),
+    #[error("its command `{0}` does not exist; install it, or correct the entry")]
+    NoSuchCommand(String),
+    #[error("its folder `{0}` does not exist; create it, or correct `cwd` in the entry")]
+    NoSuchFolder(String),
+    #[error("its command `{command}` cannot be started: {error}; check that it is an executable program")]
+    Start {
+        command: String,
+        #[source]
+        error: io::Error,
+    },
+    #[error("its command `{command}` {end} before it was ready{CHECK_STDERR}")]
+    Exited { command: String, end: ProgramEnd },
     #[error(transparent)]
     BadAddress(#[from] BadAddress),
     #[error("it requires a login; run `cellmate servers login {server}`")]
@@ -52,7 +70,7 @@ pub enum ConnectFailure {
         time_limit(*.0)
     )]
     Deadline(Duration),
-    #[error("{0}; check its standard error")]
+    #[error("{0}{CHECK_STDERR}")]
     Closed(Closed),
     #[error("{0}; check the address and that the server runs")]
     Unreachable(Closed),
@@ -71,13 +89,30 @@ pub enum ConnectFailure {
     TooMuch(#[from] TooMuch),
 }
 
-pub(super) async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFailure> {
+/// What a connection shares with its creator while the server starts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartContext {
+    /// What the server prints, for the report if it fails.
+    pub(super) stderr: Tail,
+    /// Text on its standard output.
+    pub(super) stray: StrayLine,
+    /// Set if the server may finish its download when the start is given up.
+    pub(super) may_finish: MayFinish,
+}
+
+/// How long a server that has closed its output may take to end, so that its exit code is known.
+const END_WAIT: Duration = Duration::from_secs(2);
+
+pub(super) async fn connect(spec: &ServerSpec, context: &StartContext) -> Result<Server, ConnectFailure> {
     let readable = !spec.name.contains(':') && is_visible_name(&spec.name);
     if spec.name.is_empty() || spec.name.len() > MAX_SERVER_NAME_BYTES || !readable {
         return Err(ConnectFailure::BadName);
     }
-    let (session, draining, gone) = reach(spec, stderr).await?;
-    let listed = list(&session, &spec.name, spec.trusted, &spec.limits).await?;
+    let (session, draining, gone) = reach(spec, context).await?;
+    let listed = match list(&session, &spec.name, spec.trusted, &spec.limits).await {
+        Ok(listed) => listed,
+        Err(why) => return Err(with_end(why, &spec.transport, gone).await),
+    };
     Ok(Server {
         name: spec.name.clone(),
         identity: spec.identity(),
@@ -85,7 +120,7 @@ pub(super) async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, 
         limits: spec.limits,
         listed: RwLock::new(Arc::new(listed)),
         session,
-        stderr: stderr.clone(),
+        stderr: context.stderr.clone(),
         gone,
         _draining: draining,
     })
@@ -95,13 +130,13 @@ pub(super) async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, 
 type OpenedSession = (Session, Option<StderrReader>, Option<ProcessExit>);
 
 /// Starts the server or reaches it at its address, and performs the handshake.
-async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<OpenedSession, ConnectFailure> {
+async fn reach(spec: &ServerSpec, context: &StartContext) -> Result<OpenedSession, ConnectFailure> {
     match &spec.transport {
-        Transport::Stdio { .. } => match start(spec, stderr, Handshake::Initialize).await {
+        Transport::Stdio { .. } => match start(spec, context, Handshake::Initialize).await {
             // The server runs but rejects `initialize`: it may support only the newer handshake. If that fails too, the
             // first error is reported.
             Err(refused @ ConnectFailure::Refused { .. }) => {
-                start(spec, stderr, Handshake::Discover).await.map_err(|_| refused)
+                start(spec, context, Handshake::Discover).await.map_err(|_| refused)
             }
             other => other,
         },
@@ -117,22 +152,49 @@ async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<OpenedSession, Connec
 
 pub(super) async fn start(
     spec: &ServerSpec,
-    stderr: &Tail,
+    context: &StartContext,
     handshake: Handshake,
 ) -> Result<OpenedSession, ConnectFailure> {
     let Transport::Stdio { command, args, env, cwd } = &spec.transport else {
         return Err(ConnectFailure::InvalidProtocol);
     };
-    let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
-    let StartedProcess { process, stdin, stdout, stderr: pipe } = started;
-    let (draining, gone) = (stderr.drain(&spec.name, pipe), process.exit());
-    match Session::open(Stdio::new(stdout, stdin, Some(process)), handshake).await {
+    let started = Process::start(command, args, env, cwd.as_deref())
+        .map_err(|error| not_started(command, cwd.as_deref(), error))?;
+    let StartedProcess { process, stdin, stdout, stderr } = started;
+    let process = process.that_may_finish(context.may_finish.clone());
+    let (draining, gone) = (context.stderr.drain(&spec.name, stderr), process.exit());
+    let transport = Stdio::new(stdout, stdin, Some(process)).noting(context.stray.clone());
+    match Session::open(transport, handshake).await {
         Ok(session) => Ok((session, Some(draining), Some(gone))),
         Err(error) => {
             // The process has ended; wait for the last output that says why.
             draining.finish().await;
-            Err(error.into())
+            Err(with_end(error.into(), &spec.transport, Some(gone)).await)
         }
+    }
+}
+
+/// Explains why a command could not be started.
+fn not_started(command: &str, cwd: Option<&Path>, error: io::Error) -> ConnectFailure {
+    let name = |text: &str| shown(text, MAX_SHOWN_NAME_CHARS);
+    let folder = cwd.filter(|cwd| !cwd.is_dir()).map(|cwd| name(&cwd.to_string_lossy()));
+    match (error.kind(), folder) {
+        (io::ErrorKind::NotFound, Some(folder)) => ConnectFailure::NoSuchFolder(folder),
+        (io::ErrorKind::NotFound, None) if command.contains('/') => ConnectFailure::NoSuchCommand(name(command)),
+        (io::ErrorKind::NotFound, None) => ConnectFailure::NotInPath(name(command)),
+        _ => ConnectFailure::Start { command: name(command), error },
+    }
+}
+
+/// Adds how the process ended to the failure of a server that has closed its output.
+async fn with_end(why: ConnectFailure, transport: &Transport, gone: Option<ProcessExit>) -> ConnectFailure {
+    let (ConnectFailure::Closed(Closed::Ended), Transport::Stdio { command, .. }, Some(gone)) = (&why, transport, gone)
+    else {
+        return why;
+    };
+    match tokio::time::timeout(END_WAIT, gone.wait()).await {
+        Ok(Some(end)) => ConnectFailure::Exited { command: shown(command, MAX_SHOWN_NAME_CHARS), end },
+        Ok(None) | Err(_) => why,
     }
 }
 
@@ -189,7 +251,7 @@ pub(super) async fn list_tools(
 }
 
 impl ConnectError {
-    pub(super) fn new(server: &str, why: ConnectFailure, stderr: &Tail) -> Self {
+    pub(super) fn new(server: &str, why: ConnectFailure, context: &StartContext) -> Self {
         let server = shown(server, MAX_SHOWN_NAME_CHARS);
         let why = match why {
             ConnectFailure::Closed(Closed::LoginNeeded) => ConnectFailure::LoginNeeded { server: server.clone() },
@@ -198,7 +260,13 @@ impl ConnectError {
             }
             other => other,
         };
-        Self { server, why, stderr: stderr.text(), not_passed: Vec::new() }
+        let stray = context.stray.get().filter(|_| why.may_lack_a_message());
+        Self { server, why, stray, stderr: context.stderr.text(), not_passed: Vec::new() }
+    }
+
+    /// Returns why the connection failed and what to do, without the server's standard error.
+    pub fn reason(&self) -> String {
+        self.why.with_stray(self.stray.as_deref())
     }
 
     /// Adds the names of the variables that a local server did not get.
@@ -228,12 +296,35 @@ fn time_limit(limit: Duration) -> String {
 }
 
 impl ConnectFailure {
+    /// Adds the text that the server printed instead of messages, which may be the reason.
+    fn with_stray(&self, line: Option<&str>) -> String {
+        match line {
+            Some(line) => format!(
+                "{self}; it printed text to its standard output instead of JSON-RPC messages, first `{line}`: check that \
+                 the command starts an MCP server, and that it logs to standard error"
+            ),
+            None => self.to_string(),
+        }
+    }
+
+    /// Whether no message of the server arrived, so that the text that it printed instead can be the reason.
+    fn may_lack_a_message(&self) -> bool {
+        matches!(self, Self::Closed(_) | Self::Exited { .. } | Self::Deadline(_) | Self::InvalidProtocol)
+    }
+
     /// Whether the server started and then failed, so that a missing variable can be the reason.
     fn may_lack_a_variable(&self) -> bool {
         match self {
-            Self::Closed(_) | Self::Deadline(_) | Self::Refused { .. } | Self::InvalidProtocol => true,
+            Self::Closed(_)
+            | Self::Exited { .. }
+            | Self::Deadline(_)
+            | Self::Refused { .. }
+            | Self::InvalidProtocol => true,
             Self::BadName
-            | Self::Start(_)
+            | Self::NotInPath(_)
+            | Self::NoSuchCommand(_)
+            | Self::NoSuchFolder(_)
+            | Self::Start { .. }
             | Self::BadAddress(_)
             | Self::LoginNeeded { .. }
             | Self::Unreachable(_)

@@ -76,7 +76,7 @@ async fn follow(
             resumes += 1;
             match caller.listen(Some(after), large).await {
                 Ok(events) => break events,
-                Err(failure @ Failure::Closed(_)) => return Err(failure),
+                Err(failure @ (Failure::Closed(_) | Failure::TooLong)) => return Err(failure),
                 Err(_) => {}
             }
         };
@@ -97,7 +97,7 @@ pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrival>) {
             Ok(DrainEnd::Ended { brought: false }) | Err(Failure::Lost) => failures += 1,
             // The server may be reachable again in a moment; if not, the next call reports it.
             Err(Failure::Closed(Closed::Unreachable)) if failures < 2 => failures += 1,
-            Err(failure @ Failure::Closed(_)) => {
+            Err(failure @ (Failure::Closed(_) | Failure::TooLong)) => {
                 forward(sender, Arrival::Failed(None, failure)).await;
                 return;
             }

@@ -6,7 +6,8 @@ use contract::json::{Measure, measure};
 use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_JSON_VALUES};
 use executor::ProgressSink;
 use process::{
-    ArrivedTexts, Envelope, LargeMessage, PendingReservation, Reservation, ResponseSlot, SpooledText, response_id,
+    ArrivedTexts, Envelope, LargeMessage, PendingReservation, Reservation, ResponseSlot, SpooledText, endless_response,
+    response_id, response_too_long,
 };
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -23,6 +24,7 @@ use crate::client::http::{Failure, Share};
 use crate::client::spec::{
     MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNANSWERED_REQUESTS, MAX_UPDATE_CHARS, MAX_UPDATES, shown,
 };
+use crate::client::stray::StrayLine;
 
 /// Data that travels with a request to the gate, which needs it for the request's progress and response.
 #[derive(Clone)]
@@ -57,7 +59,10 @@ pub(crate) struct Gate {
     bad: usize,
     /// The number of the server's notifications that its tools changed.
     list_changes: watch::Sender<u64>,
+    /// Why the connection ends as soon as `ready` is empty.
+    closing: Option<Closed>,
     pub(super) closed: ClosedCell,
+    stray: StrayLine,
 }
 
 #[derive(Debug)]
@@ -119,8 +124,15 @@ impl Gate {
             ready: VecDeque::new(),
             bad: 0,
             list_changes: watch::Sender::new(0),
+            closing: None,
             closed: ClosedCell::new(),
+            stray: StrayLine::default(),
         }
+    }
+
+    /// Notes the first line that is not a message there.
+    pub(super) fn noting(self, stray: StrayLine) -> Self {
+        Self { stray, ..self }
     }
 
     pub(super) fn list_changes(&self) -> watch::Receiver<u64> {
@@ -165,6 +177,22 @@ impl Gate {
         self.ready.pop_front()
     }
 
+    /// Returns whether the connection has ended. [`Self::ready`] must be called first.
+    pub(super) fn is_closed(&mut self) -> bool {
+        if let Some(why) = self.closing.take() {
+            self.closed.set(why);
+        }
+        self.closed.get().is_some()
+    }
+
+    /// Ends the connection because of a message that is too long to be skipped. It may have been the response to any of the
+    /// pending calls, so each of them fails with this reason instead of the end of the connection.
+    pub(super) fn close_after_endless_message(&mut self) {
+        let calls = self.open.extract_if(|_, open| open.reader == Reader::Session);
+        self.ready.extend(calls.map(|(id, _)| unread_answer(id, endless_response())));
+        self.closing = Some(Closed::FrameTooLong);
+    }
+
     /// Returns true if any pending request may have a large response.
     pub(super) fn accepts_large(&self) -> bool {
         self.open.values().any(|open| open.accepts_large)
@@ -177,9 +205,9 @@ impl Gate {
         share: Option<Share>,
     ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let LargeMessage { skeleton, texts } = message;
-        let why = || format!("its message is longer than {MAX_FRAME_BYTES} bytes; the call may have taken effect");
+        let why = |texts: Result<Vec<SpooledText>, String>| texts.err().unwrap_or_else(response_too_long);
         let Some(envelope) = Envelope::scan(&skeleton) else {
-            self.fail_all(&why());
+            self.fail_all(&why(texts));
             return self.garbage();
         };
         let open = envelope.response_id().and_then(|id| Some((id, self.open.get(&id)?)));
@@ -188,15 +216,14 @@ impl Gate {
         let Some(expected) = Expected::of(&envelope, kind, &bounds::READ) else {
             // A message without method and id may have been the response to any request.
             if !envelope.has_method() && !envelope.has_id() {
-                self.fail_all(&why());
+                self.fail_all(&why(texts));
             }
             self.bad = 0;
             return Ok(None);
         };
         match texts {
             Ok(texts) if accepts && matches!(expected, Expected::Answer(_)) => self.take_texts(skeleton, texts, share),
-            Ok(_) => self.unread(&expected, &envelope, why()),
-            Err(why) => self.unread(&expected, &envelope, why),
+            texts => self.unread(&expected, &envelope, why(texts)),
         }
     }
 
@@ -220,6 +247,7 @@ impl Gate {
             if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
                 self.fail_all(&why);
             }
+            self.stray.on_text(&text);
             return self.garbage();
         };
         let reader = envelope.response_id().and_then(|id| Some((id, self.open.get(&id)?.reader)));
@@ -228,6 +256,7 @@ impl Gate {
                 Some(expected) => expected,
                 None if envelope.has_method() || envelope.has_id() => {
                     self.bad = 0;
+                    self.stray.on_message();
                     return Ok(None);
                 }
                 None => {
@@ -294,6 +323,7 @@ impl Gate {
             return self.garbage();
         };
         self.bad = 0;
+        self.stray.on_message();
         if let Some(id) = expected.answers() {
             // The texts of an error are not kept, so it cannot be shown.
             if !texts.texts.is_empty() && !message.contains_key("result") {
@@ -386,6 +416,7 @@ impl Gate {
             }
             Failure::Lost => data(LOST, "the response broke off; the call may have taken effect".to_owned()),
             Failure::InvalidMessage => data(LOST, "its response is not a JSON-RPC message".to_owned()),
+            Failure::TooLong => data(bounds::RESPONSE_TOO_LARGE, response_too_long()),
             Failure::Closed(why) => data(LOST, why.to_string()),
         };
         Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))

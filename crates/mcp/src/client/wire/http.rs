@@ -109,6 +109,8 @@ impl Http {
                 self.gate.take_large(message, Some(share))?
             }
             Arrival::Failed(_, Failure::Closed(why)) => return Err(why),
+            // The stream of the server's own messages cannot be read on, and it may have been any message.
+            Arrival::Failed(None, Failure::TooLong) => return Err(Closed::FrameTooLong),
             Arrival::Failed(id, failure) => id.and_then(|id| self.gate.failed(id, failure)),
         };
         Ok(message)

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use process::{CLOSE_GRACE, LargeMessages, Line, LineWriter, Lines, Process};
+use process::{CLOSE_GRACE, LargeMessages, Line, LineError, LineWriter, Lines, Process};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::gate::Gate;
 use crate::client::closed::Closed;
 use crate::client::spec::MAX_FRAME_BYTES;
+use crate::client::stray::StrayLine;
 
 /// The transport over the pipes of a server's process.
 #[derive(Debug)]
@@ -25,6 +26,11 @@ pub(crate) struct Stdio<R, W> {
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Stdio<R, W> {
     pub(crate) fn new(reader: R, writer: W, process: Option<Process>) -> Self {
         Self { lines: Lines::new(reader, MAX_FRAME_BYTES), writer: LineWriter::new(writer), gate: Gate::new(), process }
+    }
+
+    /// Notes the first line that is not a message there.
+    pub(crate) fn noting(self, stray: StrayLine) -> Self {
+        Self { gate: self.gate.noting(stray), ..self }
     }
 }
 
@@ -52,18 +58,22 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            if self.gate.closed.get().is_some() {
-                return None;
-            }
             if let Some(answer) = self.gate.ready() {
                 return Some(answer);
+            }
+            if self.gate.is_closed() {
+                return None;
             }
             let arrived = match self.gate.is_reading() {
                 true => self.gate.parse().await,
                 false => match self.lines.next_or_large(LargeMessages::accepted_if(self.gate.accepts_large())).await {
                     Ok(Line::Whole(text)) => self.gate.take(text, None),
                     Ok(Line::Large(message)) => self.gate.take_large(message, None),
-                    Err(why) => Err(why.into()),
+                    Err(LineError::TooLong) => {
+                        self.gate.close_after_endless_message();
+                        Ok(None)
+                    }
+                    Err(LineError::Ended) => Err(Closed::Ended),
                 },
             };
             match arrived {

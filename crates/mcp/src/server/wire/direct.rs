@@ -3,10 +3,11 @@
 
 use contract::cell::PendingState;
 use contract::ids::ApprovalId;
+use executor::clock::now_ms;
 use executor::{CallEnd, DirectCall, Outcome, ToolResult, UNKNOWN_OUTCOME, random_name};
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult, MetaObject};
 use serde_json::{Value, json};
-use store::{Approval, CommitError};
+use store::{Approval, CommitError, Millis};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
@@ -246,9 +247,10 @@ impl ToolCall<'_> {
     fn waiting(&self, open: &[Approval]) -> String {
         let then = format!("call `{}` again with the same arguments", self.request.name);
         format!(
-            "The tool was not called yet. {} The call is then made, once. If nobody decides within 15 minutes, it is \
-             dropped, and calling again asks again.",
-            message(open, &then)
+            "The tool was not called yet. {} The call is then made, once. If nobody decides within {}, it is dropped, and \
+             calling again asks again.",
+            message(open, &then),
+            time_left(open, now_ms())
         )
     }
 
@@ -258,6 +260,15 @@ impl ToolCall<'_> {
              result; that does not start it twice.",
             self.request.name
         )
+    }
+}
+
+/// Returns how long a person has to decide about the first of these approvals that expires, in whole minutes.
+fn time_left(open: &[Approval], now: Millis) -> String {
+    let left = open.iter().map(|approval| approval.expires_at.saturating_sub(now)).min().unwrap_or(0);
+    match left.max(1).unsigned_abs().div_ceil(60_000) {
+        1 => "a minute".to_owned(),
+        minutes => format!("{minutes} minutes"),
     }
 }
 
@@ -363,8 +374,23 @@ fn result_from_blocks(content: Vec<Value>, details: Option<Value>) -> CallToolRe
 mod tests {
     use executor::ToolResult;
     use serde_json::{Value, json};
+    use store::Approval;
 
-    use super::to_protocol;
+    use super::{time_left, to_protocol};
+
+    #[test]
+    fn a_waiting_call_names_the_time_until_its_first_approval_expires() {
+        let expiring = |expires_at: i64| Approval { expires_at, ..Approval::default() };
+        for (expires_at, expected) in [
+            (900_000, "15 minutes"),
+            (840_001, "15 minutes"),
+            (86_400_000, "1440 minutes"),
+            (1_000, "a minute"),
+            (-5, "a minute"),
+        ] {
+            assert_eq!(time_left(&[expiring(i64::MAX), expiring(expires_at)], 0), expected);
+        }
+    }
 
     fn sent(returned: ToolResult) -> Value {
         let mut sent = serde_json::to_value(to_protocol(returned)).unwrap();
