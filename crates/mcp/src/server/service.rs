@@ -161,17 +161,19 @@ impl McpService {
         name: &str,
         arguments: Option<&Map<String, Value>>,
     ) -> Result<Option<(Arc<PreparedTools>, Tool)>, PrepareError> {
+        // Read first: otherwise the servers could become ready in between, and their tools would be missing.
+        let is_settled = self.is_settled();
         let known = self.known(principal)?;
         match known.tool(name) {
             // `exec` and `wait` wait for the servers themselves, if they need them.
             Some(tool @ (Tool::Exec | Tool::Wait)) => return Ok(Some((known, tool))),
-            Some(tool) if self.is_settled() => return Ok(Some((known, tool))),
+            Some(tool) if is_settled => return Ok(Some((known, tool))),
             Some(_) | None => {}
         }
         if self.continues_run(principal, &known, name, arguments).await {
             return Ok(Some((known, Tool::Wait)));
         }
-        if self.is_settled() {
+        if is_settled {
             return Ok(None);
         }
         let prepared = self.prepared(principal).await?;

@@ -136,11 +136,11 @@ fn a_server_that_cannot_start_does_not_affect_the_others() {
     let list = client.ask("tools/list", json!({}));
     let description = list["result"]["tools"][0]["description"].as_str().unwrap();
     assert!(description.contains("Servers: s. Unavailable: far ("), "{description}");
-    assert!(description.contains("gone (cannot start its command"), "{description}");
+    assert!(description.contains("gone (its command /no/such/program does not exist)"), "{description}");
     assert!(description.contains("my-files (environment variable NOT_SET_ANYWHERE is not set)"), "{description}");
     for (cell, expected) in [
         ("await MCP.myFiles.read({ path: 'x' })", "the MCP server `my-files` is unavailable: environment variable"),
-        ("await MCP.gone.resources.list()", "the MCP server `gone` is unavailable: cannot start its command"),
+        ("await MCP.gone.resources.list()", "the MCP server `gone` is unavailable: its command"),
         ("await MCP.far.$api()", "the MCP server `far` is unavailable: "),
         ("return await API.read('mcp/index.d.ts')", "// Unavailable: server \\\"my-files\\\": environment variable"),
     ] {
