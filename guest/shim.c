@@ -30,7 +30,7 @@ enum end { COMPLETED, SUSPENDED, FAILED, BAD_SYNTAX, STUCK };
 static JSRuntime *runtime;
 static JSContext *context;
 static JSValue begin_function, settle_function, encode_function, describe_function, cell_promise;
-static JSValue convert_function, explain_function, failed_function;
+static JSValue convert_function, explain_function, failed_function, unhandled_function;
 static int32_t open_calls, open_timers;
 static int cell_returned;
 static const char *result_text;
@@ -364,6 +364,41 @@ static void drain_jobs(void) {
         if (result < 0) JS_FreeValue(ctx, JS_GetException(ctx));
 }
 
+// Promises that are rejected and that no code of the cell handles yet: a call that is not awaited. A cell that completes
+// shows their errors, which it would lose otherwise.
+#define MAX_UNHANDLED 8
+static struct { JSValue promise, reason; } unhandled[MAX_UNHANDLED];
+static int unhandled_count;
+
+static void track_rejection(JSContext *ctx, JSValueConst promise, JSValueConst reason, bool is_handled, void *opaque) {
+    (void)opaque;
+    if (!is_handled) {
+        // The errors of more promises are not shown.
+        if (unhandled_count == MAX_UNHANDLED) return;
+        unhandled[unhandled_count].promise = JS_DupValue(ctx, promise);
+        unhandled[unhandled_count++].reason = JS_DupValue(ctx, reason);
+        return;
+    }
+    for (int i = 0; i < unhandled_count; i++) {
+        if (JS_VALUE_GET_PTR(unhandled[i].promise) != JS_VALUE_GET_PTR(promise)) continue;
+        JSValue found = unhandled[i].promise, error = unhandled[i].reason;
+        for (unhandled_count--; i < unhandled_count; i++) unhandled[i] = unhandled[i + 1];
+        JS_FreeValue(ctx, found);
+        JS_FreeValue(ctx, error);
+        return;
+    }
+}
+
+static void show_unhandled(void) {
+    for (int i = 0; i < unhandled_count; i++) {
+        JSValueConst args[1] = {unhandled[i].reason};
+        JSValue shown = JS_Call(context, unhandled_function, JS_UNDEFINED, 1, args);
+        // The error cannot be read, or the output is full.
+        if (JS_IsException(shown)) JS_FreeValue(context, JS_GetException(context));
+        JS_FreeValue(context, shown);
+    }
+}
+
 // Runs once, at build time. The memory that it leaves is the image that every cell starts from.
 static int initialise(void) {
     JSValue global, host, prelude, inner, warm;
@@ -399,6 +434,8 @@ static int initialise(void) {
     convert_function = JS_GetPropertyStr(context, inner, "convert");
     explain_function = JS_GetPropertyStr(context, inner, "explain");
     failed_function = JS_GetPropertyStr(context, inner, "failed");
+    unhandled_function = JS_GetPropertyStr(context, inner, "unhandled");
+    JS_SetHostPromiseRejectionTracker(runtime, track_rejection, NULL);
     // Structures that QuickJS creates on first use (atoms, shapes, job queues) belong in the image, not in each cell.
     warm = evaluate(warm_up_text, sizeof(warm_up_text) - 1, "warm-up.js");
     if (JS_IsException(warm)) return 5;
@@ -464,7 +501,9 @@ static int32_t end_of_leg(void) {
         return open_calls > 0 || open_timers > 0 ? SUSPENDED : STUCK;
     }
     // Calls in flight are completed; a timer that has not fired is dropped.
-    return open_calls > 0 ? SUSPENDED : COMPLETED;
+    if (open_calls > 0) return SUSPENDED;
+    show_unhandled();
+    return COMPLETED;
 }
 
 static void enter(double now_us) {

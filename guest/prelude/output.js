@@ -32,6 +32,11 @@ constant(global, "console", freeze({
   count: (label = "default") => { counts[label] = (counts[label] ?? 0) + 1; print(`${label}: ${counts[label]}`); },
 }));
 
+// Called by the shim, when the cell completes, for an error that no code of the cell has seen.
+const unhandled = (error) => {
+  emit(TEXT, `A call that was not awaited failed; await every call to see its error: ${slice(show(error), 0, 1024)}`);
+};
+
 // After an MCP result with `isError`, an error of the cell's next steps often only follows from it. Errors of built-in
 // functions have not been explained yet.
 const withFailure = (error, message) => {
