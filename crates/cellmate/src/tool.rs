@@ -6,6 +6,8 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use contract::config::Path;
+use contract::schema_shape::{check_input_schema, check_schema};
 use contract::scope::Scope;
 use contract::tool::{BadToolId, Repeat, ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolResult, ToolSource};
@@ -58,7 +60,8 @@ impl Tool {
     /// Starts the definition of a tool. [`call`](Self::call) completes it.
     ///
     /// `id` is `plugin:<owner>:<name>`; cells call it as `tools.<name>(…)`. `schema` is the JSON Schema of its input:
-    /// input that does not match it is refused before the tool is called.
+    /// input that does not match it is refused before the tool is called. [`Builder::build`](crate::Builder::build) fails
+    /// if it is no schema for an object.
     pub fn new(id: impl AsRef<str>, description: impl Into<String>, schema: Value) -> Self {
         Self {
             id: ToolId::parse(id.as_ref()),
@@ -207,6 +210,11 @@ impl Tools {
             })?;
             if functions.insert(id.clone(), function).is_some() {
                 return Err(bad(format!("two tools have the id `{}`; give one of them another name", id.as_str())));
+            }
+            let wrong_schema = |error| bad(format!("the tool `{}` has an invalid schema; {error}", id.as_str()));
+            check_input_schema(&parameters, &Path::root("schema")).map_err(wrong_schema)?;
+            if let Some(output) = &output {
+                check_schema(output, &Path::root("output_schema")).map_err(wrong_schema)?;
             }
             let spec = ToolSpec::new(id, description, parameters);
             specs.push(ToolSpec { label, output, repeat, declared_repeat: repeat, ..spec });

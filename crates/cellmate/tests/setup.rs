@@ -24,6 +24,10 @@ fn a_program_without_worker_main_is_refused_before_it_starts_itself_again() {
 fn invalid_settings_are_refused_with_the_place_and_the_remedy() {
     let builder = || Cellmate::builder().workers_in_this_process();
     let nothing = Tool::new("plugin:a:b", "Does nothing.", json!({}));
+    let with_schema = |schema| Tool::new("plugin:a:b", "Echoes.", schema).call(async |call| Ok(call.input().clone()));
+    let misspelt = json!({"properties": {"a": {"type": "strin"}}, "required": ["a"]});
+    let unlisted = json!({"properties": {"a": {"type": "string"}}, "required": "a"});
+    let output = tool("plugin:a:b").output_schema(json!({"type": "strin"}));
     let cases = [
         (builder().config(json!({"tools": {"codeMode": {"timeoutMs": "soon"}}})), "invalid_config", "timeoutMs"),
         (builder().config(json!({"mcpServers": {}})), "invalid_config", "sections are `tools`"),
@@ -35,6 +39,15 @@ fn invalid_settings_are_refused_with_the_place_and_the_remedy() {
         (builder().tool(tool("send_letter")), "invalid_tool", "<source>:<owner>:<name>"),
         (builder().tool(nothing), "invalid_tool", "add `.call("),
         (builder().tool(tool("plugin:a:b")).tool(tool("plugin:a:b")), "invalid_tool", "two tools have the id"),
+        (
+            builder().tool(with_schema(json!("nonsense"))),
+            "invalid_tool",
+            "`plugin:a:b` has an invalid schema; `schema`",
+        ),
+        (builder().tool(with_schema(json!({"type": "string"}))), "invalid_tool", "`schema.type`: expected `object`"),
+        (builder().tool(with_schema(misspelt)), "invalid_tool", "did you mean `string`"),
+        (builder().tool(with_schema(unlisted)), "invalid_tool", "`schema.required`: expected a list of names"),
+        (builder().tool(output), "invalid_tool", "`output_schema.type`"),
         (builder().ask_first(" "), "invalid_tool", "pattern"),
     ];
     for (builder, code, part) in cases {

@@ -8,6 +8,7 @@ use contract::config;
 use contract::ids::{ApprovalId, RunId};
 use executor::Executor;
 use executor::clock::now_ms;
+use serde_json::json;
 use store::{Approval, StoreError};
 use tokio::sync::watch;
 
@@ -38,14 +39,18 @@ pub(crate) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Runs a new cell. `started` receives the run's id.
+    /// Runs a new cell, as a model's call of `exec` does: hooks of plugins see it first. `started` receives the run's
+    /// id.
     pub(crate) async fn exec(
         &self,
         cell: ExecInput,
         patience: Patience,
         started: &watch::Sender<Option<RunId>>,
     ) -> Result<CellResult, StoreError> {
-        let request = ExecRequest::from(cell).on_start(|run_id| {
+        let json = json!({"code": cell.source, "language": cell.language.as_str()});
+        // There is nothing to check in an empty cell, and a model's input must not be empty.
+        let request = if cell.source.trim().is_empty() { cell.into() } else { ExecRequest::from(&json) };
+        let request = request.on_start(|run_id| {
             started.send_replace(Some(run_id.clone()));
         });
         let tool_call = self.tool_call();

@@ -35,6 +35,14 @@ impl Format {
         }
     }
 
+    /// Parses one of our files, which must not have a key twice; see [`Tree::refuse_repeated_keys`]. Other clients' files
+    /// are read as those clients read them.
+    pub(crate) fn parse_ours(self, text: &str) -> Result<Tree, SyntaxError> {
+        let tree = self.parse(text)?;
+        tree.refuse_repeated_keys(text)?;
+        Ok(tree)
+    }
+
     /// Returns an upper bound of the values and keys in a text, whatever its strings and comments contain: one of these
     /// characters comes before each but the first.
     fn max_values(self, text: &str) -> usize {

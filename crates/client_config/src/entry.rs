@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use contract::spelling::edits;
 use mcp::Transport;
 
 use crate::display;
@@ -125,6 +126,17 @@ fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns the key that a mistyped one, or one with another word for it, stands for in an entry without a transport.
+fn meant_by(key: &str) -> Option<&'static str> {
+    match key.to_ascii_lowercase().as_str() {
+        "cmd" | "program" | "executable" | "exec" => Some("command"),
+        "uri" | "endpoint" | "address" => Some("url"),
+        _ if edits(key, "command") <= 2 => Some("command"),
+        _ if edits(key, "url") <= 1 => Some("url"),
+        _ => None,
+    }
+}
+
 pub(crate) struct Fields<'a> {
     pub(crate) tree: &'a Tree,
     variables: &'a Variables,
@@ -143,7 +155,14 @@ impl<'a> Fields<'a> {
         let url = URLS.iter().find_map(|key| self.tree.get(key).map(|_| *key));
         match (self.tree.get("command"), url) {
             (Some(_), Some(key)) => Err(format!("it has both `command` and `{key}`; remove one of them").into()),
-            (None, None) => Err("it has neither `command` nor `url`; write one of them".to_owned().into()),
+            (None, None) => {
+                let meant = self.tree.members().iter().find_map(|member| Some((member, meant_by(&member.key)?)));
+                let remedy = match meant {
+                    Some((member, meant)) => format!("`{}`: did you mean `{meant}`?", display::plain(&member.key)),
+                    None => "write one of them".to_owned(),
+                };
+                Err(format!("it has neither `command` nor `url`; {remedy}").into())
+            }
             (Some(command), None) => self.stdio(command),
             (None, Some(_)) if matches!(kind, Some("sse" | "ws" | "websocket")) => {
                 Err("SSE and WebSocket are not supported; use its streamable HTTP URL, with `type: \"http\"`"

@@ -52,7 +52,10 @@ impl ConfigFile {
     pub fn open(file: &Path, source: Source) -> Result<Option<Self>, ConfigError> {
         let text = read(file, source).map_err(|why| ConfigError::File { file: file.to_owned(), why })?;
         let Some(text) = text else { return Ok(None) };
-        let parsed = Format::of(file).parse(&text);
+        let parsed = match source {
+            Source::Import(_) => Format::of(file).parse(&text),
+            Source::Named | Source::User | Source::Project => Format::of(file).parse_ours(&text),
+        };
         let tree = parsed.map_err(|why| ConfigError::Syntax { file: file.to_owned(), why })?;
         Ok(Some(Self { file: file.to_owned(), source, text, tree }))
     }

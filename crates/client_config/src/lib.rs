@@ -49,7 +49,7 @@ pub use references::References;
 pub use review::{ProjectReview, check_entry, write_change};
 pub use secrets::register_url;
 pub use server::{Origin, Problem, ServerEntry, Source};
-pub use take_over::{TakenOver, take_over};
+pub use take_over::{TakenOver, other_servers, take_over};
 pub use tree::SyntaxError;
 pub use trust::{ServerChanges, TrustRecord, TrustStore};
 pub use variables::{SECRET_NAME_RULE, SecretSource, Unset, is_secret_name};

@@ -106,7 +106,7 @@ pub fn users_section(places: &Places, section: &str) -> Result<Option<(PathBuf, 
     for (file, _) in own_files(places).into_iter().filter(|(_, source)| source.is_the_users()) {
         let failed = |why| ConfigError::File { file: file.clone(), why };
         let Some(text) = files::read(&file).map_err(failed)? else { continue };
-        let parsed = Format::of(&file).parse(&text);
+        let parsed = Format::of(&file).parse_ours(&text);
         let tree = parsed.map_err(|why| ConfigError::Syntax { file: file.clone(), why })?;
         if let Some(found) = document::settings(&tree).get(section) {
             return Ok(Some((file, found.clone())));
@@ -276,7 +276,8 @@ impl<'p> ConfigLoader<'p> {
             None => return Ok(()),
             Some(text) => text,
         };
-        let tree = Format::of(file).parse(&text).map_err(|why| ConfigError::Syntax { file: file.to_owned(), why })?;
+        let tree =
+            Format::of(file).parse_ours(&text).map_err(|why| ConfigError::Syntax { file: file.to_owned(), why })?;
         if !tree.is_map() {
             return Err(ConfigError::NoObject { file: file.to_owned(), found: tree.sort() });
         }
@@ -352,7 +353,7 @@ impl<'p> ConfigLoader<'p> {
 
     /// Reads the servers and restrictions of a project's own file. Its other settings are reported and not applied.
     fn take_projects_text(&mut self, file: &Path, text: &str) {
-        let tree = match Format::of(file).parse(text) {
+        let tree = match Format::of(file).parse_ours(text) {
             Ok(tree) => tree,
             Err(why) => return self.problem(file, Some(why.line), None, why.why),
         };

@@ -34,8 +34,8 @@ impl References {
         found
     }
 
-    /// Returns the references in settings.
-    pub(crate) fn of_settings(settings: &Value) -> Self {
+    /// Returns the references in settings, or in a part of them.
+    pub fn of_settings(settings: &Value) -> Self {
         let mut found = Self::default();
         found.add_value(settings);
         found

@@ -51,7 +51,11 @@ impl ProjectReview {
 
     fn read(file: &Path, client: Option<Client>, content: &[u8], places: &Places) -> Result<Self, String> {
         let text = files::text(content.to_vec()).map_err(|why| why.to_string())?;
-        let tree = Format::of(file).parse(&text).map_err(|why| format!("{why}; fix it first"))?;
+        let parsed = match client {
+            Some(_) => Format::of(file).parse(&text),
+            None => Format::of(file).parse_ours(&text),
+        };
+        let tree = parsed.map_err(|why| format!("{why}; fix it first"))?;
         let record = TrustRecord::new(file, content).ok_or("its path is not Unicode, so it cannot be recorded")?;
         let mut reviewed = Self { file: file.to_owned(), record, servers: Vec::new(), notes: Vec::new() };
         let (found, source) = match client {

@@ -76,6 +76,13 @@ pub fn take_over(
     Ok(taken)
 }
 
+/// Returns how many servers a client's configuration has besides `own_name`, which is Cellmate itself.
+pub fn other_servers(client: Client, own_name: &str, folder: &Path, theirs: &Change) -> Result<usize, EditError> {
+    let (tree, folder) = (theirs.tree()?, folder.display().to_string());
+    let found = client.containers(&folder).into_iter().filter_map(|container| tree.at(&container));
+    Ok(found.flat_map(Tree::effective_members).filter(|member| member.key != own_name).count())
+}
+
 impl TakenOver {
     /// Adds a server to Cellmate's configuration. The inner error says why the server must stay with the client.
     fn take(&mut self, client: Client, member: &Member) -> Result<Result<(), &'static str>, EditError> {

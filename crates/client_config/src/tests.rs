@@ -8,7 +8,7 @@ use contract::limits::{MAX_CONFIG_ENTRIES, MAX_CONFIG_FILE_BYTES, MAX_JSON_VALUE
 use mcp::{Callback, Login, Transport};
 use serde_json::{Value, json};
 
-use crate::{Places, ProjectReview, ServerEntry, TrustStore, load, project_files};
+use crate::{Places, ProjectReview, ServerEntry, TrustStore, load, project_files, users_section};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")
@@ -353,6 +353,47 @@ fn a_cellmate_file_that_cannot_be_read_is_an_error_with_its_position() {
     let named = places(&[PathBuf::from("/not/there.json5")], Path::new("/home/me"), folder());
     let error = load(&named).unwrap_err().to_string();
     assert_eq!(error, "`/not/there.json5` does not exist; create it with `cellmate servers add`");
+}
+
+#[test]
+fn a_key_that_one_of_our_files_has_twice_is_an_error_that_names_both_places() {
+    let lost = "{\n  tools: {deny: ['exec']},\n  mcpServers: {a: {command: 'x'}},\n  'tools': {},\n}";
+    let expected = "line 4, column 3: the key `tools` is already at line 2, column 3, and only one of them could be used; \
+        merge them, or remove one";
+    let scratch = Scratch::with(&[(USER, lost)]);
+    let error = load(&scratch.places()).unwrap_err().to_string();
+    assert!(error.ends_with(&format!("config.json5`: {expected}")), "{error}");
+    let error = users_section(&scratch.places(), "tools").unwrap_err().to_string();
+    assert!(error.ends_with(expected), "{error}");
+    for nested in ["{mcpServers: {a: {}, b: {}, a: {}}}", "{x: [1, {a: 1, a: 1}]}"] {
+        let error = load(&Scratch::with(&[(USER, nested)]).places()).unwrap_err().to_string();
+        assert!(error.contains("the key `a` is already at line 1, column "), "{nested}: {error}");
+    }
+    // The same key in two objects is in neither twice.
+    assert!(load(&Scratch::with(&[(USER, "{tools: {deny: []}, agents: {deny: {}}}")]).places()).is_ok());
+
+    let scratch = Scratch::with(&[(PROJECT, lost)]);
+    let error = ProjectReview::open(&scratch.path(PROJECT), None, &scratch.places()).unwrap_err();
+    assert_eq!(error, format!("{expected}; fix it first"));
+
+    let theirs = r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#;
+    let scratch = Scratch::with(&[(USER, "{imports: ['cursor']}"), ("home/.cursor/mcp.json", theirs)]);
+    assert_eq!(scratch.loaded(), (vec!["a cursor".to_owned()], vec![]), "another client's file is read as it reads it");
+}
+
+#[test]
+fn an_entry_without_a_transport_names_the_key_that_was_meant() {
+    let cases = [
+        ("cmd: 'x'", "`cmd`: did you mean `command`?"),
+        ("comand: 'x'", "`comand`: did you mean `command`?"),
+        ("env: {}, uri: 'x'", "`uri`: did you mean `url`?"),
+        ("args: [], env: {}, cwd: '/'", "write one of them"),
+    ];
+    for (entry, expected) in cases {
+        let (_, problems) = Scratch::with(&[(USER, &format!("{{mcpServers: {{s: {{{entry}}}}}}}"))]).loaded();
+        let expected = format!("it has neither `command` nor `url`; {expected}");
+        assert!(problems[0].ends_with(&expected), "{entry}: {problems:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::ops::Range;
 
 use serde_json::{Map, Number, Value};
 
+use crate::display;
+
 /// A value, and the bytes that it was read from.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Tree {
@@ -75,6 +77,26 @@ pub(crate) fn effective(members: &[Member]) -> impl Iterator<Item = &Member> {
 }
 
 impl Tree {
+    /// Reports the first key that an object of this text has twice. JSON parsers keep only the last one, so that a
+    /// restriction in the other would be lost.
+    pub(crate) fn refuse_repeated_keys(&self, text: &str) -> Result<(), SyntaxError> {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for member in self.members() {
+            let here = member.key_span.start;
+            if let Some(first) = seen.insert(&member.key, here) {
+                let key = display::plain(&member.key);
+                let SyntaxError { line, column, .. } = SyntaxError::at(text, first, "");
+                let why = format!(
+                    "the key `{key}` is already at line {line}, column {column}, and only one of them could be used; \
+                     merge them, or remove one"
+                );
+                return Err(SyntaxError::at(text, here, why));
+            }
+            member.value.refuse_repeated_keys(text)?;
+        }
+        self.items().unwrap_or_default().iter().try_for_each(|item| item.refuse_repeated_keys(text))
+    }
+
     pub(crate) fn empty_map() -> Self {
         Self { span: 0..0, kind: Kind::Map(Vec::new()) }
     }

@@ -73,7 +73,7 @@ pub enum Unset {
     #[error("the name in `${{secret:…}}` is not valid: {SECRET_NAME_RULE}")]
     SecretName,
     #[error(
-        "`${{secret:{0}}}` is possible only in `env`, `headers`, `url` and `oauth` of a server, because process lists show commands and arguments; move it there"
+        "`${{secret:{0}}}` is possible only in `env`, `headers`, `url` and `oauth` of a server, `apiKey` and `headers` of a provider, and `env` of a plugin, because process lists show commands and arguments; move it there"
     )]
     MisplacedSecret(String),
     #[error("`${{{0}}}` works only in the client it was written for; write its value, or `${{A_VARIABLE}}`")]
@@ -382,7 +382,7 @@ mod tests {
         }
         assert_eq!(
             expand("--key=${secret:KEY}", SecretUse::Refused),
-            Err("`${secret:KEY}` is possible only in `env`, `headers`, `url` and `oauth` of a server, because process lists show commands and arguments; move it there".to_owned())
+            Err("`${secret:KEY}` is possible only in `env`, `headers`, `url` and `oauth` of a server, `apiKey` and `headers` of a provider, and `env` of a plugin, because process lists show commands and arguments; move it there".to_owned())
         );
         assert_eq!(allowed("$${secret:KEY}"), Ok("${secret:KEY}".to_owned()));
         let nothing = Variables { secrets: None, ..variables() };

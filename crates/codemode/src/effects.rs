@@ -10,7 +10,7 @@ use contract::cell::{CellResult, Effect, EffectState};
 use contract::ids::{CallId, RunId};
 use contract::limits::MAX_LISTED_EFFECTS;
 use contract::tool::Repeat;
-use executor::{Journal, RESULT_DROPPED, UNKNOWN_OUTCOME};
+use executor::{Journal, NOT_CALLED, RESULT_DROPPED, UNKNOWN_OUTCOME};
 use store::{CallRow, CallState, DispatchedCall, Store, StoredReply};
 use telemetry::LogIgnored;
 
@@ -74,11 +74,21 @@ fn only_reads(catalog: &Catalog, tool: &str) -> bool {
 /// Collects the effects from what is stored and from what is not written yet.
 fn collect(stored: Vec<DispatchedCall>, unwritten: &[CallRow], only_reads: impl Fn(&str) -> bool) -> Effects {
     let of_stored = |row: DispatchedCall| {
+        let end = row.reply_start.as_deref().or(row.outcome_start.as_deref());
+        if end.is_some_and(|end| was_never_called(&row.tool_id, row.attempt, end)) {
+            return None;
+        }
         let state = state_of(row.reply_start.as_deref(), row.outcome_start.as_deref());
-        (row.call, (row.tool_id, state))
+        Some((row.call, (row.tool_id, state)))
     };
-    let mut effects: BTreeMap<CallId, (String, EffectState)> = stored.into_iter().map(of_stored).collect();
+    let mut effects: BTreeMap<CallId, (String, EffectState)> = stored.into_iter().filter_map(of_stored).collect();
     for row in unwritten {
+        if let (Some(StoredReply::Rejected(text)), Some(tool)) = (&row.reply, &row.tool_id)
+            && was_never_called(tool, row.attempt, text)
+        {
+            effects.remove(&row.call);
+            continue;
+        }
         let state = match (&row.reply, row.state) {
             (Some(StoredReply::Resolved(_)), _) => EffectState::Done,
             (Some(StoredReply::Rejected(text)), _) => rejected(text),
@@ -92,6 +102,20 @@ fn collect(stored: Vec<DispatchedCall>, unwritten: &[CallRow], only_reads: impl 
     let unlisted = effects.len().saturating_sub(MAX_LISTED_EFFECTS);
     let listed = effects.into_iter().skip(unlisted).map(|(call, (tool, state))| Effect { tool, call, state });
     Effects { listed: listed.collect(), unlisted }
+}
+
+/// Returns whether the end of a call says that it was not made: its plugin or server could not be started, for example.
+/// An earlier attempt may have reached the tool.
+fn was_never_called(tool_id: &str, attempt: i64, end: &str) -> bool {
+    let mut parts = tool_id.splitn(3, ':');
+    let (Some(source), Some(owner), Some(name)) = (parts.next(), parts.next(), parts.next()) else { return false };
+    let source = match source {
+        "plugin" => "plugin",
+        "mcp" => "MCP server",
+        _ => return false,
+    };
+    // The quote is that of the message in the JSON: the message begins with this.
+    attempt == 1 && end.contains(&format!("\"`{name}` of {source} `{owner}` {NOT_CALLED}: "))
 }
 
 /// Returns how a stored call ended, by the starts of its reply and its outcome.
@@ -131,16 +155,17 @@ mod tests {
     use store::{CallRow, CallState, DispatchedCall, StoredReply};
 
     use super::{Effects, collect};
-    use crate::bridge::reject_with_code;
+    use crate::bridge::{self, reject_with_code};
     use crate::failure::failed;
 
     fn stored(call: u32, reply: Option<&StoredReply>, outcome: Option<&str>) -> DispatchedCall {
-        let start = |text: String| text.chars().take(128).collect();
+        let start = |text: String| text.chars().take(256).collect();
         DispatchedCall {
             call: CallId(call),
             tool_id: format!("mcp:a:{call}"),
             reply_start: reply.map(|reply| start(serde_json::to_string(reply).unwrap())),
             outcome_start: outcome.map(|text| start(text.to_owned())),
+            attempt: 1,
         }
     }
 
@@ -190,6 +215,31 @@ mod tests {
             (10, Done),
         ];
         assert_eq!(states(&effects), expected);
+    }
+
+    #[test]
+    fn a_call_that_was_not_made_is_no_effect() {
+        let not_called = |tool: &str| Outcome::not_called(tool, "the plugin could not be started");
+        let [plugin, server] = ["`stamp` of plugin `notary`", "`push` of MCP server `git`"].map(not_called);
+        let reply = |outcome: &Outcome| StoredReply::from(&bridge::reply(outcome.clone(), "stamp"));
+        let of = |tool: &str, row: DispatchedCall| DispatchedCall { tool_id: tool.to_owned(), ..row };
+        let effects = collect(
+            vec![
+                of("plugin:notary:stamp", stored(1, Some(&reply(&plugin)), None)),
+                of("plugin:notary:stamp", stored(2, None, Some(&plugin.to_json()))),
+                of("mcp:git:push", stored(3, Some(&reply(&server)), None)),
+                // Another tool's text, and a retry after a crash: the first attempt may have reached the tool.
+                of("plugin:notary:seal", stored(4, Some(&reply(&plugin)), None)),
+                DispatchedCall { attempt: 2, ..of("plugin:notary:stamp", stored(5, Some(&reply(&plugin)), None)) },
+                of("plugin:notary:stamp", stored(6, None, None)),
+            ],
+            &[CallRow {
+                tool_id: Some("plugin:notary:stamp".to_owned()),
+                ..unwritten(6, CallState::Settled, Some(reply(&plugin)))
+            }],
+            |_| false,
+        );
+        assert_eq!(states(&effects), [(4, Failed), (5, Failed)]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod frame;
 pub mod ids;
 pub mod json;
 pub mod limits;
+pub mod schema_shape;
 pub mod scope;
 pub mod snapshot;
 pub mod spelling;

@@ -203,8 +203,20 @@ pub enum Repeat {
     Never,
     /// Repeat with the same idempotency key; the tool executes such a call once.
     WithKey,
+    /// Always repeat; the tool adds something and destroys nothing, and a second call changes nothing.
+    Additive,
     /// Always repeat; the tool only reads.
     Always,
+}
+
+impl Repeat {
+    /// Whether the tool can destroy nothing, so that a call needs no approval.
+    pub fn is_harmless(self) -> bool {
+        match self {
+            Self::Additive | Self::Always => true,
+            Self::Never | Self::WithKey => false,
+        }
+    }
 }
 
 impl ToolSpec {

@@ -29,7 +29,7 @@ pub use data_budget::{DataBudget, DataBudgetError, Reservation, RunDataBudget};
 pub use executor::Executor;
 pub use journal::{IntentReceipt, Journal, JournalFull, OpenError, UnwrittenValue};
 pub use large::{LargeSource, LargeText, insert_texts};
-pub use outcome::{DropCause, DroppedResult, Outcome, RESULT_DROPPED, ToolResult, UNKNOWN_OUTCOME};
+pub use outcome::{DropCause, DroppedResult, NOT_CALLED, Outcome, RESULT_DROPPED, ToolResult, UNKNOWN_OUTCOME};
 pub use question::{Answer, Question, QuestionKind, QuestionSender};
 pub use sink::{ProgressSink, Sink, StateSink};
 pub use source::{

@@ -97,6 +97,11 @@ impl ToolResult {
 }
 
 impl Outcome {
+    /// Returns the outcome of a call that certainly was not made. `tool` names the tool and its source.
+    pub fn not_called(tool: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self::Failed(format!("{tool} {NOT_CALLED}: {why}"))
+    }
+
     /// Returns the outcome of a call whose result is dropped for this reason.
     pub fn dropped(cause: DropCause, why: impl fmt::Display) -> Self {
         Self::Dropped(DroppedResult { cause, message: format!("{RESULT_DROPPED}: {why}") })
@@ -159,6 +164,9 @@ impl Outcome {
         !matches!(self, Self::Returned(_))
     }
 }
+
+/// What the message of a call that certainly was not made says of its tool.
+pub const NOT_CALLED: &str = "was not called";
 
 /// The start of the message about a call whose tool returned a result that the host does not keep.
 pub const RESULT_DROPPED: &str = "the tool was called, but its result was dropped";

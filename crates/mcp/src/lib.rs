@@ -16,8 +16,8 @@ mod upstream;
 
 pub use client::{
     BadAddress, BadCallback, CHECK_STDERR, Callback, Closed, ConnectError, ConnectFailure, LeftOutTool, Limits,
-    LoggedIn, Login, LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, login,
-    login_status, logout,
+    LoggedIn, Login, LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport,
+    UnreachableCause, login, login_status, logout,
 };
 pub use upstream::{
     LastFailure, Restart, ServerState, Status, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams,

@@ -39,8 +39,20 @@ impl fmt::Debug for Tail {
 pub struct StderrReader(JoinHandle<()>);
 
 impl StderrReader {
+    /// Waits until everything is read that the process wrote before it closed its standard error, but not longer than
+    /// `limit`.
+    pub async fn caught_up(&mut self, limit: Duration) {
+        if !self.0.is_finished() {
+            tokio::time::timeout(limit, &mut self.0).await.ok();
+        }
+    }
+
     /// Waits a moment for the last output of a process that has ended.
     pub async fn finish(mut self) {
+        // `caught_up` may have seen its end.
+        if self.0.is_finished() {
+            return;
+        }
         match tokio::time::timeout(CLOSE_GRACE, &mut self.0).await {
             Ok(read) => read.log_ignored("read a child process's standard error"),
             // A process that it left behind may keep the pipe open.
@@ -139,12 +151,36 @@ impl Tail {
 const EXCERPT_LINES: usize = 3;
 const EXCERPT_CHARS: usize = 300;
 
-/// Returns the last lines of an output that are not empty, as an error message shows them: few, cut, and with control
+/// How lines begin that follow the cause of a failure and do not explain it: npm's and Node's closing notes.
+const CLOSING_NOTES: [&str; 6] = [
+    "npm notice",
+    "npm error A complete log",
+    "npm error 404 Note that",
+    "npm error 404 tarball",
+    "npm error For a full report",
+    "Node.js v",
+];
+
+/// Whether a line cannot be the cause of a failure: it is empty, a closing note or a frame of Node's stack.
+fn is_noise(line: &str) -> bool {
+    // Older versions of npm write `ERR!` for `error`.
+    let text = line.trim().replace("npm ERR!", "npm error");
+    let is_frame = line.starts_with(char::is_whitespace) && text.starts_with("at ");
+    is_frame
+        || matches!(text.as_str(), "" | "}" | "^" | "npm error" | "npm error 404")
+        || CLOSING_NOTES.iter().any(|note| text.starts_with(note))
+}
+
+/// Returns the last lines of an output that may explain a failure, as an error message shows them: few, cut, and with control
 /// characters escaped. The caller removes secrets before.
 pub fn excerpt(output: &str) -> Vec<String> {
     let mut left = EXCERPT_CHARS;
-    let last = output.lines().rev().filter(|line| !line.trim().is_empty()).take(EXCERPT_LINES);
+    let mut last: Vec<&str> = output.lines().rev().filter(|line| !is_noise(line)).take(EXCERPT_LINES).collect();
+    if last.is_empty() {
+        last = output.lines().rev().filter(|line| !line.trim().is_empty()).take(EXCERPT_LINES).collect();
+    }
     let mut lines: Vec<String> = last
+        .into_iter()
         .map_while(|line| {
             let shown = (left > 0).then(|| contract::text::line(line.trim_end(), left))?;
             left = left.saturating_sub(shown.chars().count());
@@ -168,6 +204,33 @@ mod tests {
         let long = excerpt(&format!("first\n{}\nlast", "x".repeat(1_000)));
         assert_eq!((long.len(), long[1].as_str()), (2, "last"), "{long:?}");
         assert!(long[0].chars().count() <= EXCERPT_CHARS, "{long:?}");
+    }
+
+    #[test]
+    fn an_excerpt_leaves_out_what_follows_the_cause() {
+        let npm = "npm warn exec The following package was not found\n\
+            npm error code E404\n\
+            npm error 404 Not Found - GET https://registry.npmjs.org/@no%2fsuch - Not found\n\
+            npm error 404\n\
+            npm error 404  '@no/such@*' is not in this registry.\n\
+            npm error 404\n\
+            npm error 404 Note that you can also install from a\n\
+            npm error 404 tarball, folder, http url, or git url.\n\
+            npm notice\n\
+            npm notice New minor version of npm available! 11.4.2 -> 11.6.0\n\
+            npm error A complete log of this run can be found in: /root/.npm/_logs/2026-01-01T00_00_00_000Z-debug-0.log\n";
+        let cause = [
+            "npm error code E404",
+            "npm error 404 Not Found - GET https://registry.npmjs.org/@no%2fsuch - Not found",
+            "npm error 404  '@no/such@*' is not in this registry.",
+        ];
+        assert_eq!(excerpt(npm), cause);
+        assert_eq!(excerpt(&npm.replace("npm error", "npm ERR!")), cause.map(|line| line.replace("error", "ERR!")));
+        let node = "node:internal/modules/cjs/loader:1228\n  throw err;\n  ^\n\nError: Cannot find module '/x.js'\n    \
+            at Function._resolveFilename (node:internal/modules/cjs/loader:1225:15)\n    at \
+            node:internal/main/run_main_module:36:49 {\n  code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}\n\nNode.js v22.12.0\n";
+        assert_eq!(excerpt(node)[0], "Error: Cannot find module '/x.js'");
+        assert_eq!(excerpt("npm notice only\n"), ["npm notice only"]);
     }
 
     #[test]

@@ -318,6 +318,8 @@ pub struct DispatchedCall {
     pub reply_start: Option<String>,
     /// The start of the outcome, for a call that was settled through the store.
     pub outcome_start: Option<String>,
+    /// How often the call was dispatched.
+    pub attempt: i64,
 }
 
 /// Totals over all calls of a run's journal.

@@ -15,7 +15,7 @@ use contract::config::pattern::Pattern;
 use contract::config::policy::Lists;
 use contract::tool::{Source, ToolId, ToolSpec};
 
-use spelling::{Case, is_cell_name, is_cell_path};
+use spelling::{Case, is_cell_name, is_cell_path, is_path_of_one_plugin, is_plugin_path};
 
 pub use glob::matches as matches_glob;
 pub use layers::{RunScope, layers, provider_keys};
@@ -104,7 +104,8 @@ fn find_denying<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern>
 ///
 /// The name of one MCP tool may also be written as in cells: `mcp:docs:readPage`, `readPage` or `MCP.docs.readPage` for
 /// `mcp:docs:read_page`. The server's name is written exactly. `docs.read_page` is not accepted: another server may have
-/// a tool with this name.
+/// a tool with this name. A plugin's tool may be written as approvals show it, with the exact id of the plugin:
+/// `notary.stamp`, `notary.*`.
 pub fn grants(pattern: &Pattern, id: &ToolId) -> bool {
     match pattern.as_str().strip_prefix("MCP.") {
         // No server gets rights by naming a tool `MCP.docs.readPage`.
@@ -115,21 +116,26 @@ pub fn grants(pattern: &Pattern, id: &ToolId) -> bool {
             };
             written.is_some_and(is_named) || glob::matches(pattern.as_str(), id.owner())
         }
-        _ => matches_with(pattern, id, Case::Exact),
+        _ => matches_with(pattern, id, Case::Exact) || is_path_of_one_plugin(pattern, id),
     }
 }
 
 /// Returns whether a pattern of a list that restricts tools, such as one of tools that need approval, matches a tool.
 ///
 /// It matches all that [`grants`] does. In addition, the name of an MCP tool may be written with that of its server, in
-/// their own spelling or as in cells, with wildcards: `docs.read_page`, `docs.*`, `MCP.docs.readPage`, `MCP.docs`.
+/// their own spelling or as in cells, with wildcards: `docs.read_page`, `docs.*`, `MCP.docs.readPage`, `MCP.docs`. That of
+/// a plugin's tool may be written with the id of the plugin, with wildcards: `notary.stamp`, `*.stamp`.
 pub fn restricts(pattern: &Pattern, id: &ToolId) -> bool {
-    matches_with(pattern, id, Case::Exact) || is_cell_path(pattern, id, Case::Exact)
+    restricts_with(pattern, id, Case::Exact)
 }
 
 /// Returns whether a pattern of a deny list matches a tool: like [`restricts`], in any case of letters.
 pub fn denies(pattern: &Pattern, id: &ToolId) -> bool {
-    matches_with(pattern, id, Case::Any) || is_cell_path(pattern, id, Case::Any)
+    restricts_with(pattern, id, Case::Any)
+}
+
+fn restricts_with(pattern: &Pattern, id: &ToolId, case: Case) -> bool {
+    matches_with(pattern, id, case) || is_cell_path(pattern, id, case) || is_plugin_path(pattern, id, case)
 }
 
 fn matches_with(pattern: &Pattern, id: &ToolId, case: Case) -> bool {

@@ -1,4 +1,4 @@
-//! The names of MCP tools as cells and lists of tools write them, in patterns.
+//! The names of tools as cells, lists of tools and approvals write them, in patterns.
 
 use contract::config::pattern::Pattern;
 use contract::tool::{Source, ToolId};
@@ -60,4 +60,21 @@ pub(super) fn is_cell_path(pattern: &Pattern, id: &ToolId, case: Case) -> bool {
         |glob: &str| owners.iter().any(|owner| names.iter().any(|name| matches(glob, &format!("{owner}.{name}"))));
     let below = text.split_at_checked(4).filter(|(prefix, _)| case.is_same(prefix, "MCP.")).map(|(_, below)| below);
     is_tool(text) || below.is_some_and(|glob| is_tool(glob) || owners.iter().any(|owner| matches(glob, owner)))
+}
+
+/// Whether a glob names a plugin's tool together with its plugin: `notary.stamp`, `notary.*`, `*.stamp`.
+pub(super) fn is_plugin_path(pattern: &Pattern, id: &ToolId, case: Case) -> bool {
+    let text = pattern.as_str();
+    if id.source() != Source::Plugin || pattern.is_about_ids() || !text.contains('.') {
+        return false;
+    }
+    case.glob()(text, &format!("{}.{}", id.owner(), id.name()))
+}
+
+/// Whether a pattern names the plugin of a tool exactly, and its tool or, with wildcards, several of its tools:
+/// `notary.stamp`, `notary.*`. The plugin `a` has no tool `b.c` here, because `a.b` may be another plugin.
+pub(super) fn is_path_of_one_plugin(pattern: &Pattern, id: &ToolId) -> bool {
+    let below = pattern.as_str().strip_prefix(id.owner()).and_then(|rest| rest.strip_prefix('.'));
+    let is_its_own = id.source() == Source::Plugin && !pattern.is_about_ids() && !id.name().contains('.');
+    is_its_own && below.is_some_and(|name| glob::matches(name, id.name()))
 }

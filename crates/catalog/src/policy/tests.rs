@@ -162,13 +162,49 @@ fn the_spellings_of_cells_and_lists_name_an_mcp_tool() {
         assert_eq!(found, (denied, asked, allowed), "{text}");
     }
     // Tools of other sources have no such names.
-    for other in ["plugin:my-files:write_file", "client:my-files:write_file", "openclaw:my-files:write_file"] {
+    let plugins = ToolId::parse("plugin:my-files:write_file").unwrap();
+    for text in ["writeFile", "my-files.writeFile", "myFiles.write_file", "MCP.my-files.write_file", "MCP.my-files"] {
+        let pattern = Pattern::parse(text).unwrap();
+        assert!(!denies(&pattern, &plugins) && !grants(&pattern, &plugins), "{text}");
+    }
+    for other in ["client:my-files:write_file", "openclaw:my-files:write_file"] {
         let other = ToolId::parse(other).unwrap();
         for text in ["writeFile", "my-files.write_file", "MCP.my-files.writeFile"] {
             let pattern = Pattern::parse(text).unwrap();
             assert!(!denies(&pattern, &other) && !grants(&pattern, &other), "{text}");
         }
     }
+}
+
+#[test]
+fn a_plugins_tool_is_named_with_its_plugin_as_approvals_show_it() {
+    // Pattern; whether it matches in `deny`, `ask`, `allow`.
+    let cases = [
+        ("notary.stamp", true, true, true),
+        ("notary.*", true, true, true),
+        ("notary.st?mp", true, true, true),
+        ("Notary.Stamp", true, false, false),
+        ("*.stamp", true, true, false),
+        ("no*.stamp", true, true, false),
+        ("notary", true, true, true),
+        ("notary.", false, false, false),
+        ("notary.stam", false, false, false),
+        ("otary.stamp", false, false, false),
+        ("notary2.*", false, false, false),
+        (".stamp", false, false, false),
+        ("plugin.notary.stamp", false, false, false),
+    ];
+    let id = ToolId::parse("plugin:notary:stamp").unwrap();
+    for (text, denied, asked, allowed) in cases {
+        let pattern = Pattern::parse(text).unwrap();
+        let found = (denies(&pattern, &id), restricts(&pattern, &id), grants(&pattern, &id));
+        assert_eq!(found, (denied, asked, allowed), "{text}");
+    }
+    // `a.b` may be a plugin or the beginning of a name; only the plugin gets the right, and both lose it.
+    let pattern = Pattern::parse("a.b.c").unwrap();
+    let ids = ["plugin:a.b:c", "plugin:a:b.c"].map(ToolId::parse).map(Result::unwrap);
+    assert_eq!(ids.each_ref().map(|id| grants(&pattern, id)), [true, false]);
+    assert_eq!(ids.each_ref().map(|id| denies(&pattern, id)), [true, true]);
 }
 
 #[test]
@@ -219,6 +255,15 @@ fn a_pattern_that_matches_nothing_is_reported_only_if_the_tools_are_known() {
         ("plugin:issues:close_*", ListKind::Grant, Some("")),
         ("isue_list", ListKind::Deny, Some("plugin:issues:issue_list")),
         ("openclaw:core:grpe", ListKind::Deny, Some("openclaw:core:grep")),
+        ("issues.close_*", ListKind::Deny, Some("")),
+        ("Issues.close_*", ListKind::Grant, Some("")),
+        ("files.zzz*", ListKind::Deny, Some("")),
+        ("MCP.files.zzz*", ListKind::Ask, Some("")),
+        ("files.*", ListKind::Grant, Some("")),
+        ("issues.issue_list", ListKind::Ask, None),
+        ("issues.*", ListKind::Deny, None),
+        ("issues.*", ListKind::Grant, None),
+        ("third.*", ListKind::Deny, None),
         ("plugin:issues:*", ListKind::Deny, None),
         ("issues", ListKind::Grant, None),
         ("files.write_file", ListKind::Deny, None),

@@ -67,7 +67,7 @@ pub fn unmatched(pattern: &Pattern, kind: ListKind, known: &KnownTools) -> Optio
             if names_an_owner || !are_known || is_openclaws(text) {
                 return None;
             }
-            false
+            names_listed_owner(text, known)
         }
     };
     (names_known || meant.is_some()).then_some(UnmatchedPattern { meant })
@@ -99,6 +99,19 @@ fn names_known(source: &str, owner: &str, name: &str, known: &KnownTools) -> Opt
         Source::Client => return None,
     };
     (!names_any(owner, &owners.unlisted)).then(|| names_any(owner, &owners.listed))
+}
+
+/// Returns whether a pattern such as `notary.stamp`, `files.*` or `MCP.files.*` names a plugin or a server whose tools are
+/// all known.
+fn names_listed_owner(text: &str, known: &KnownTools) -> bool {
+    let is_below = |text: &str, owner: &String| {
+        text.split_at_checked(owner.len())
+            .is_some_and(|(start, rest)| start.eq_ignore_ascii_case(owner) && rest.starts_with('.'))
+    };
+    let path = text.split_at_checked(4).filter(|(prefix, _)| prefix.eq_ignore_ascii_case("MCP."));
+    let of_server = path.map_or(text, |(_, path)| path);
+    known.plugins.listed.iter().any(|owner| is_below(text, owner))
+        || known.servers.listed.iter().any(|owner| is_below(of_server, owner))
 }
 
 fn names_any(pattern: &str, owners: &[String]) -> bool {

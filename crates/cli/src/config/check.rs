@@ -19,6 +19,7 @@ use super::ranges::moved_numbers;
 use super::severity::Severity;
 use super::{entries, schema};
 use crate::shared_arguments::ConfigArguments;
+use crate::state::configured_location;
 use crate::style::{Stream, Style, paint};
 use crate::{local_tools, policy, render, unmatched};
 
@@ -215,6 +216,11 @@ fn settings_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
     let finding = |at, severity, message| Finding { file: file.file.clone(), at, severity, message, unused: None };
     let wrong = policy::errors(&settings).into_iter();
     let wrong = wrong.map(|error| finding(at(&error.path), Severity::Error, error.to_string()));
+    let url = settings.pointer("/store/url").and_then(Value::as_str).filter(|url| !url.trim().is_empty());
+    let store = url.and_then(|url| configured_location(url, places).err()).map(|error| {
+        let severity = if error.depends_on_environment() { Severity::Warning } else { Severity::Error };
+        finding(at("store.url"), severity, error.to_string())
+    });
     let roots = policy::read(&settings).ok().into_iter().flat_map(|policy| {
         let (_, problems) = local_tools::roots(&policy.config, places, None);
         problems.into_iter().map(|problem| finding(at(&problem.setting), Severity::Warning, problem.to_string()))
@@ -235,7 +241,7 @@ fn settings_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
     });
     let moved = file.shown_whole().map(|whole| moved_numbers(&whole)).unwrap_or_default().into_iter();
     let moved = moved.map(|moved| finding(Some(file.position(&moved.path)), Severity::Warning, moved.message));
-    wrong.chain(roots).chain(unknown).chain(unused).chain(moved).collect()
+    wrong.chain(store).chain(roots).chain(unknown).chain(unused).chain(moved).collect()
 }
 
 /// Returns a warning for each section of an imported OpenClaw file that contains policy: only its servers are imported.

@@ -63,7 +63,7 @@ fn prepare(arguments: &SetArguments, places: &Places) -> Result<(Change, Vec<Str
     };
     let mut refused = None;
     for value in values {
-        match edited.change(|change| set(change, edited.source, &path, &value))? {
+        match edited.change(AcceptedErrors::Same, |change| set(change, edited.source, &path, &value))? {
             Ok(changed) => return Ok(changed),
             Err(why) => {
                 refused.get_or_insert(why);
@@ -121,19 +121,36 @@ impl<'p> EditedFile<'p> {
     /// edited.
     pub(super) fn change(
         &self,
+        accepted: AcceptedErrors,
         edit: impl FnOnce(&mut Change) -> Result<(), EditError>,
     ) -> Result<Result<(Change, Vec<String>), String>, String> {
         let mut change = Change::open(&self.file).map_err(|error| error.to_string())?;
         edit(&mut change).map_err(|error| error.to_string())?;
         let now = findings(&change, self.source, self.places)?;
+        let accepts_all = accepted == AcceptedErrors::AsMany && errors(&now) <= errors(&self.before);
         let new: Vec<Finding> = now.into_iter().filter(|one| !is_known(&self.before, one)).collect();
-        if let Some(wrong) = new.iter().find(|finding| finding.severity == Severity::Error) {
+        let (wrong, new): (Vec<Finding>, Vec<Finding>) =
+            new.into_iter().partition(|finding| finding.severity == Severity::Error);
+        if let Some(wrong) = wrong.first().filter(|_| !accepts_all) {
             return Ok(Err(wrong.message.clone()));
         }
         let mut notes: Vec<String> = new.into_iter().map(|finding| finding.message).collect();
         notes.extend(trust_note(&self.file, self.places));
         Ok(Ok((change, notes)))
     }
+}
+
+/// Which errors a file may have after a change, if it had some before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AcceptedErrors {
+    /// Those that it had.
+    Same,
+    /// As many as it had. If an item of a list is removed, the errors of later items have other paths.
+    AsMany,
+}
+
+fn errors(findings: &[Finding]) -> usize {
+    findings.iter().filter(|finding| finding.severity == Severity::Error).count()
 }
 
 fn findings(change: &Change, source: Source, places: &Places) -> Result<Vec<Finding>, String> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use client_config::{Change, KeyPath, Places, display};
 
-use super::set::{EditArguments, EditedFile};
+use super::set::{AcceptedErrors, EditArguments, EditedFile};
 use crate::render;
 use crate::servers::carry_out;
 
@@ -34,5 +34,6 @@ pub(super) fn run(arguments: &UnsetArguments) -> ExitCode {
 fn prepare(arguments: &UnsetArguments, places: &Places) -> Result<(Change, Vec<String>), String> {
     let path = KeyPath::parse(&arguments.key).map_err(|error| error.to_string())?;
     let edited = EditedFile::open(arguments.edit.scope, places)?;
-    edited.change(|change| change.remove_at(&path))?.map_err(|why| format!("nothing was written: {why}"))
+    let changed = edited.change(AcceptedErrors::AsMany, |change| change.remove_at(&path))?;
+    changed.map_err(|why| format!("nothing was written: {why}"))
 }

@@ -12,7 +12,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use client_config::{
     BadAddress, Change, Client, ConfigError, ConnectionRecord, Connections, DisconnectError, EditError, Forwarded,
-    Intent, Places, References, Scope, WriteError, take_over, trust_note, write_change,
+    Intent, Places, References, Scope, WriteError, other_servers, take_over, trust_note, write_change,
 };
 use serde_json::{Value, json};
 
@@ -157,6 +157,8 @@ fn connect(arguments: &ConnectArguments) -> Result<Vec<String>, ConnectError> {
     let record = ConnectionRecord::before(client, NAME, &theirs, moved)?;
     if let Some(taken) = &taken {
         notes.splice(0..0, taken.notes(arguments.confirmation.intent()));
+    } else {
+        notes.extend(staying_note(client, other_servers(client, NAME, places.folder(), &theirs)?, arguments));
     }
     notes.extend(forwarded.notes);
     if arguments.confirmation.json || arguments.confirmation.yes {
@@ -208,13 +210,31 @@ fn load_or_empty(places: &Places) -> Result<References, ConnectError> {
     }
 }
 
-/// Returns the command that removes what this one adds.
-fn undo_command(client: Client, arguments: &ConnectArguments) -> String {
-    let scope = match Scope::from(arguments.scope) {
+/// Returns that the client's other servers stay where they are, if it has some.
+fn staying_note(client: Client, others: usize, arguments: &ConnectArguments) -> Option<String> {
+    let (servers, them) = match others {
+        0 => return None,
+        1 => ("its other MCP server, whose calls do".to_owned(), "it"),
+        many => (format!("its {many} other MCP servers, whose calls do"), "them"),
+    };
+    let (client, scope) = (client.name(), scope_option(arguments));
+    Some(format!(
+        "{client} keeps {servers} not pass through cellmate; `cellmate connect {client}{scope} --take-over` moves {them} \
+         to cellmate"
+    ))
+}
+
+/// Returns the option that names the scope, if it is not the default.
+fn scope_option(arguments: &ConnectArguments) -> &'static str {
+    match Scope::from(arguments.scope) {
         Scope::User => "",
         Scope::Project => " --scope project",
-    };
-    format!("cellmate disconnect {}{scope}", client.name())
+    }
+}
+
+/// Returns the command that removes what this one adds.
+fn undo_command(client: Client, arguments: &ConnectArguments) -> String {
+    format!("cellmate disconnect {}{}", client.name(), scope_option(arguments))
 }
 
 /// Returns the client's existing configuration file, or else the one that the client would create.

@@ -41,8 +41,11 @@ fn of(reports: &[PluginReport]) -> PluginsCheck {
                 if used.is_empty() { "none".to_owned() } else { used.join(", ") }
             )
         }
-        (_, [first, ..]) => {
-            format!("`{}` cannot be used: {}", first.plugin.id, first.remark().unwrap_or_default())
+        (_, refused) => {
+            let why = |report: &&PluginReport| {
+                format!("`{}` cannot be used: {}", report.plugin.id, report.remark().unwrap_or_default())
+            };
+            refused.iter().map(why).collect::<Vec<_>>().join("; ")
         }
     };
     let json = json!(reports.iter().map(PluginReport::to_json).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
 //! Reads the cell that `cellmate exec` runs: from the command line, a file or standard input.
 
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::Path;
 
 use codemode::ExecInput;
@@ -12,6 +12,8 @@ use crate::arguments::ExecArguments;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
+    #[error("there is no file `{0}`; to run code from the command line, pass it with `-e`")]
+    NoFile(String),
     #[error("cannot read `{path}`: {source}")]
     Read { path: String, source: std::io::Error },
     #[error("`{path}` has more than {most} bytes; shorten it")]
@@ -30,7 +32,10 @@ fn source(arguments: &ExecArguments) -> Result<String, SourceError> {
         return Ok(code.clone());
     }
     match arguments.file.as_deref().filter(|path| *path != Path::new("-")) {
-        Some(path) => read(path, MAX_READ_BYTES),
+        Some(path) => read(path, MAX_READ_BYTES).map_err(|error| match error {
+            SourceError::Read { path, source } if source.kind() == ErrorKind::NotFound => SourceError::NoFile(path),
+            error => error,
+        }),
         None => {
             if std::io::stdin().is_terminal() {
                 eprintln!("cellmate: reading the cell from standard input; end it with Ctrl-D");

@@ -16,6 +16,8 @@ use crate::table::{Table, terminal_width};
 
 /// The longest value that is printed on one line; `--json` prints all of it.
 const MAX_LINE_CHARS: usize = 160;
+/// The longest error of a call that is printed: people read it to the end, where it says what to do.
+const MAX_ERROR_CHARS: usize = 1_000;
 const MAX_NAME_CHARS: usize = 100;
 
 /// The fewest letters of an id that a terminal shows: `cm_` and eight digits.
@@ -95,7 +97,7 @@ pub(super) fn details(record: &Record, approvals: &[Approval], now: Millis, as_j
         }
     }
     if let Some(result) = &run.result {
-        text += &format!("result    {}\n", line(result));
+        text += &format!("result    {}\n", text::line(result, usize::MAX));
     }
     if let Some((source, language)) = record.source() {
         text += &format!("source    {}\n", language.as_str());
@@ -104,12 +106,26 @@ pub(super) fn details(record: &Record, approvals: &[Approval], now: Millis, as_j
         }
     }
     print(&text);
+    if record.calls.iter().any(is_cut) {
+        note(&format!("values that end with … are cut; `cellmate runs show {} --json` prints all of them", run.run_id));
+    }
+}
+
+/// Whether [`recorded_call`] shows only the beginning of what the call was given or returned.
+fn is_cut(row: &CallRow) -> bool {
+    let is_longer = |text: &str, chars: usize| text.chars().nth(chars).is_some();
+    let reply = match &row.reply {
+        Some(StoredReply::Resolved(text)) => is_longer(text, MAX_LINE_CHARS),
+        Some(StoredReply::Rejected(text)) => is_longer(text, MAX_ERROR_CHARS),
+        None => false,
+    };
+    reply || is_longer(row.input.as_deref().unwrap_or(&row.payload), MAX_LINE_CHARS)
 }
 
 fn recorded_call(row: &CallRow) -> String {
     let answer = match &row.reply {
         Some(StoredReply::Resolved(text)) => format!(" → {}", line(text)),
-        Some(StoredReply::Rejected(text)) => format!(" ✗ {}", line(text)),
+        Some(StoredReply::Rejected(text)) => format!(" ✗ {}", text::line(text, MAX_ERROR_CHARS)),
         None => String::new(),
     };
     let called = match &row.tool_id {

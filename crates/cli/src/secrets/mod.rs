@@ -1,4 +1,5 @@
-//! `cellmate secrets`: stores the values to which `${secret:NAME}` in a server's entry refers.
+//! `cellmate secrets`: stores the values to which `${secret:NAME}` refers, in the entries of servers, providers and
+//! plugins.
 
 mod file;
 mod input;
@@ -8,7 +9,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use client_config::{Places, SECRET_NAME_RULE, is_secret_name};
+use client_config::{Places, References, SECRET_NAME_RULE, is_secret_name};
 use executor::clock::now_ms;
 use serde_json::{Value, json};
 use store::Secrets;
@@ -44,7 +45,7 @@ enum Action {
         #[arg(hide = true)]
         value: Option<OsString>,
     },
-    /// List the names of secrets and the servers that use them.
+    /// List the names of secrets and the servers, providers and plugins that use them.
     List,
     /// Remove a secret.
     #[command(alias = "remove")]
@@ -88,8 +89,8 @@ fn set(name: &str, file: &SecretFile, arguments: &SecretsArguments) -> Result<Ex
     } else {
         let done = if replaced { "replaced" } else { "set" };
         render::print(&format!(
-            "{done} `{name}`; write ${{secret:{name}}} in `env`, `headers` or `url` of a server, or in `apiKey` of a \
-             provider\n"
+            "{done} `{name}`; write ${{secret:{name}}} in `env`, `headers`, `url` or `oauth` of a server, in `apiKey` or \
+             `headers` of a provider, or in `env` of a plugin\n"
         ));
     }
     if length < MIN_REDACTED_BYTES {
@@ -147,14 +148,14 @@ fn remove(name: &str, file: &SecretFile, places: &Places, arguments: &SecretsArg
     } else {
         render::print(&format!("removed `{name}`\n"));
         if !users.is_empty() {
-            render::note(&format!("note: it is still {}, which cannot start without it", used_by(&users)));
+            render::note(&format!("note: it is still {}, which cannot be used without it", used_by(&users)));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the servers that refer to each secret. A configuration that cannot be read has none: managing secrets must
-/// be possible regardless.
+/// Returns what refers to each secret: servers by their names, providers and plugins as `provider NAME` and `plugin ID`.
+/// A configuration that cannot be read has none: managing secrets must be possible regardless.
 fn uses(places: &Places) -> BTreeMap<String, BTreeSet<String>> {
     let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let loaded = match client_config::load(places) {
@@ -167,6 +168,13 @@ fn uses(places: &Places) -> BTreeMap<String, BTreeSet<String>> {
     for (server, references) in &loaded.references {
         for secret in &references.secrets {
             used.entry(secret.clone()).or_default().insert(server.clone());
+        }
+    }
+    for (kind, place) in [("provider", "/models/providers"), ("plugin", "/plugins/entries")] {
+        for (name, entry) in loaded.settings.pointer(place).and_then(Value::as_object).into_iter().flatten() {
+            for secret in References::of_settings(entry).secrets {
+                used.entry(secret).or_default().insert(format!("{kind} {name}"));
+            }
         }
     }
     used
@@ -201,16 +209,16 @@ pub(crate) fn check(places: &Places) -> SecretsCheck {
     SecretsCheck { text, json: json!({"count": count, "missing": missing}), is_ok: true }
 }
 
-/// How many servers a line names.
+/// How many servers, providers and plugins a line names.
 const MAX_USERS: usize = 10;
 
-fn used_by(servers: &BTreeSet<String>) -> String {
-    if servers.is_empty() {
+fn used_by(users: &BTreeSet<String>) -> String {
+    if users.is_empty() {
         return "not used".to_owned();
     }
     let names: Vec<String> =
-        servers.iter().take(MAX_USERS).map(|name| format!("`{}`", client_config::display::plain(name))).collect();
-    let more = servers.len().saturating_sub(MAX_USERS);
+        users.iter().take(MAX_USERS).map(|name| format!("`{}`", client_config::display::plain(name))).collect();
+    let more = users.len().saturating_sub(MAX_USERS);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!("used by {}{more}", names.join(", "))
 }

@@ -135,7 +135,8 @@ async fn serve_clients(
         .merge(front.guard(gateway::api::routes(gateway.clone()), gateway::api::rules()))
         .merge(front.guard(mcp, mcp_rules))
         .merge(gateway::http::open_routes())
-        .merge(http_health(frontend.clone()));
+        .merge(http_health(frontend.clone()))
+        .fallback(gateway::api::unknown_path);
     front.serve(routes, stop).await;
     Ok(())
 }

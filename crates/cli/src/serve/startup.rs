@@ -183,7 +183,9 @@ impl RunningHost {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        tokio::time::timeout(SUSPEND_TIMEOUT, suspending).await.log_ignored("suspend all active cells");
+        if tokio::time::timeout(SUSPEND_TIMEOUT, suspending).await.is_err() {
+            tracing::info!("cells still wait, for a timer or a call; each continues with the next `wait`");
+        }
         if let Err(error) = self.code_mode.shut_down().await {
             tracing::warn!(target: CONSOLE, error = telemetry::chain(&error), "cannot release the leases of runs");
             eprintln!("cellmate: cannot release runs, so their leases expire in a few seconds instead: {error}");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use client_config::{Change, LoadedConfig, Places, ServerEntry, Source, display, write_change};
 use contract::text;
-use contract::tool::{Operation, Repeat, ToolHash, ToolId, ToolSpec};
+use contract::tool::{Operation, ToolHash, ToolId, ToolSpec};
 use executor::ToolSource;
 use serde_json::json;
 
@@ -69,7 +69,7 @@ impl Declaration {
     /// adds to a server, such as listing its resources, are not counted.
     fn of(server: &str, tools: &[ToolSpec]) -> Self {
         let own: Vec<&ToolSpec> = tools.iter().filter(|tool| tool.operation == Operation::Tool).collect();
-        let harmless = || own.iter().filter(|tool| tool.repeat == Repeat::Always);
+        let harmless = || own.iter().filter(|tool| tool.repeat.is_harmless());
         let definitions = harmless().map(|tool| (tool.id.clone(), tool.hash())).collect();
         let harmless = harmless().map(|tool| tool.id.name().to_owned()).collect();
         Self { server: server.to_owned(), harmless, definitions, tools: own.len() }

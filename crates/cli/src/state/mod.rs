@@ -19,7 +19,7 @@ use store::{BadLocation, KeyFileError, StoreError};
 
 pub(crate) use key_location::configured_key_file;
 pub(crate) use store::{create_private_file, replace_private_file};
-pub(crate) use store_settings::{ConfiguredStore, StoreArguments, StoreSettings};
+pub(crate) use store_settings::{ConfiguredStore, StoreArguments, StoreSettings, configured_location};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {

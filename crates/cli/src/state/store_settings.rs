@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
-use client_config::{Places, TOOL_LISTS, load, register_url};
+use client_config::{Places, TOOL_LISTS, Unset, load, register_url};
 use contract::config::StoreConfig;
 use executor::clock::now_ms;
 use serde_json::Value;
-use store::{KeyFile, Keys, Location, Store};
+use store::{BadLocation, KeyFile, Keys, Location, Store};
 
 use super::key_location::KEY_FILE_VARIABLE;
 use super::{State, StateError, make_secret};
@@ -106,15 +106,14 @@ impl StoreArguments {
             StateError::Settings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
         })?;
         let expand =
-            |text: &String| places.expand(text).map_err(|unset| StateError::Settings(format!("`store`: {unset}")));
+            |text: &String| places.expand(text).map_err(|unset| StateError::Settings(explain("store.keyFile", &unset)));
         let given = self.store.as_ref().map(|address| address.0.clone());
         let named = given.or_else(|| places.variable(STORE_VARIABLE).map(str::to_owned));
         let location = match (named, &config.url) {
             (Some(named), _) => Location::parse(&named)?,
-            (None, Some(url)) => match Location::parse(&expand(url)?)? {
-                Location::File(path) => Location::File(places.resolve(&path.display().to_string())),
-                elsewhere => elsewhere,
-            },
+            (None, Some(url)) => {
+                configured_location(url, places).map_err(|error| StateError::Settings(error.to_string()))?
+            }
             (None, None) => Location::File(state.path("runs.db")),
         };
         if let Location::Postgres(url) = &location {
@@ -128,6 +127,47 @@ impl StoreArguments {
             (None, None) => state.path("key"),
         };
         Ok(StoreSettings { state, location, key_file, config })
+    }
+}
+
+/// Why the location in `store.url` cannot be used. The message does not contain the location.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadStoreUrl {
+    #[error("{}", explain("store.url", .0))]
+    Unset(Unset),
+    #[error("`store.url`: {0}")]
+    Location(BadLocation),
+}
+
+impl BadStoreUrl {
+    /// Whether the location may be usable in another environment, such as that of a service.
+    pub(crate) fn depends_on_environment(&self) -> bool {
+        matches!(self, Self::Unset(Unset::Variable(_) | Unset::Input { .. }))
+    }
+}
+
+/// Returns the store that `store.url` in the configuration names.
+pub(crate) fn configured_location(url: &str, places: &Places) -> Result<Location, BadStoreUrl> {
+    let location = Location::parse(&places.expand(url).map_err(BadStoreUrl::Unset)?).map_err(BadStoreUrl::Location)?;
+    Ok(match location {
+        Location::File(path) => Location::File(places.resolve(&path.display().to_string())),
+        elsewhere => elsewhere,
+    })
+}
+
+/// Says why a reference in a setting of `store` cannot be replaced. Unlike a server's entry, it cannot use secrets.
+fn explain(setting: &str, unset: &Unset) -> String {
+    match unset {
+        Unset::MisplacedSecret(name) => format!(
+            "`{setting}`: `${{secret:{name}}}` is not possible here, because `store` names the key that secrets are \
+             sealed with; write `${{A_VARIABLE}}` and set the variable in the environment that cellmate starts in. \
+             Secrets are possible in `env`, `headers`, `url` and `oauth` of a server, `apiKey` and `headers` of a \
+             provider, and `env` of a plugin"
+        ),
+        Unset::Variable(name) => format!(
+            "`{setting}`: environment variable `{name}` is not set; set it in the environment that cellmate starts in"
+        ),
+        other => format!("`{setting}`: {other}"),
     }
 }
 
@@ -219,6 +259,8 @@ mod tests {
         let untyped = StoreArguments { store: None, ..typed };
         let settings = json!({"store": {"url": "postgres://me:${PASS}@db/x"}});
         let message = untyped.choose(&settings, &places(&[])).unwrap_err().to_string();
-        assert!(message.contains("`PASS` is not set"), "{message}");
+        let expected = "configuration: `store.url`: environment variable `PASS` is not set; set it in the environment \
+            that cellmate starts in";
+        assert_eq!(message, expected);
     }
 }

@@ -76,6 +76,8 @@ enum ReadOnly {
     Yes,
     /// The source declares it, but is not trusted.
     Declared,
+    /// The tool adds something and destroys nothing, as its source declares, which is trusted.
+    Adds,
     No,
 }
 
@@ -83,8 +85,9 @@ impl ReadOnly {
     fn of(tool: &ToolSpec) -> Self {
         match (tool.repeat, tool.declared_repeat) {
             (Repeat::Always, _) => Self::Yes,
+            (Repeat::Additive, _) => Self::Adds,
             (_, Repeat::Always) => Self::Declared,
-            (Repeat::Never | Repeat::WithKey, Repeat::Never | Repeat::WithKey) => Self::No,
+            (Repeat::Never | Repeat::WithKey, _) => Self::No,
         }
     }
 
@@ -98,6 +101,7 @@ impl ReadOnly {
             (Self::Declared, Source::Plugin | Source::Openclaw | Source::Client) => {
                 "its source declares it, but is not trusted"
             }
+            (Self::Adds, _) => "no, but it adds something once and destroys nothing, as its source declares",
             (Self::No, _) => "no",
         }
     }
@@ -146,7 +150,7 @@ impl<'a> ShownTool<'a> {
             "declaration": self.declaration,
             "asks": self.asks,
             "readOnly": self.read_only == ReadOnly::Yes,
-            "readOnlyHint": self.read_only != ReadOnly::No,
+            "readOnlyHint": matches!(self.read_only, ReadOnly::Yes | ReadOnly::Declared),
             "parameters": self.tool.parameters,
             "output": self.tool.output,
         })
@@ -202,6 +206,8 @@ mod tests {
         };
         assert_eq!(tool(Repeat::Always, Repeat::Always), ReadOnly::Yes);
         assert_eq!(tool(Repeat::Never, Repeat::Always), ReadOnly::Declared);
+        assert_eq!(tool(Repeat::Additive, Repeat::Additive), ReadOnly::Adds);
+        assert_eq!(tool(Repeat::Never, Repeat::Additive), ReadOnly::No);
         assert_eq!(tool(Repeat::Never, Repeat::Never), ReadOnly::No);
     }
 }

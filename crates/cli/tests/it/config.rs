@@ -45,6 +45,8 @@ fn a_setting_is_changed_in_place_and_only_if_the_result_is_valid() {
         ("approvals.ask", "nevr", "did you mean `never`?"),
         ("mcpServers.new", "{}", "it has neither `command` nor `url`"),
         ("store.keepRunsSeconds", "[]", "`store.keepRunsSeconds`"),
+        ("store.url", "mysql://x", "`store.url`: invalid store location; expected `postgres://"),
+        ("store.url", "${secret:X}", "`store.url`: `${secret:X}` is not possible here, because `store` names the key"),
     ] {
         let refused = person.run(&["config", "set", key, value]);
         assert_eq!(refused.code, 2, "{key}: {}", refused.out);
@@ -56,6 +58,44 @@ fn a_setting_is_changed_in_place_and_only_if_the_result_is_valid() {
     let dry = person.run(&["config", "set", "approvals.ask", "never", "--dry-run"]);
     assert!(dry.out.contains("nothing was written"), "{}", dry.out);
     assert_eq!(person.run(&["config", "get", "approvals.ask"]).code, 1);
+}
+
+#[test]
+fn an_invalid_location_of_the_store_is_reported_and_can_be_removed() {
+    let person = Person::new();
+    for (url, severity, code, why) in [
+        ("mysql://me:s3cret@db/x", "error", 1, "`store.url`: invalid store location"),
+        ("${secret:X}", "error", 1, "`env` of a plugin"),
+        ("postgres://me:${PASS}@db/x", "warning", 0, "`store.url`: environment variable `PASS` is not set"),
+    ] {
+        person.write(USER_CONFIG, &json!({"store": {"url": url}}).to_string());
+        let checked = person.run(&["config", "check"]);
+        assert!(checked.code == code && checked.out.contains(&format!("{severity}: ")), "{url}: {}", checked.out);
+        assert!(checked.out.contains(why) && !checked.out.contains("s3cret"), "{url}: {}", checked.out);
+        assert_eq!(person.run(&["config", "unset", "store.url"]).code, 0, "{url}");
+        assert_eq!(person.run(&["config", "check"]).out, "1 file checked: no problems\n");
+    }
+    // The variable may be set where a service starts.
+    let set = person.run(&["config", "set", "store.url", "postgres://me:${PASS}@db/x"]);
+    assert!(set.code == 0 && set.err.contains("note: `store.url`: environment variable `PASS`"), "{}", set.err);
+}
+
+#[test]
+fn an_item_before_an_invalid_one_can_be_removed() {
+    let person = Person::new();
+    person.write(USER_CONFIG, r#"{"tools": {"deny": ["mcp:files:*", 4, 5]}}"#);
+    for left in [json!([4, 5]), json!([5])] {
+        let unset = person.run(&["config", "unset", "tools.deny[0]"]);
+        assert_eq!(unset.code, 0, "{}", unset.err);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&person.read(USER_CONFIG)).unwrap()["tools"]["deny"],
+            left
+        );
+    }
+    let file = r#"{"mcpServers": {"files": {"command": "files"}}}"#;
+    person.write(USER_CONFIG, file);
+    let refused = person.run(&["config", "unset", "mcpServers.files.command"]);
+    assert!(refused.code == 2 && person.read(USER_CONFIG) == file, "{}", refused.err);
 }
 
 #[test]
@@ -152,6 +192,18 @@ fn check_names_the_place_of_every_problem() {
     assert_eq!((checked.code, &problem["line"], &problem["severity"]), (1, &json!(3), &json!("error")), "{problem}");
     person.write(USER_CONFIG, "{}");
     assert_eq!(person.run(&["config", "check"]).out, "1 file checked: no problems\n");
+}
+
+#[test]
+fn a_key_that_a_file_has_twice_is_reported_and_nothing_runs_with_the_file() {
+    let person = Person::new();
+    person.write(USER_CONFIG, "{\n  tools: {deny: ['exec']},\n  toolz: 1,\n  tools: {},\n}\n");
+    let checked = person.run(&["config", "check"]);
+    let finding = "/config.json5:4:3: error: the key `tools` is already at line 2, column 3, and only one of them could \
+        be used; merge them, or remove one\n1 file checked: 1 error\n";
+    assert!(checked.code == 1 && checked.out.ends_with(finding), "{}{}", checked.out, checked.err);
+    let listed = person.run(&["servers", "list"]);
+    assert!(listed.code == 2 && listed.err.contains("line 4, column 3: the key `tools`"), "{}", listed.err);
 }
 
 #[test]

@@ -83,6 +83,22 @@ fn connect_writes_the_configuration_file_of_every_client() {
 }
 
 #[test]
+fn connect_says_that_the_clients_other_servers_stay() {
+    let person = Person::new();
+    person.write("home/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}"#);
+    let note = "note: cursor keeps its 2 other MCP servers, whose calls do not pass through cellmate; `cellmate connect \
+        cursor --take-over` moves them to cellmate\n";
+    // Connected again, there is nothing to write, and the servers still stay.
+    for _ in 0..2 {
+        let output = person.run(&["connect", "cursor", "--yes"]);
+        assert_eq!((output.code, output.err.as_str()), (0, note));
+    }
+    let moved = person.run(&["connect", "cursor", "--yes", "--take-over"]);
+    assert!(moved.code == 0 && !moved.err.contains("keeps"), "{}", moved.err);
+    assert_eq!(person.run(&["connect", "cursor", "--yes"]).err, "", "it has no other servers");
+}
+
+#[test]
 fn connect_writes_nothing_without_confirmation() {
     let person = Person::new();
     let before = format!(

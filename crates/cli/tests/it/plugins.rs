@@ -1,4 +1,5 @@
-//! `cellmate plugins new` and `test`: the template's hook, and its decisions on given calls.
+//! `cellmate plugins new` and `test`: the template's hook, and its decisions on given calls. Hooks that see cells, and
+//! plugins that cannot be used.
 
 use serde_json::{Value, json};
 
@@ -63,4 +64,61 @@ fn the_hook_of_the_template_works_once_its_comment_signs_are_removed() {
         })
     );
     assert_eq!(tested["calls"][4]["result"], json!({"greeting": "Hello, Ada!"}));
+}
+
+/// Adds and enables a plugin whose hook blocks the cells that contain `forbidden`.
+fn add_guard(person: &Person, id: &str) {
+    assert_eq!(person.run(&["plugins", "new", id]).code, 0);
+    let (main, manifest) = (format!("project/{id}/main.py"), format!("project/{id}/cellmate.plugin.json"));
+    let mut described: Value = serde_json::from_str(&person.read(&manifest)).unwrap();
+    described["hooks"] = json!({"before_tool_call": {"tools": [], "cells": true}});
+    person.write(&manifest, &described.to_string());
+    let template = person.read(&main);
+    let start = template.find("# if method == \"hooks/").unwrap();
+    let hook = "if method == \"hooks/before_tool_call\":\n        \
+        return {\"block\": \"not today\"} if \"forbidden\" in params[\"params\"][\"code\"] else {}\n    ";
+    person.write(&main, &format!("{}{hook}{}", &template[..start], &template[start..]));
+    let added = person.run(&["plugins", "add", &format!("./{id}"), "--yes"]);
+    assert_eq!(added.code, 0, "{}{}", added.out, added.err);
+    let enabled = person.run(&["plugins", "enable", id]);
+    assert_eq!(enabled.code, 0, "{}{}", enabled.out, enabled.err);
+}
+
+#[test]
+fn a_hook_that_sees_cells_also_sees_those_of_exec_and_the_repl() {
+    let person = Person::new();
+    add_guard(&person, "guard");
+    let allowed = person.run(&["exec", "-e", "return 6 * 7"]);
+    assert!(allowed.code == 0 && allowed.out.contains("42"), "{}{}", allowed.out, allowed.err);
+    let blocked = person.run(&["exec", "-e", "return 'forbidden'"]);
+    assert!(blocked.code == 1, "{}{}", blocked.out, blocked.err);
+    assert!(format!("{}{}", blocked.out, blocked.err).contains("plugin `guard`: not today"), "{}", blocked.err);
+    let typed = person.run_with(&[], "'forbidden'\n6 * 7\n", &["repl"]);
+    let shown = format!("{}{}", typed.out, typed.err);
+    assert!(shown.contains("plugin `guard`: not today") && shown.contains("42"), "{shown}");
+}
+
+#[test]
+fn doctor_names_every_plugin_that_cannot_be_used() {
+    let person = Person::new();
+    for id in ["one", "two"] {
+        add_guard(&person, id);
+    }
+    let installed = person.path("home/.local/state/cellmate/plugins");
+    let mut changed = 0;
+    let mut folders = vec![installed];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.ends_with("main.py") {
+                std::fs::remove_file(entry).unwrap();
+                changed += 1;
+            }
+        }
+    }
+    assert_eq!(changed, 2);
+    let doctor = person.run(&["doctor"]).out;
+    let line = doctor.lines().find(|line| line.starts_with("plugins ")).unwrap();
+    assert!(line.contains("`one` cannot be used: ") && line.contains("; `two` cannot be used: "), "{doctor}");
 }

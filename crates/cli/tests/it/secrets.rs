@@ -26,8 +26,8 @@ fn secrets_are_set_listed_and_removed() {
     assert_eq!(listed.out, "no secrets; set one with `cellmate secrets set NAME`\n");
     assert!(!person.has("home/.local"), "listing creates nothing");
     let first = person.run_with(&[], &format!("{CANARY}\n"), &["secrets", "set", "github.token"]);
-    let text = "set `github.token`; write ${secret:github.token} in `env`, `headers` or `url` of a server, or in \
-        `apiKey` of a provider\n";
+    let text = "set `github.token`; write ${secret:github.token} in `env`, `headers`, `url` or `oauth` of a server, in \
+        `apiKey` or `headers` of a provider, or in `env` of a plugin\n";
     assert_eq!((first.code, first.out.as_str(), first.err.as_str()), (0, text, ""));
     let again = person.run_with(&[], CANARY, &["secrets", "set", "github.token", "--json"]).json();
     assert_eq!(again, json!({"name": "github.token", "replaced": true}));
@@ -52,9 +52,39 @@ fn secrets_are_set_listed_and_removed() {
 
     let removed = person.run(&["secrets", "rm", "github.token"]);
     assert_eq!((removed.code, removed.out.as_str()), (0, "removed `github.token`\n"));
-    assert_eq!(removed.err, "note: it is still used by `a`, which cannot start without it\n");
+    assert_eq!(removed.err, "note: it is still used by `a`, which cannot be used without it\n");
     let gone = person.run(&["secrets", "rm", "github.token"]);
     assert!(gone.code == 1 && gone.err.contains("no secret named `github.token`"), "{}", gone.err);
+}
+
+#[test]
+fn the_providers_and_plugins_that_use_a_secret_are_named() {
+    let person = Person::new();
+    let provider = json!({
+        "baseUrl": "https://api.example.com",
+        "api": "openai-completions",
+        "apiKey": "${secret:KEY}",
+        "headers": {"X-Team": "${secret:TEAM}"},
+        "models": [{"id": "m"}],
+    });
+    let config = json!({
+        "mcpServers": {"a": {"command": "x", "env": {"T": "${secret:KEY}"}}},
+        "models": {"providers": {"acme": provider}},
+        "plugins": {"entries": {"notary": {"env": {"T": "${secret:STAMP}"}}}},
+    });
+    person.write(USER_CONFIG, &config.to_string());
+    for name in ["KEY", "TEAM"] {
+        set(&person, name, CANARY);
+    }
+    let listed = person.run(&["secrets", "list"]);
+    assert_eq!(
+        listed.out,
+        "KEY   set just now, used by `a`, `provider acme`\nTEAM  set just now, used by `provider acme`\n"
+    );
+    let missing = "problem: secret `STAMP` is not set, used by `plugin notary`; run `cellmate secrets set STAMP`\n";
+    assert_eq!(listed.err, missing);
+    let removed = person.run(&["secrets", "rm", "TEAM"]);
+    assert_eq!(removed.err, "note: it is still used by `provider acme`, which cannot be used without it\n");
 }
 
 #[test]
@@ -132,8 +162,8 @@ fn a_missing_or_misplaced_secret_affects_only_its_server() {
         (&json!("good"), &json!(true)),
         "{tested}"
     );
-    let misplaced = "`${secret:KEY}` is possible only in `env`, `headers`, `url` and `oauth` of a server, because process \
-        lists show commands and arguments; move it there";
+    let misplaced = "`${secret:KEY}` is possible only in `env`, `headers`, `url` and `oauth` of a server, `apiKey` and \
+        `headers` of a provider, and `env` of a plugin, because process lists show commands and arguments; move it there";
     let problems: Vec<(&Value, &Value)> =
         tested["problems"].as_array().unwrap().iter().map(|one| (&one["server"], &one["message"])).collect();
     let missing = "secret `MISSING` is not set; run `cellmate secrets set MISSING`";

@@ -33,14 +33,13 @@ use crate::mode::RunMode;
 use crate::output::OutputRequest;
 use crate::output_reader::{OutputReader, ReadError, may_refer};
 use crate::replay::recorded_target;
+use crate::run_telemetry::MAX_NESTED_IDS;
 use crate::session_values::{
     Decision, Freshness, Operation, Refusal, Sizes, conflict, kept, loaded, read_sizes, refuse, unavailable,
 };
 
 /// Twice the interval at which a call in progress polls for the answer to its question.
 const ANSWER_DELAY: Duration = Duration::from_millis(500);
-
-const MAX_NESTED_IDS: usize = 1024;
 
 /// Output of a leg up to this size needs no reservation until a result shows it.
 const SMALL_OUTPUT_BYTES: usize = 64 << 10;

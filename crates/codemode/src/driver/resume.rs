@@ -1,6 +1,6 @@
 //! Resumes a stored run: from its last snapshot, or by running its legs again since the snapshot or from the start.
 
-use contract::cell::{PendingState, Telemetry};
+use contract::cell::PendingState;
 use contract::frame::{Failure, HostCall, Leg, LegEnd, Method};
 use contract::ids::CallId;
 use executor::clock::now_ms;
@@ -12,6 +12,7 @@ use super::{Driver, Run};
 use crate::cell::{Cell, Event, ReopenedCall, ResumedFrom, SpentResources};
 use crate::pool::Lease;
 use crate::replay::{Comparison, MAX_RESUMING_MS, ReplayFailure, Start, Walk, leg_end};
+use crate::run_telemetry;
 
 /// Creates a driver for a stored run, and resumes the run's open calls.
 pub(crate) async fn resumed(
@@ -22,7 +23,7 @@ pub(crate) async fn resumed(
     mut calls: Vec<CallRow>,
     approvals: &[Approval],
 ) -> Result<Driver, Failure> {
-    let telemetry: Telemetry = serde_json::from_str(&row.progress).unwrap_or_default();
+    let telemetry = run_telemetry::of_resumed_run(row, &calls, &run.executor, &run.mode);
     let last_leg = legs.iter().map(|leg| leg.leg).max().unwrap_or(0);
     let age_ms = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
     let frozen = snapshot.is_some();

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use contract::cell::{Durations, LimitFailures, Snapshots, StoredOutputs, Telemetry};
-use contract::frame::Method;
 use contract::ids::CallId;
 use store::{CallRow, CallState, LegRow, Millis};
 
 use super::record::{Record, RecordError};
+use crate::run_telemetry::of_calls;
 
 /// Why a run could not be forked.
 #[derive(Debug, thiserror::Error)]
@@ -72,23 +72,14 @@ fn open(row: &CallRow, parent: &str, now: Millis) -> CallRow {
 /// Counts the telemetry again from the copied calls.
 fn telemetry(record: &Record, calls: &[CallRow]) -> Telemetry {
     let of_all: Telemetry = serde_json::from_str(&record.run.progress).unwrap_or_default();
-    let count = |methods: &[Method]| {
-        let counted = calls.iter().filter(|row| methods.iter().any(|method| method.as_str() == row.method));
-        counted.count() as u64
-    };
-    let mut nested_tool_ids: Vec<String> = Vec::new();
-    for id in calls.iter().filter_map(|row| row.tool_id.clone()) {
-        if !nested_tool_ids.contains(&id) {
-            nested_tool_ids.push(id);
-        }
-    }
+    let copied = of_calls(calls);
     Telemetry {
         exec_count: 1,
         wait_count: 0,
-        search_count: count(&[Method::Search]),
-        describe_count: count(&[Method::Describe]),
-        call_count: count(&[Method::Call, Method::Namespace]),
-        nested_tool_ids,
+        search_count: copied.search_count,
+        describe_count: copied.describe_count,
+        call_count: copied.call_count,
+        nested_tool_ids: copied.nested_tool_ids,
         limit_failures: LimitFailures::default(),
         snapshots: Snapshots::default(),
         duration_ms: Durations::default(),

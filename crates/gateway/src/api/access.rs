@@ -40,10 +40,15 @@ impl Needs {
                 Err(why) => refusal = Some(why),
             }
         }
-        match refusal {
-            Some(why) => Err(ApiError::new(StatusCode::FORBIDDEN, "permission_denied", why.to_string())),
-            None => Ok(()),
-        }
+        let message = match (refusal, needed.as_slice()) {
+            (None, _) => return Ok(()),
+            (Some(_), [first, second]) => {
+                let (first, second) = (first.as_str(), second.as_str());
+                format!("this token has neither the permission `{first}` nor `{second}`; use one with either")
+            }
+            (Some(why), _) => why.to_string(),
+        };
+        Err(ApiError::new(StatusCode::FORBIDDEN, "permission_denied", message))
     }
 }
 

@@ -61,6 +61,7 @@ const MAX_NAMED: usize = 5;
 
 pub(super) fn request_schema() -> Value {
     let arguments = json!({"type": "object"});
+    // Clients of the incumbent may send more.
     open_object(&[
         ("tool", Required, short_text(MAX_ID_BYTES)),
         ("action", Optional, short_text(MAX_ID_BYTES)),
@@ -153,7 +154,7 @@ async fn call(api: &Api, viewer: &Viewer, headers: &HeaderMap, fields: &Fields) 
     let scope = scope(viewer, &agent, headers, fields.text("sessionKey"))?;
     let prepared = agents::prepare(api, scope)?;
     let tool = find(prepared.executor.catalog(), fields.text("tool").unwrap_or_default())?;
-    let arguments = arguments(tool, fields);
+    let arguments = arguments(tool, fields)?;
     ::catalog::arguments::check(&tool.parameters, &arguments)
         .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "invalid_arguments", error.to_string()))?;
     let id = tool.id.as_str().to_owned();
@@ -189,13 +190,13 @@ fn scope(viewer: &Viewer, agent: &str, headers: &HeaderMap, key: Option<&str>) -
 fn find<'c>(catalog: &'c Catalog, wanted: &str) -> Result<&'c ToolSpec, ApiError> {
     let may_be_called = |tool: &&ToolSpec| !DENIED.contains(&tool.id.name());
     if let Some(tool) = catalog.get(wanted) {
-        return Some(tool).filter(may_be_called).ok_or_else(ApiError::not_found);
+        return Some(tool).filter(may_be_called).ok_or_else(|| no_tool(wanted));
     }
     let found: Vec<&ToolSpec> =
         catalog.tools().iter().filter(|tool| tool.id.name() == wanted).filter(may_be_called).collect();
     match found.as_slice() {
         [only] => Ok(only),
-        [] => Err(ApiError::not_found()),
+        [] => Err(no_tool(wanted)),
         several => {
             let ids: Vec<&str> = several.iter().take(MAX_NAMED).map(|tool| tool.id.as_str()).collect();
             let message = format!("several tools have this name; use the id of one, such as {}", ids.join(", "));
@@ -204,8 +205,22 @@ fn find<'c>(catalog: &'c Catalog, wanted: &str) -> Result<&'c ToolSpec, ApiError
     }
 }
 
+/// Returns the error for a tool that does not exist or may not be called, which are alike.
+fn no_tool(wanted: &str) -> ApiError {
+    let wanted = contract::text::plain(wanted, MAX_ID_BYTES);
+    let message = format!("no tool `{wanted}` can be called here; `GET /api/v1/catalog` lists the ids of tools");
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+}
+
+/// Other interfaces' names of `args`. A tool that has no required arguments would be called without any.
+const NOT_ARGS: [&str; 4] = ["arguments", "input", "parameters", "params"];
+
 /// Returns the arguments of a request, with its `action` if the tool has one.
-fn arguments(tool: &ToolSpec, fields: &Fields) -> Value {
+fn arguments(tool: &ToolSpec, fields: &Fields) -> Result<Value, ApiError> {
+    let misnamed = NOT_ARGS.into_iter().find(|name| fields.get(name).is_some());
+    if let (Some(name), None) = (misnamed, fields.get("args")) {
+        return Err(ApiError::invalid(format!("`{name}` is not read; pass the arguments as `args`")));
+    }
     let mut arguments = match fields.get("args") {
         Some(Value::Object(given)) => given.clone(),
         _ => Map::new(),
@@ -214,7 +229,7 @@ fn arguments(tool: &ToolSpec, fields: &Fields) -> Value {
     if let Some(action) = fields.text("action").filter(|_| has_action) {
         arguments.entry("action").or_insert_with(|| Value::from(action));
     }
-    Value::Object(arguments)
+    Ok(Value::Object(arguments))
 }
 
 /// Makes a call, or continues the same call that waits for a decision. It is cancelled if the client disconnects.

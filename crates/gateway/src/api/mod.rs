@@ -25,8 +25,9 @@ mod usage;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http_server::limits::LONG_WRITE_STALL;
 use http_server::{Refusal, RouteRules};
 use serde_json::{Value, json};
@@ -76,6 +77,12 @@ pub fn health(gateway: Gateway) -> Router {
                 && gateway.code_mode().store().live_runs().await.is_ok()
         }
     })
+}
+
+/// Answers requests for paths that no route has. It needs no token, and says nothing else.
+pub async fn unknown_path() -> Response {
+    let message = "there is no such path; `GET /openapi.json` describes the paths of the programs' interface";
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", message).into_response()
 }
 
 fn body_limit(head: &Parts) -> usize {

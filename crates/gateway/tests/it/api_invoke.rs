@@ -63,10 +63,18 @@ async fn what_cannot_be_called_is_refused_in_the_form_of_the_route() {
         (json!({"tool": ""}), 400, "invalid_request"),
         (json!({"tool": "add", "args": []}), 400, "invalid_request"),
         (json!({}), 400, "invalid_request"),
+        (json!({"tool": "add", "arguments": {"a": 1}}), 400, "invalid_request"),
     ] {
         let answer = post(&world, ADA, INVOKE, &body).await;
         assert_eq!((answer.status, error_type(&answer.body)), (status, (true, kind)), "{body}: {}", answer.text);
     }
+    for tool in ["nothing", "hidden", "openclaw:core:exec"] {
+        let answer = post(&world, ADA, INVOKE, &json!({"tool": tool})).await;
+        let message = format!("no tool `{tool}` can be called here; `GET /api/v1/catalog` lists the ids of tools");
+        assert_eq!(answer.body["error"]["message"], message);
+    }
+    let misspelled = post(&world, ADA, INVOKE, &json!({"tool": "add", "arguments": {"a": 1}})).await;
+    assert!(misspelled.body["error"]["message"].as_str().unwrap().contains("arguments"), "{}", misspelled.text);
     assert_eq!(error_type(&post(&world, APPROVER, INVOKE, &json!({"tool": "add"})).await.body).1, "permission_denied");
     let large = json!({"tool": "add", "args": {"a": "x".repeat(2 << 20)}});
     assert_eq!(post(&world, ADA, INVOKE, &large).await.status, 413);

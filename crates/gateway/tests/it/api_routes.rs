@@ -47,6 +47,14 @@ async fn every_route_needs_a_token_its_permission_and_its_method() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_names_both_permissions_if_either_is_enough() {
+    let world = World::start(Options::default(), Vec::new()).await;
+    let refused = get(&world, RUNNER, "/api/v1/approvals").await;
+    let message = "this token has neither the permission `read` nor `approve`; use one with either";
+    assert_eq!((refused.status, &refused.body["error"]["message"]), (403, &json!(message)), "{}", refused.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn garbage_in_bodies_paths_and_queries_is_the_clients_error() {
     let world = World::start(Options::default(), Vec::new()).await;
     let long = "x".repeat(2_000);

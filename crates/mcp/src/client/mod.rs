@@ -18,7 +18,7 @@ mod wire;
 
 pub(crate) use catalog::Offer;
 pub use catalog::{LeftOutTool, TooMuch};
-pub use closed::Closed;
+pub use closed::{Closed, UnreachableCause};
 pub use http::{BadAddress, NotBuilt};
 pub use oauth::{BadCallback, Callback, LoggedIn, LoginError, LoginStatus, login, login_status, logout};
 pub(crate) use server::Attempt;

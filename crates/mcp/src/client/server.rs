@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::client::catalog::LeftOutTool;
 use crate::client::spec::{Limits, ServerSpec};
 use crate::client::{Closed, FollowOutcome, RequestError, Session, Ticket};
-use connect::{StartContext, connect, list};
+use connect::{StartContext, connect, list, origin};
 
 pub use connect::{CHECK_STDERR, ConnectError, ConnectFailure};
 
@@ -65,7 +65,7 @@ impl Server {
     /// does, such as a download.
     pub(crate) async fn connect_or_leave(spec: ServerSpec, may_finish: MayFinish) -> Result<Arc<Self>, ConnectError> {
         spec.register_secrets();
-        let context = StartContext { may_finish, ..StartContext::default() };
+        let context = StartContext { may_finish, address: origin(&spec.transport), ..StartContext::default() };
         let connecting = tokio::time::timeout(spec.limits.connect, connect(&spec, &context)).await;
         connecting
             .unwrap_or(Err(ConnectFailure::Deadline(spec.limits.connect)))

@@ -13,7 +13,7 @@ use codemode::CodeMode;
 use contract::cell::{CellResult, PendingState, WaitingReason};
 use contract::config::pattern::Pattern;
 use contract::ids::{ApprovalId, RunId};
-use contract::tool::{Repeat, Source, ToolId, ToolSpec};
+use contract::tool::{Source, ToolId, ToolSpec};
 use executor::clock::now_ms;
 use executor::{Hook, HookAnswer, HookFuture, ToolEvent};
 use store::{Approval, ApprovalScope, Decision, DecisionError};
@@ -59,7 +59,7 @@ impl ApprovalPolicy {
     /// Returns why a tool needs approval; `None` if it needs none.
     fn reason(&self, tool: &ToolSpec) -> Option<&'static str> {
         // A client carries out the calls of its own tools, and asks its user itself.
-        let may_change = || tool.repeat != Repeat::Always && tool.id.source() != Source::Client;
+        let may_change = || !tool.repeat.is_harmless() && tool.id.source() != Source::Client;
         match self {
             Self::Never => None,
             Self::ChangesAnd(patterns) if patterns.iter().any(|pattern| restricts(pattern, &tool.id)) => Some(NAMED),
@@ -205,6 +205,7 @@ mod tests {
         let tools = [
             tool("mcp:git:log", Repeat::Always),
             tool("mcp:git:push", Repeat::Never),
+            tool("mcp:files:create_directory", Repeat::Additive),
             tool("mcp:files:write", Repeat::WithKey),
             tool("client:app:push", Repeat::Never),
         ];

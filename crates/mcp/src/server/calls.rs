@@ -12,6 +12,7 @@ use store::Millis;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::SUSPEND_TIME;
 use super::client_key::ClientKey;
 use super::principal::Principal;
 use super::progress::Progress;
@@ -28,6 +29,17 @@ pub(crate) struct Call {
     pub(crate) progress: Progress,
     pub(crate) handle: Arc<CallHandle>,
     pub(crate) until: Instant,
+}
+
+impl Call {
+    /// Returns how long the call waits for a person: as long as a turn waits for calls.
+    pub(crate) fn until_person(&self) -> Instant {
+        until_person(self.until)
+    }
+}
+
+fn until_person(until: Instant) -> Instant {
+    until.checked_sub(SUSPEND_TIME).unwrap_or(until)
 }
 
 /// The state of one control call, from its request to its response.
@@ -182,9 +194,19 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
-    use super::{CallHandle, InFlight, InFlightRun};
-    use crate::server::Principal;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{CallHandle, InFlight, InFlightRun, until_person};
     use crate::server::client_key::ClientKey;
+    use crate::server::{CALL_AT_MOST, Principal, TURN_AT_MOST_MS};
+
+    #[test]
+    fn a_call_waits_for_a_person_as_long_as_for_a_tool() {
+        let now = Instant::now();
+        assert_eq!(until_person(now + CALL_AT_MOST) - now, Duration::from_millis(TURN_AT_MOST_MS));
+    }
 
     #[test]
     fn a_call_can_be_cancelled_before_and_after_it_has_a_run() {

@@ -298,6 +298,7 @@ fn listed(tool: &ToolSpec) -> Value {
     // The declaration is kept even if it is not believed: the user may trust the server later.
     let annotations = match tool.declared_repeat {
         Repeat::Always => Some(json!({"readOnlyHint": true})),
+        Repeat::Additive => Some(json!({"idempotentHint": true, "destructiveHint": false})),
         Repeat::Never | Repeat::WithKey => None,
     };
     let more = [

@@ -23,6 +23,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Makes a call, and starts the server for it if necessary.
 pub(super) async fn call(supervisor: &Arc<Supervisor>, call: &AuthorizedCall) -> Dispatch {
     let mut tries = 0;
+    let mut not_called: fn(&Supervisor, &ToolId, &str) -> Dispatch = not_called;
     loop {
         tries += 1;
         let running = match acquire(supervisor).await {
@@ -38,7 +39,7 @@ pub(super) async fn call(supervisor: &Arc<Supervisor>, call: &AuthorizedCall) ->
             Attempt::Settled(dispatch) => return dispatch,
             Attempt::NotSent(_) if tries < MAX_TRIES => {}
             Attempt::NotSent(why) => return not_called(supervisor, call.id(), &why.to_string()),
-            Attempt::Lost(_) if tries < MAX_TRIES && may_repeat(supervisor, call.id()) => {}
+            Attempt::Lost(_) if tries < MAX_TRIES && may_repeat(supervisor, call.id()) => not_called = not_called_again,
             Attempt::Lost(why) => return Dispatch::Settled(running.server().lost(call.id(), why)),
         }
     }
@@ -99,6 +100,15 @@ fn may_repeat(supervisor: &Supervisor, id: &ToolId) -> bool {
 
 fn not_called(supervisor: &Supervisor, id: &ToolId, why: &str) -> Dispatch {
     let tool = shown(id.name(), MAX_SHOWN_NAME_CHARS);
-    let message = format!("`{tool}` of MCP server `{}` was not called: {why}", supervisor.name());
+    Dispatch::Settled(Outcome::not_called(format_args!("`{tool}` of MCP server `{}`", supervisor.name()), why))
+}
+
+/// Returns the failure of a call whose server ended during the first attempt, and could not be reached for a second one.
+fn not_called_again(supervisor: &Supervisor, id: &ToolId, why: &str) -> Dispatch {
+    let tool = shown(id.name(), MAX_SHOWN_NAME_CHARS);
+    let message = format!(
+        "`{tool}` of MCP server `{}` failed: the server ended during the call and could not be called again: {why}",
+        supervisor.name()
+    );
     Dispatch::Settled(Outcome::Failed(message))
 }

@@ -1,10 +1,11 @@
 //! Servers over HTTP: requests, responses, and which of them are accepted.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use contract::tool::ToolSpec;
 use executor::{Outcome, ProgressSink, ToolSource};
-use mcp::{Closed, Limits, Server, Transport};
+use mcp::{Closed, Limits, Server, ServerSpec, Transport, UnreachableCause};
 use serde_json::{Value, json};
 
 use crate::fake::{AtAddress, Connected, Folder, heard, limits, tool, wait_until_recorded};
@@ -151,14 +152,38 @@ async fn an_unknown_session_or_an_unreachable_server_ends_the_connection() {
     server.at.as_mut().unwrap().end();
     assert_eq!(server.call("forgets", json!({})).await, Outcome::Unknown);
     let failed = server.failed("forgets").await;
-    assert!(failed.contains("the server cannot be reached at its address"), "{failed}");
-    assert_eq!(server.server.closed().await, Closed::Unreachable);
-    let spec = server.at.as_ref().unwrap().spec(limits());
-    let error = Server::connect(spec).await.unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "connect to MCP server `s`: the server cannot be reached at its address; check the address and that the server runs"
-    );
+    assert!(failed.contains("the server cannot be reached at its address: connection refused"), "{failed}");
+    assert_eq!(server.server.closed().await, Closed::Unreachable(UnreachableCause::Refused));
+    let at = server.at.as_ref().unwrap();
+    let address = at.url.strip_suffix("/mcp").unwrap();
+    let secret = at.url.replace("/mcp", "/hunter2?token=hunter2").replace("://", "://me:hunter2@");
+    let named = at.url.replace("127.0.0.1", "no-such-host.invalid");
+    let cases = [
+        (secret, address, "connection refused"),
+        (named.clone(), named.strip_suffix("/mcp").unwrap(), "its name was not found"),
+    ];
+    for (url, shown, cause) in cases {
+        let transport = Transport::Http { url: url.clone(), headers: BTreeMap::new(), login: None };
+        let error = Server::connect(ServerSpec { transport, ..at.spec(limits()) }).await.unwrap_err().to_string();
+        let expected = format!(
+            "connect to MCP server `s`: the server cannot be reached at `{shown}`: {cause}; check the address and that the \
+             server runs"
+        );
+        assert_eq!(error, expected);
+    }
+    // A server that does not speak TLS.
+    let plain = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/mcp", plain.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in plain.incoming() {
+            let (mut stream, mut hello) = (stream.unwrap(), [0; 4096]);
+            drop(std::io::Read::read(&mut stream, &mut hello));
+            drop(std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+        }
+    });
+    let transport = Transport::Http { url, headers: BTreeMap::new(), login: None };
+    let error = Server::connect(ServerSpec { transport, ..at.spec(limits()) }).await.unwrap_err().to_string();
+    assert!(error.contains("the encrypted connection (TLS) failed"), "{error}");
 }
 
 #[tokio::test]

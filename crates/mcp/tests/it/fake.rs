@@ -71,7 +71,7 @@ pub(crate) async fn connect(folder: &Folder, script: Value, limits: Limits) -> R
 
 /// The scripted server over HTTP on this machine. It ends on drop.
 pub(crate) struct AtAddress {
-    url: String,
+    pub(crate) url: String,
     child: std::process::Child,
 }
 

@@ -35,7 +35,7 @@ async fn a_crash_fails_the_call_and_later_calls_at_once() {
 async fn a_hanging_call_times_out_and_does_not_affect_other_calls() {
     let script = json!({"tools": [tool("silent", json!([])), tool("fine", json!([{"result": {}}]))]});
     let server = Connected::with(script, Limits { call: Duration::from_millis(200), ..limits() }).await;
-    let expected = "`silent` of MCP server `s` failed: no response within 200 ms, so the call was cancelled; it may have taken effect";
+    let expected = "`silent` of MCP server `s` failed: no response within 200 ms, so the call was cancelled; it may have taken effect. If calls of this server take longer, a person can raise `callTimeoutMs` in its entry";
     let (silent, fine) = tokio::join!(server.failed("silent"), server.returned("fine", json!({})));
     assert_eq!((silent.as_str(), fine.to_cell_value()), (expected, json!({})));
 }

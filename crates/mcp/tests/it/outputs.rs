@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::limits::{MAX_PAGE_RESOURCES, MAX_RESOURCE_READ_BYTES, MAX_RESOURCE_READS};
-use contract::tool::{ToolId, ToolSpec};
+use contract::tool::{Repeat, ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolResult, ToolSource};
 use mcp::server::{McpService, OfferedSources, Principal, serve_streams};
 use serde_json::{Value, json};
@@ -18,14 +18,21 @@ use crate::served::settings;
 const PNG: &str = "iVBORw0KGgpub3QgcmVhbGx5IGEgUE5H";
 const WAV: &str = "UklGRm5vdCByZWFsbHkgYSBzb3VuZA==";
 
-/// A server with one tool, which returns an image and a sound.
+/// A server whose tools return an image and a sound.
 #[derive(Debug)]
 struct Studio;
 
 impl ToolSource for Studio {
     fn tools(&self) -> Vec<ToolSpec> {
-        let id = ToolId::parse("mcp:studio:record").unwrap();
-        vec![ToolSpec::new(id, "Records.", json!({"type": "object"}))]
+        let tool = |id: &str, repeat: Repeat| {
+            let spec = ToolSpec::new(ToolId::parse(id).unwrap(), "Records.", json!({"type": "object"}));
+            ToolSpec { repeat, declared_repeat: repeat, ..spec }
+        };
+        vec![
+            tool("mcp:studio:record", Repeat::Never),
+            tool("mcp:studio:reserve", Repeat::Additive),
+            tool("mcp:studio:listen", Repeat::Always),
+        ]
     }
 
     fn call(&self, _call: AuthorizedCall) -> CallFuture<'_> {
@@ -330,10 +337,14 @@ async fn a_large_output_is_read_in_parts_that_add_up() {
 async fn a_failed_cell_names_the_calls_that_had_effects() {
     let service = service(Value::Null).await;
     let mut client = Client::connect(&service, "local", OLD).await;
-    let failed = client.exec("await MCP.studio.record({}); throw new Error('late')").await;
+    let calls = "await MCP.studio.record({}); await MCP.studio.listen({}); await MCP.studio.reserve({})";
+    let failed = client.exec(&format!("{calls}; throw new Error('late')")).await;
     assert_eq!(
         failed.json["effects"],
-        json!([{"tool": "mcp:studio:record", "call": 1, "state": "done"}]),
+        json!([
+            {"tool": "mcp:studio:record", "call": 1, "state": "done"},
+            {"tool": "mcp:studio:reserve", "call": 3, "state": "done"},
+        ]),
         "{}",
         failed.json
     );

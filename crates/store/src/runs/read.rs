@@ -79,12 +79,12 @@ pub(crate) async fn open_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<
     rows.iter().map(read_call).collect()
 }
 
-/// Characters of a reply and of an outcome that tell how a call ended.
-const ENDING_CHARS: i64 = 128;
+/// Characters of a reply and of an outcome that tell how a call ended; messages begin with the names of tool and server.
+const ENDING_CHARS: i64 = 256;
 
 pub(crate) async fn dispatched_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<DispatchedCall>, StoreError> {
     let rows = sqlx::query(
-        "SELECT call, COALESCE(tool_id, target), SUBSTR(reply, 1, $2), SUBSTR(outcome, 1, $2) FROM calls \
+        "SELECT call, COALESCE(tool_id, target), SUBSTR(reply, 1, $2), SUBSTR(outcome, 1, $2), attempt FROM calls \
          WHERE run_id = $1 AND attempt > 0 ORDER BY call",
     )
     .bind(run_id.to_string())
@@ -98,6 +98,7 @@ pub(crate) async fn dispatched_calls(backend: &Backend, run_id: &RunId) -> Resul
                 tool_id: row.try_get(1)?,
                 reply_start: row.try_get(2)?,
                 outcome_start: row.try_get(3)?,
+                attempt: row.try_get(4)?,
             })
         })
         .collect()

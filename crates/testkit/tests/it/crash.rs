@@ -137,6 +137,10 @@ fn a_leg_interrupted_by_a_crash_is_replayed_with_its_recorded_replies() {
     // The dead host's lease must expire first.
     std::thread::sleep(Duration::from_millis(3100));
     let waiting = host.ask(&json!({"op": "wait", "runId": run_id}));
+    let telemetry = &waiting["telemetry"];
+    assert_eq!((&telemetry["execCount"], &telemetry["callCount"]), (&json!(1), &json!(3)), "{telemetry}");
+    assert!(telemetry["catalogSize"].as_u64() > Some(0), "{telemetry}");
+    assert_eq!(telemetry["nestedToolIds"], json!(["openclaw:ledger:slow", "client:ledger:pick"]));
     // Either the call to the client was stored as parked, or the crash came before that.
     if waiting["status"] == "waiting" {
         let settled = host.ask(&json!({"op": "settle", "runId": run_id, "call": 3, "value": null}));

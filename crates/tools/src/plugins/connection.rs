@@ -1,7 +1,8 @@
 //! One running process of a plugin: JSON-RPC 2.0, one message per line, with every number of a plugin's messages limited.
 //!
-//! A plugin that breaks a limit loses its connection. It cannot affect other plugins: each connection has its own task,
-//! and the memory for parsed messages is shared under the budget of the crate `process`.
+//! An answer that is too large fails its request. A plugin that breaks another limit loses its connection. It cannot affect
+//! other plugins: each connection has its own task, and the memory for parsed messages is shared under the budget of the
+//! crate `process`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,14 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use contract::limits::{MAX_JSON_VALUES, MAX_PLUGIN_REQUESTS};
+use contract::limits::{MAX_JSON_VALUES, MAX_LARGE_MESSAGE_BYTES, MAX_PLUGIN_REQUESTS};
 use contract::text::plain;
 use executor::ProgressSink;
 use parking_lot::Mutex;
 use process::{
-    CLOSE_GRACE, Envelope, FirstReason, LineError, LineWriter, Lines, MAX_BAD_FRAMES, MAX_FRAME_BYTES,
-    MAX_UNANSWERED_REQUESTS, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES, MessageKind, PendingReservation, Process,
-    ProcessExit, Reservation, StartedProcess, Tail, response_id, too_large,
+    CLOSE_GRACE, Envelope, FirstReason, LargeMessage, LargeMessages, Line, LineError, LineWriter, Lines,
+    MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNANSWERED_REQUESTS, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES, MessageKind,
+    PendingReservation, Process, ProcessExit, Reservation, StartedProcess, StderrReader, Tail, endless_response,
+    response_id, response_too_long, too_large,
 };
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,6 +41,10 @@ const MAX_TIMEOUTS: u32 = 3;
 /// only that plugin.
 const IGNORED_BYTES: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// How long the end of a connection waits for the last lines of the plugin's standard error, which say why it exited. Its
+/// output and its standard error are two pipes, read by two tasks.
+const STDERR_GRACE: Duration = Duration::from_millis(200);
 
 /// How much of a plugin's own text an error message shows.
 pub(super) const MAX_SHOWN_CHARS: usize = 1_000;
@@ -68,7 +74,7 @@ impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the plugin exited or closed its output"),
-            Self::MessageTooLong => write!(f, "the plugin sent a message of more than {MAX_FRAME_BYTES} bytes"),
+            Self::MessageTooLong => write!(f, "the plugin sent a message of more than {MAX_LARGE_MESSAGE_BYTES} bytes"),
             Self::Garbage => write!(f, "the plugin sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
             Self::DoesNotRead => {
                 write!(f, "the plugin left {MAX_UNSENT} messages or {MAX_UNSENT_BYTES} bytes unread")
@@ -78,15 +84,6 @@ impl fmt::Display for Closed {
             }
             Self::Hangs => write!(f, "the plugin left {MAX_TIMEOUTS} requests in a row unanswered"),
             Self::Stopped => f.write_str("the plugin was stopped"),
-        }
-    }
-}
-
-impl From<LineError> for Closed {
-    fn from(error: LineError) -> Self {
-        match error {
-            LineError::Ended => Self::Ended,
-            LineError::TooLong => Self::MessageTooLong,
         }
     }
 }
@@ -172,12 +169,12 @@ impl Connection {
         let StartedProcess { process, stdin, stdout, stderr } = started;
         let tail = Tail::default();
         let gone = process.exit();
-        let draining = tail.drain(plugin, stderr);
+        let mut draining = tail.drain(plugin, stderr);
         let shared = Shared::new(stdin);
         let reading = Reading::new(Arc::clone(&shared));
         tokio::spawn(async move {
             let mut process: Process = process;
-            reading.run(stdout).await;
+            reading.run(stdout, Some(&mut draining)).await;
             process.end().await;
             draining.finish().await;
         });
@@ -191,7 +188,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
     fn over(stdout: impl AsyncRead + Unpin + Send + 'static, stdin: W) -> Self {
         let shared = Shared::new(stdin);
         let reading = Reading::new(Arc::clone(&shared));
-        tokio::spawn(reading.run(stdout));
+        tokio::spawn(reading.run(stdout, None));
         Self { shared, tail: Tail::default(), gone: None }
     }
 
@@ -376,7 +373,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
     }
 
     /// Reads until the connection ends, for whatever reason, and settles all requests.
-    async fn run(mut self, stdout: impl AsyncRead + Unpin + Send) {
+    async fn run(mut self, stdout: impl AsyncRead + Unpin + Send, stderr: Option<&mut StderrReader>) {
         let mut lines = Lines::new(stdout, MAX_FRAME_BYTES);
         let shared = Arc::clone(&self.shared);
         let why = tokio::select! {
@@ -387,6 +384,9 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
                 Closed::Stopped
             }
         };
+        if let (Closed::Ended, Some(stderr)) = (why, stderr) {
+            stderr.caught_up(STDERR_GRACE).await;
+        }
         shared.closed.set(why);
         shared.writer.close();
         // Dropping the senders wakes the callers, which read the reason.
@@ -395,11 +395,16 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
 
     async fn read(&mut self, lines: &mut Lines<impl AsyncRead + Unpin>) -> Closed {
         loop {
-            let text = match lines.next().await {
-                Ok(text) => text,
-                Err(why) => return why.into(),
+            let taken = match lines.next_or_large(LargeMessages::Refused).await {
+                Ok(Line::Whole(text)) => self.take(text).await,
+                Ok(Line::Large(message)) => self.take_large(message),
+                Err(LineError::TooLong) => {
+                    self.shared.fail_all(&RequestError::TooLarge(endless_response()));
+                    Err(Closed::MessageTooLong)
+                }
+                Err(LineError::Ended) => Err(Closed::Ended),
             };
-            if let Err(why) = self.take(text).await {
+            if let Err(why) = taken {
                 return why;
             }
             if self.ignored_bytes >= IGNORED_BYTES {
@@ -427,6 +432,27 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
         if timeout(CLOSE_GRACE, goodbye).await.is_err() {
             tracing::debug!("a plugin did not exit when it was asked to");
         }
+    }
+
+    /// Handles a message that was too long to be kept: the request that it answers fails, and no other.
+    fn take_large(&mut self, message: LargeMessage) -> Result<(), Closed> {
+        let LargeMessage { skeleton, texts } = message;
+        let error = RequestError::TooLarge(texts.err().unwrap_or_else(response_too_long));
+        let Some(envelope) = Envelope::scan(&skeleton) else {
+            // It may have been the answer to any request.
+            self.shared.fail_all(&error);
+            return self.garbage(MAX_FRAME_BYTES);
+        };
+        self.ignore(MAX_FRAME_BYTES);
+        match envelope.response_id() {
+            _ if envelope.has_method() && envelope.has_id() => return self.refuse(envelope.id()),
+            _ if envelope.has_method() => {}
+            Some(id) => self.shared.settle(id, Err(error)),
+            None if envelope.has_id() => {}
+            None => self.shared.fail_all(&error),
+        }
+        self.bad = 0;
+        Ok(())
     }
 
     async fn take(&mut self, text: Vec<u8>) -> Result<(), Closed> {

@@ -121,6 +121,7 @@ impl Plugin {
         };
         let params = call_params(id.name(), call.input().clone(), ids, call.scope());
         let mut tries = 0;
+        let mut not_called: fn(&Self, &ToolId, &str) -> Outcome = Self::not_called;
         loop {
             tries += 1;
             let made =
@@ -133,15 +134,15 @@ impl Plugin {
                     };
                 }
                 Ok(Err(error)) => error,
-                Err(why) => return self.not_called(id, &why.to_string()),
+                Err(why) => return not_called(self, id, &why.to_string()),
             };
             let may_repeat = tool.spec.repeat != Repeat::Never;
             match &error {
                 RequestError::NotSent(_) if tries < MAX_TRIES => {}
-                RequestError::Lost(_) if tries < MAX_TRIES && may_repeat => {}
+                RequestError::Lost(_) if tries < MAX_TRIES && may_repeat => not_called = Self::not_called_again,
                 RequestError::Lost(_) if !may_repeat => return Outcome::Unknown,
                 RequestError::NotSent(_) | RequestError::Crowded => {
-                    return self.not_called(id, &explain(&error, tool.timeout, tool.effects));
+                    return not_called(self, id, &explain(&error, tool.timeout, tool.effects));
                 }
                 RequestError::TooLarge(why) => {
                     let why = format_args!("`{}` of plugin `{}`: {why}", id.name(), self.id());
@@ -156,8 +157,13 @@ impl Plugin {
         Outcome::Failed(format!("`{}` of plugin `{}` failed: {why}", id.name(), self.id()))
     }
 
+    /// Returns the failure of a call during which the plugin ended, and that could not be made again.
+    fn not_called_again(&self, id: &ToolId, why: &str) -> Outcome {
+        self.failed(id, &format!("the plugin ended during the call and could not be called again: {why}"))
+    }
+
     fn not_called(&self, id: &ToolId, why: &str) -> Outcome {
-        Outcome::Failed(format!("`{}` of plugin `{}` was not called: {why}", id.name(), self.id()))
+        Outcome::not_called(format_args!("`{}` of plugin `{}`", id.name(), self.id()), why)
     }
 }
 

@@ -31,9 +31,11 @@ async fn each_attack_has_a_safe_outcome_and_neighbours_are_not_affected() {
         ("exit-once", "echo", Returns(json!("second time"))),
         ("exit-once", "keyed", Returns(json!("second time"))),
         ("exit-once", "change", Unknown),
+        ("exit-for-good", "keyed", Fails("failed: the plugin ended during the call and could not be called again")),
         ("hang", "echo", Fails("no answer within 3000 ms")),
         ("hang", "change", Fails("it may have taken effect")),
-        ("long", "echo", Fails("more than 8388608 bytes")),
+        ("long", "echo", Drops("longer than 8388608 bytes; ask it for less")),
+        ("long", "change", Drops("longer than 8388608 bytes; ask it for less")),
         ("deep", "echo", Drops("levels deep")),
         ("many", "echo", Drops("JSON values")),
         ("lie", "echo", Returns(json!("true"))),
@@ -42,7 +44,7 @@ async fn each_attack_has_a_safe_outcome_and_neighbours_are_not_affected() {
         ("asks", "echo", Fails("requests; a plugin only answers")),
         ("flood", "echo", Returns(json!("after the flood"))),
         ("flood-stderr", "echo", Returns(json!("after the flood"))),
-        ("endless-line", "echo", Fails("more than 8388608 bytes")),
+        ("endless-line", "echo", Drops("longer than 167772160 bytes")),
         ("start-exit", "echo", Fails("could not be started")),
         ("start-other", "echo", Fails("protocol version 99")),
         ("never-reads", "echo", Fails("no answer within")),
@@ -160,6 +162,27 @@ async fn an_after_hook_cannot_change_a_result_or_hold_it_up_for_long() {
             "{}",
             place.recorded("guard")
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_words_of_a_plugin_that_exits_are_known_when_its_call_ends() {
+    for _ in 0..5 {
+        let place = Place::new().await;
+        place.install(&manifest("loud", "exit-loudly"));
+        let ready = place.ready().await;
+        assert_eq!(ready.call("plugin:loud:change", json!({})).await, Outcome::Unknown);
+        let stderr = async {
+            loop {
+                // The supervisor notices the end of the connection a moment after the call.
+                match ready.plugin("loud").status() {
+                    status if status.last_failure.is_some() => break status.stderr,
+                    _ => tokio::time::sleep(Duration::from_millis(1)).await,
+                }
+            }
+        };
+        let stderr = tokio::time::timeout(PATIENCE, stderr).await.unwrap();
+        assert_eq!(stderr.as_deref(), Some("boom"));
     }
 }
 

@@ -42,6 +42,13 @@ def call(request):
             write("this is not JSON")
     elif MODE == "exit":
         sys.exit(3)
+    elif MODE == "exit-loudly":
+        # Nothing is buffered, so the pipes close at once.
+        os.write(2, b"boom\n")
+        os._exit(3)
+    elif MODE == "exit-for-good":
+        open(os.path.join(DATA, "exited"), "w").close()
+        sys.exit(3)
     elif MODE == "exit-once":
         if not os.path.exists(os.path.join(DATA, "exited")):
             record("exiting")
@@ -124,7 +131,7 @@ for line in sys.stdin:
     if method == "initialize":
         record(f"start {os.getpid()} {json.dumps(request['params']['config'])}")
         record("tokens " + " ".join(os.environ.get(name, "-") for name in ("FAKE_TOKEN", "OTHER_TOKEN")))
-        if MODE == "start-exit":
+        if MODE == "start-exit" or MODE == "exit-for-good" and os.path.exists(os.path.join(DATA, "exited")):
             print("no licence found", file=sys.stderr)
             sys.exit(9)
         if MODE == "start-hang":

@@ -71,6 +71,12 @@ fn the_models_are_the_agents_and_tools_are_served_over_mcp() {
     let mut client = running.mcp(Era::July2026);
     assert_eq!(client.exec("return 6 * 7")["value"], 42);
     assert_eq!(running.get("/readyz").status, 200);
+    for path in ["/", "/api/v1/nothing", "/v1/nothing"] {
+        let unknown = running.get(path);
+        let status = unknown.status;
+        let body: Value = serde_json::from_str(&unknown.text()).unwrap();
+        assert_eq!((status, &body["error"]["type"]), (404, &json!("not_found")), "{path}: {body}");
+    }
 }
 
 #[test]

@@ -91,6 +91,24 @@ fn a_server_logs_its_start_its_problems_and_its_shutdown() {
 }
 
 #[test]
+fn a_shutdown_while_a_cell_waits_for_a_timer_is_no_problem() {
+    let place = Place::new(json!([]));
+    let mut client = Streams::plain(&place, Era::July2026);
+    let code = "const timer = new Promise((done) => setTimeout(done, 60_000)); await yield_control(); await timer";
+    let run = client.exec(code)["runId"].clone();
+    client.send("tools/call", json!({"name": "wait", "arguments": {"runId": run}}));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    client.close();
+    assert!(client.child.wait().unwrap().success());
+    let events = parse(&log_text(&place));
+    event(&events, "cellmate mcp stopped");
+    // The client closed the connection during a call, which the library logs.
+    let is_ours = |event: &&Value| event["target"].as_str().is_some_and(|target| target.starts_with("cellmate"));
+    assert!(events.iter().filter(is_ours).all(|event| event["level"] != "WARN"), "{events:#?}");
+    event(&events, "cells still wait, for a timer or a call; each continues with the next `wait`");
+}
+
+#[test]
 fn logs_are_filtered_by_run_and_incident() {
     let place = Place::new(json!([]));
     let empty = logs(&place, &[]);

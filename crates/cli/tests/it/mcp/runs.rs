@@ -44,6 +44,32 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn show_prints_the_whole_result_and_errors_and_says_if_something_is_cut() {
+    let error = format!("{} end of error", "e".repeat(300));
+    let place = Place::new(json!([reads("fails", json!([{"error": {"code": -1, "message": error}}]))]));
+    let mut client = Streams::plain(&place, Era::July2026);
+    let show = |input: &str, client: &mut Streams| {
+        let code = format!(
+            "await yield_control(); await MCP.s.fails({{input: '{input}'}}).catch(() => null); \
+             return 'r'.repeat(2_000) + ' end of result'"
+        );
+        let run = client.exec(&code)["runId"].clone();
+        assert_eq!(client.call("wait", json!({ "runId": run }))["status"], "completed");
+        let shown = place.runs(&["show", run.as_str().unwrap()]);
+        (text(&shown.stdout), text(&shown.stderr), run)
+    };
+    let (shown, notes, _) = show("short", &mut client);
+    assert!(shown.contains(&format!("{} end of result", "r".repeat(2_000))), "{shown}");
+    assert!(shown.contains("end of error") && notes.is_empty(), "{shown}{notes}");
+    let (_, notes, run) = show(&"i".repeat(200), &mut client);
+    let run = run.as_str().unwrap();
+    assert_eq!(
+        notes,
+        format!("values that end with … are cut; `cellmate runs show {run} --json` prints all of them\n")
+    );
+}
+
+#[test]
 fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
     let place = place();
     let mut client = Streams::plain(&place, Era::July2026);

@@ -238,7 +238,11 @@ impl<'a> Offer<'a> {
 fn repeat(annotations: &Value) -> Repeat {
     let hint = |name: &str| annotations.get(name).and_then(Value::as_bool);
     let adds_once = hint("idempotentHint") == Some(true) && hint("destructiveHint") == Some(false);
-    if hint("readOnlyHint") == Some(true) || adds_once { Repeat::Always } else { Repeat::Never }
+    match (hint("readOnlyHint"), adds_once) {
+        (Some(true), _) => Repeat::Always,
+        (_, true) => Repeat::Additive,
+        (_, false) => Repeat::Never,
+    }
 }
 
 fn page_schema() -> Value {

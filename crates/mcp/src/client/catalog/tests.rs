@@ -34,7 +34,7 @@ fn hints_allow_repetition_only_from_trusted_servers_and_only_if_it_cannot_undo_a
         (json!({"readOnlyHint": "true"}), Repeat::Never),
         (json!({"idempotentHint": true}), Repeat::Never),
         (json!({"idempotentHint": true, "destructiveHint": true}), Repeat::Never),
-        (json!({"idempotentHint": true, "destructiveHint": false}), Repeat::Always),
+        (json!({"idempotentHint": true, "destructiveHint": false}), Repeat::Additive),
         (json!({"destructiveHint": false}), Repeat::Never),
         (json!(null), Repeat::Never),
     ];

@@ -11,9 +11,9 @@ use url::Url;
 
 use super::answer::{Answer, Events, Failure, HeldBytes};
 use super::{NotBuilt, build};
-use crate::client::Closed;
 use crate::client::oauth::{Challenge, NoToken, Tokens};
 use crate::client::spec::{MAX_SHOWN_CHARS, shown};
+use crate::client::{Closed, UnreachableCause};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -249,7 +249,7 @@ impl Caller {
             request = request.body(body.to_vec());
         }
         request.send().await.map_err(|error| match error.is_connect() {
-            true => Failure::Closed(Closed::Unreachable),
+            true => Failure::Closed(Closed::Unreachable(UnreachableCause::of(&error))),
             false => Failure::Lost,
         })
     }

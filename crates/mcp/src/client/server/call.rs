@@ -59,7 +59,9 @@ impl Server {
     /// Returns the outcome of a call during which the server crashed and that is not retried.
     pub(crate) fn lost(&self, id: &ToolId, why: Closed) -> Outcome {
         match self.listed().tools.get(id).map(|tool| tool.repeat) {
-            Some(Repeat::Always | Repeat::WithKey) => self.failed(id, &self.explain(RequestError::Closed(why))),
+            Some(Repeat::Always | Repeat::Additive | Repeat::WithKey) => {
+                self.failed(id, &self.explain(RequestError::Closed(why)))
+            }
             Some(Repeat::Never) | None => Outcome::Unknown,
         }
     }
@@ -232,7 +234,10 @@ impl Server {
             RequestError::Refused { code, message } => format!("{} (code {code})", shown(&message, MAX_SHOWN_CHARS)),
             RequestError::Deadline(limit) => {
                 let limit = limit.as_millis();
-                format!("no response within {limit} ms, so the call was cancelled; it may have taken effect")
+                format!(
+                    "no response within {limit} ms, so the call was cancelled; it may have taken effect. If calls of \
+                     this server take longer, a person can raise `callTimeoutMs` in its entry"
+                )
             }
             RequestError::NotSent(Closed::LoginNeeded) | RequestError::Closed(Closed::LoginNeeded) => {
                 format!("it requires a login; a person must run `cellmate servers login {}`", self.name)

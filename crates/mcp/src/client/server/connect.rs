@@ -72,8 +72,8 @@ pub enum ConnectFailure {
     Deadline(Duration),
     #[error("{0}{CHECK_STDERR}")]
     Closed(Closed),
-    #[error("{0}; check the address and that the server runs")]
-    Unreachable(Closed),
+    #[error("{}; check the address and that the server runs", not_reached(address.as_deref(), *why))]
+    Unreachable { address: Option<String>, why: Closed },
     #[error("it denied access: {0}")]
     Forbidden(String),
     #[error("it rejected the request: {message} (code {code})")]
@@ -98,6 +98,8 @@ pub(super) struct StartContext {
     pub(super) stray: StrayLine,
     /// Set if the server may finish its download when the start is given up.
     pub(super) may_finish: MayFinish,
+    /// Where a server with an address is: scheme, host and port. Paths may contain tokens.
+    pub(super) address: Option<String>,
 }
 
 /// How long a server that has closed its output may take to end, so that its exit code is known.
@@ -255,8 +257,8 @@ impl ConnectError {
         let server = shown(server, MAX_SHOWN_NAME_CHARS);
         let why = match why {
             ConnectFailure::Closed(Closed::LoginNeeded) => ConnectFailure::LoginNeeded { server: server.clone() },
-            ConnectFailure::Closed(why @ (Closed::Unreachable | Closed::SessionGone)) => {
-                ConnectFailure::Unreachable(why)
+            ConnectFailure::Closed(why @ (Closed::Unreachable(_) | Closed::SessionGone)) => {
+                ConnectFailure::Unreachable { address: context.address.clone(), why }
             }
             other => other,
         };
@@ -284,6 +286,21 @@ impl ConnectError {
             self.not_passed.retain(|name| mentions(name));
         }
         self
+    }
+}
+
+/// Returns where a server with an address is: scheme, host and port.
+pub(super) fn origin(transport: &Transport) -> Option<String> {
+    let Transport::Http { url, .. } = transport else { return None };
+    let origin = Url::parse(url).ok()?.origin();
+    origin.is_tuple().then(|| shown(&origin.ascii_serialization(), MAX_SHOWN_NAME_CHARS))
+}
+
+/// Returns that a server cannot be reached, and why.
+fn not_reached(address: Option<&str>, why: Closed) -> String {
+    match (address, why) {
+        (Some(address), Closed::Unreachable(cause)) => format!("the server cannot be reached at `{address}`: {cause}"),
+        _ => why.to_string(),
     }
 }
 
@@ -327,7 +344,7 @@ impl ConnectFailure {
             | Self::Start { .. }
             | Self::BadAddress(_)
             | Self::LoginNeeded { .. }
-            | Self::Unreachable(_)
+            | Self::Unreachable { .. }
             | Self::Forbidden(_)
             | Self::ResponseTooLarge(_)
             | Self::TooMuch(_) => false,

@@ -96,7 +96,7 @@ pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrival>) {
             Ok(DrainEnd::Answer | DrainEnd::Ended { brought: true }) => failures = 0,
             Ok(DrainEnd::Ended { brought: false }) | Err(Failure::Lost) => failures += 1,
             // The server may be reachable again in a moment; if not, the next call reports it.
-            Err(Failure::Closed(Closed::Unreachable)) if failures < 2 => failures += 1,
+            Err(Failure::Closed(Closed::Unreachable(_))) if failures < 2 => failures += 1,
             Err(failure @ (Failure::Closed(_) | Failure::TooLong)) => {
                 forward(sender, Arrival::Failed(None, failure)).await;
                 return;

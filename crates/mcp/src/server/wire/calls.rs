@@ -101,7 +101,7 @@ impl ToolCall<'_> {
                 FirstResult::Nothing(answer) => return Ok(self.answered(answer)),
             },
         };
-        let channel = Channel::of(context);
+        let (channel, until) = (Channel::of(context), call.until_person());
         let mut made_at = Instant::now();
         loop {
             let open = service.open_approvals(&call.principal, &result).await;
@@ -122,7 +122,7 @@ impl ToolCall<'_> {
                     return Ok(question.into());
                 }
                 ([next, ..], Channel::Request) => {
-                    match questions::ask(service, connection, context, &call.principal, call.until, next).await {
+                    match questions::ask(service, connection, context, &call.principal, until, next).await {
                         FormOutcome::OneByOne => {
                             grouping = Grouping::OneByOne;
                             call.handle.stop_waiting_for_person();
@@ -138,7 +138,7 @@ impl ToolCall<'_> {
                 }
                 _ if *tool == Tool::Wait => {
                     call.progress.send(elicitation::waiting(&open));
-                    service.wait_for_decision(&open, call.until).await
+                    service.wait_for_decision(&open, until).await
                 }
                 _ => return Ok(self.response(result, made_at, &open)),
             };
@@ -147,7 +147,7 @@ impl ToolCall<'_> {
                 service.undelivered().keep(&call.principal, &mut result);
                 result = service.wait(call, &run_id).await;
                 made_at = Instant::now();
-            } else if call.until <= Instant::now() || service.is_shutting_down() {
+            } else if until <= Instant::now() || service.is_shutting_down() {
                 let open = service.open_approvals(&call.principal, &result).await;
                 return Ok(self.response(result, made_at, &open));
             }

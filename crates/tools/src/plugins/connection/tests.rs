@@ -101,15 +101,40 @@ async fn a_wrong_answer_fails_its_request_only() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_too_long_fails_its_request_only() {
+    let (connection, mut peer) = connect();
+    let (one, two) = (ask(&connection, "a"), ask(&connection, "b"));
+    let mut ids = [0, 0];
+    for _ in 0..2 {
+        let message = peer.next().await;
+        ids[usize::from(message["method"] == "b")] = message["id"].as_i64().unwrap();
+    }
+    let long = "x".repeat(9 << 20);
+    peer.write(&json!({"method": "progress", "params": {"requestId": ids[0], "message": long}}).to_string()).await;
+    peer.write(&json!({"id": 999, "result": {"text": long}}).to_string()).await;
+    peer.write(&json!({"id": ids[0], "result": {"text": long}}).to_string()).await;
+    let too_large = |error: RequestError| match error {
+        RequestError::TooLarge(why) => assert!(why.contains("longer than 8388608 bytes; ask it for less"), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    too_large(one.await.unwrap().unwrap_err());
+    peer.write(&json!({"id": ids[1], "result": 2}).to_string()).await;
+    assert_eq!(two.await.unwrap(), Ok(json!(2)));
+
+    // It may have been the answer to any request.
+    let asked = ask(&connection, "a");
+    peer.next().await;
+    peer.write(&long).await;
+    too_large(asked.await.unwrap().unwrap_err());
+    assert_eq!(connection.why_closed(), None);
+}
+
+#[tokio::test]
 async fn a_connection_ends_with_the_reason() {
     let line = |text: &str| format!("{text}\n");
     let asks: String =
         (0..=MAX_UNANSWERED_REQUESTS).map(|id| line(&json!({"id": id, "method": "x"}).to_string())).collect();
-    let cases = [
-        (line("garbage").repeat(MAX_BAD_FRAMES), Closed::Garbage),
-        (asks, Closed::AsksTooMuch),
-        ("x".repeat(9 << 20), Closed::MessageTooLong),
-    ];
+    let cases = [(line("garbage").repeat(MAX_BAD_FRAMES), Closed::Garbage), (asks, Closed::AsksTooMuch)];
     for (sent, expected) in cases {
         let (connection, mut peer) = connect();
         let asked = ask(&connection, "a");

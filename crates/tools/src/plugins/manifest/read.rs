@@ -13,6 +13,7 @@ use contract::limits::{
     Bound, MAX_HOOK_PATTERNS, MAX_MANIFEST_BYTES, MAX_MANIFEST_DEPTH, MAX_MANIFEST_VALUES, MAX_PLUGIN_NAMESPACES,
     MAX_PLUGIN_TOOLS, MAX_TOOL_DESCRIPTION_BYTES, MAX_TOOL_VALUES, PLUGIN_CALL_TIMEOUT_MS, PLUGIN_HOOK_TIMEOUT_MS,
 };
+use contract::schema_shape::{check_input_schema, check_schema};
 use contract::tool::{Repeat, ToolId, ToolSpec, is_visible_name};
 use serde_json::{Value, json};
 
@@ -168,16 +169,26 @@ fn read_variable(value: &Value, path: &Path) -> Result<String, ConfigError> {
 }
 
 /// Reads a JSON Schema. It must be an object.
-pub(super) fn read_schema(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<Value> {
+fn read_schema(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<Value> {
+    let schema = check_small_object(value, path).and_then(|()| check_schema(value, path));
+    schema.map_err(|error| errors.push(error)).ok().map(|()| value.clone())
+}
+
+/// Reads the JSON Schema of a tool's input, which is an object.
+fn read_input_schema(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<Value> {
+    let schema = check_small_object(value, path).and_then(|()| check_input_schema(value, path));
+    schema.map_err(|error| errors.push(error)).ok().map(|()| value.clone())
+}
+
+fn check_small_object(value: &Value, path: &Path) -> Result<(), ConfigError> {
     let text = value.to_string();
     let is_small = text.len() <= MAX_SCHEMA_BYTES && measure(text.as_bytes()).values <= MAX_TOOL_VALUES;
     if value.is_object() && is_small {
-        return Some(value.clone());
+        return Ok(());
     }
     let expected =
         format!("a JSON Schema, which is an object of at most {MAX_SCHEMA_BYTES} bytes and {MAX_TOOL_VALUES} values");
-    errors.push(ConfigError::value(path, value, &expected));
-    None
+    Err(ConfigError::value(path, value, &expected))
 }
 
 fn read_tools(reader: &mut Reader<'_, '_>, owner: &str) -> Vec<PluginTool> {
@@ -217,7 +228,7 @@ fn read_tool(reader: &mut Reader<'_, '_>, owner: &str) -> Option<PluginTool> {
     let description = text(reader, "description", MAX_TOOL_DESCRIPTION_BYTES);
     let label = reader.field("title").and_then(|(value, path, errors)| optional_text(value, &path, errors));
     let parameters = match reader.field("inputSchema") {
-        Some((value, path, errors)) => read_schema(value, &path, errors),
+        Some((value, path, errors)) => read_input_schema(value, &path, errors),
         None => Some(json!({"type": "object", "properties": {}, "additionalProperties": false})),
     };
     let output = reader.field("outputSchema").and_then(|(value, path, errors)| read_schema(value, &path, errors));

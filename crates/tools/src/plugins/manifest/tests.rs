@@ -103,6 +103,15 @@ fn wrong() -> Vec<(Value, &'static str, bool)> {
         (with("/tools/0/timeoutMs", json!(5)), "plugin.tools[0].timeoutMs", true),
         (with("/tools/0/timeoutMs", json!(6_000_000)), "plugin.tools[0].timeoutMs", true),
         (with("/tools/0/inputSchema", json!("object")), "plugin.tools[0].inputSchema", true),
+        (with("/tools/0/inputSchema", json!({"type": "string"})), "plugin.tools[0].inputSchema.type", false),
+        (
+            with("/tools/0/inputSchema", json!({"properties": {"a": {"type": "strin"}}})),
+            "plugin.tools[0].inputSchema.properties.a.type",
+            false,
+        ),
+        (with("/tools/0/inputSchema", json!({"required": "a"})), "plugin.tools[0].inputSchema.required", false),
+        (with("/tools/1/outputSchema", json!({"type": "strin"})), "plugin.tools[1].outputSchema.type", false),
+        (with("/configSchema", json!({"properties": []})), "plugin.configSchema.properties", false),
         (with("/tools/0/description", Value::Null), "plugin.tools[0].description", true),
         (with("/tools/0/readOnly", json!(true)), "plugin.tools[0].readOnly", true),
         (
