@@ -1,4 +1,5 @@
 //! Measures whole runs: `exec` with tool calls through the executor, journaled in a file, suspended and resumed.
+//! Those that the incumbent can run too alternate with its runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use serde_json::json;
 use store::{Keys, Location, Store};
 
 use crate::Result;
+use crate::incumbent::{self, Incumbent};
 use crate::ours::Ours;
 use crate::report::{Report, bytes};
 use crate::stats::us_since;
@@ -32,12 +34,76 @@ const CLAIMS: [Claim; 5] = [
 
 const READ: &str = "openclaw:bench:read";
 const WRITE: &str = "openclaw:bench:write";
-const ROUNDS: usize = 300;
 const SUSPENDED: usize = 1_000;
 
-/// Runs at once, and in total, when cells per second are measured.
+/// Rounds in which both sides take samples, after one that is not counted, and our samples of a cell in each.
+const ROUNDS: usize = 10;
+const ROUND_SAMPLES: usize = 30;
+
+/// Our unmeasured runs before the samples of a round: the pool was idle while the incumbents ran.
+const WAKING_RUNS: usize = 2;
+const WAKING_SEED: u64 = 1_000_000_000;
+
+/// Runs at once when cells per second are measured, and our runs in each round.
 const CONCURRENT: usize = 24;
-const CONCURRENT_RUNS: usize = 12_000;
+const CONCURRENT_ROUNDS: usize = 3;
+const CONCURRENT_RUNS: usize = 4_000;
+const INCUMBENT_SECONDS: f64 = 3.0;
+
+/// A cell of the table.
+struct Cell {
+    name: &'static str,
+    fact: &'static str,
+    /// Its name in the incumbent's script, which has the same cell.
+    theirs: Option<&'static str>,
+    text: fn(u64) -> Text,
+}
+
+/// A source with a number of its own, so that nothing can be reused from an earlier run, and the value it must return.
+struct Text {
+    source: String,
+    expect: u64,
+}
+
+const CELLS: [Cell; 7] = [
+    Cell { name: "a trivial cell", fact: "trivial_recorded_ms", theirs: Some("trivial"), text: trivial },
+    Cell {
+        name: "1 call of a reading tool",
+        fact: "one_reading_ms",
+        theirs: None,
+        text: |number| sequential(READ, 1, number),
+    },
+    Cell {
+        name: "16 calls of a reading tool, one after the other",
+        fact: "sequential_16_reading_ms",
+        theirs: Some("sequential_16"),
+        text: |number| sequential(READ, 16, number),
+    },
+    Cell {
+        name: "16 calls of a reading tool, concurrently",
+        fact: "parallel_16_reading_ms",
+        theirs: Some("parallel_16"),
+        text: |number| parallel(READ, number),
+    },
+    Cell {
+        name: "1 call of a tool that must not be called twice",
+        fact: "one_writing_ms",
+        theirs: None,
+        text: |number| sequential(WRITE, 1, number),
+    },
+    Cell {
+        name: "16 calls of such a tool, one after the other",
+        fact: "sequential_16_writing_ms",
+        theirs: None,
+        text: |number| sequential(WRITE, 16, number),
+    },
+    Cell {
+        name: "16 calls of such a tool, concurrently",
+        fact: "parallel_16_writing_ms",
+        theirs: None,
+        text: |number| parallel(WRITE, number),
+    },
+];
 
 /// Two tools that immediately return their input: one that only reads, one that must not be called twice.
 #[derive(Debug)]
@@ -66,7 +132,7 @@ struct Setup {
 }
 
 /// Runs the benchmark and returns whether every bar was met.
-pub(crate) fn run() -> Result<bool> {
+pub(crate) fn run(quick: bool) -> Result<bool> {
     let load = load_average()?;
     let ours = Ours::start()?;
     println!("ours: {}; load average before: {load:.2}", ours.describe());
@@ -74,35 +140,27 @@ pub(crate) fn run() -> Result<bool> {
     report.fact("load_average", load);
     let folder = std::env::temp_dir().join(format!("cellmate-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let measured = measure(&ours, &mut report, &folder);
+    let measured = measure(&ours, &mut report, &folder, quick);
     std::fs::remove_dir_all(&folder)?;
-    measured?;
+    let compared = measured?;
     println!("\nload average after: {:.2}", load_average()?);
-    report.verdict(&CLAIMS)
+    let claims = CLAIMS.into_iter().chain(incumbent::CLAIMS.into_iter().filter(|_| compared));
+    report.verdict(&claims.collect::<Vec<_>>())
 }
 
-fn measure(ours: &Ours, report: &mut Report, folder: &Path) -> Result<()> {
+/// Measures everything and returns whether the incumbent that has bars was among it.
+fn measure(ours: &Ours, report: &mut Report, folder: &Path, quick: bool) -> Result<bool> {
     let setup = open(ours, &folder.join("runs.db"), vec![Arc::new(Tools)])?;
-    report.heading("a run with its journal in a file");
-    let cells = [
-        ("a trivial cell", "trivial_recorded_ms", "return 1".to_owned()),
-        ("1 call of a reading tool", "one_reading_ms", sequential(READ, 1)),
-        ("16 calls of a reading tool, one after the other", "sequential_16_reading_ms", sequential(READ, 16)),
-        ("16 calls of a reading tool, concurrently", "parallel_16_reading_ms", parallel(READ)),
-        ("1 call of a tool that must not be called twice", "one_writing_ms", sequential(WRITE, 1)),
-        ("16 calls of such a tool, one after the other", "sequential_16_writing_ms", sequential(WRITE, 16)),
-        ("16 calls of such a tool, concurrently", "parallel_16_writing_ms", parallel(WRITE)),
-    ];
-    for (name, fact, source) in cells {
-        let samples = ours.wait_for(executed(setup.clone(), source, ROUNDS))?;
-        report.show(name, &samples);
-        report.fact(fact, samples.p50() / 1e3);
+    let mut incumbents = incumbent::start(folder);
+    for incumbent in &incumbents {
+        println!("peer: {} under Node {}", incumbent.describe(), incumbent.node());
     }
-    let from = Instant::now();
-    ours.wait_for(concurrent(setup.clone()))?;
-    let per_second = CONCURRENT_RUNS as f64 / from.elapsed().as_secs_f64();
-    println!("trivial cells per second, {CONCURRENT} at once: {per_second:.0}");
-    report.fact("recorded_per_second", per_second);
+    let samples = alternate(ours, &setup, &mut incumbents, if quick { 1 } else { ROUNDS })?;
+    let per_second = alternate_concurrent(ours, &setup, &mut incumbents, if quick { 1 } else { CONCURRENT_ROUNDS })?;
+    let compared = show(report, &incumbents, &samples, per_second)?;
+    // Idle processes would still take memory and a little time from what is measured next.
+    drop(incumbents);
+
     let (suspend, resume) = ours.wait_for(suspended(setup))?;
     report.heading(&format!("{SUSPENDED} suspended runs"));
     report.show("exec to `waiting`, written", &suspend);
@@ -111,7 +169,75 @@ fn measure(ours: &Ours, report: &mut Report, folder: &Path) -> Result<()> {
     report.fact("resume_ms", resume.p50() / 1e3);
     let stored = std::fs::metadata(folder.join("runs.db"))?.len() as f64;
     println!("size of the store file after all of the above: {}", bytes(stored));
-    catalogs(ours, report, folder)
+    catalogs(ours, report, folder)?;
+    Ok(compared)
+}
+
+/// Runs every cell in rounds, ours and then each incumbent's, and returns our samples of each.
+fn alternate(ours: &Ours, setup: &Setup, incumbents: &mut [Incumbent], rounds: usize) -> Result<Vec<Samples>> {
+    let mut all = vec![Samples::default(); CELLS.len()];
+    for round in 0..=rounds {
+        if round == 1 {
+            all.fill(Samples::default());
+            incumbents.iter_mut().for_each(Incumbent::discard_samples);
+        }
+        for (cell, samples) in CELLS.iter().zip(&mut all) {
+            let seed = 1 + (round * ROUND_SAMPLES) as u64;
+            ours.wait_for(executed(setup.clone(), cell.text, WAKING_SEED + seed, WAKING_RUNS))?;
+            samples.add(ours.wait_for(executed(setup.clone(), cell.text, seed, ROUND_SAMPLES))?);
+            for incumbent in &mut *incumbents {
+                cell.theirs.map_or(Ok(()), |theirs| incumbent.run(theirs, seed))?;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Measures trivial cells per second in rounds, ours and then each incumbent's, and returns the median of ours.
+fn alternate_concurrent(ours: &Ours, setup: &Setup, incumbents: &mut [Incumbent], rounds: usize) -> Result<f64> {
+    let mut rates = Samples::default();
+    for round in 0..=rounds {
+        if round == 1 {
+            rates = Samples::default();
+            incumbents.iter_mut().for_each(Incumbent::discard_rates);
+        }
+        let seed = 1 + (round * CONCURRENT_RUNS) as u64;
+        let from = Instant::now();
+        let runs = ours.wait_for(concurrent(setup.clone(), seed))?;
+        rates.push(runs as f64 / from.elapsed().as_secs_f64());
+        for incumbent in &mut *incumbents {
+            incumbent.concurrent(CONCURRENT, INCUMBENT_SECONDS, seed)?;
+        }
+    }
+    Ok(rates.p50())
+}
+
+/// Prints a table with the first incumbent as the peer, then one for each other. Returns whether the first has bars.
+fn show(report: &mut Report, incumbents: &[Incumbent], samples: &[Samples], per_second: f64) -> Result<bool> {
+    let rate = format!("trivial cells per second, {CONCURRENT} at once");
+    let main = incumbents.first().filter(|incumbent| incumbent.has_bars());
+    let peer = main.map_or(String::new(), |peer| format!("; peer: {}", peer.describe()));
+    report.heading(&format!("a recorded run{peer}"));
+    for (cell, samples) in CELLS.iter().zip(samples) {
+        match (main, cell.theirs) {
+            (Some(main), Some(theirs)) => main.compare(report, cell.name, theirs, samples)?,
+            _ => report.show(cell.name, samples),
+        }
+        report.fact(cell.fact, samples.p50() / 1e3);
+    }
+    match main {
+        Some(main) => main.compare_rates(report, &rate, per_second),
+        None => println!("{rate}: {per_second:.0}"),
+    }
+    report.fact("recorded_per_second", per_second);
+    for other in incumbents.iter().filter(|incumbent| !incumbent.has_bars()) {
+        report.heading(&format!("peer: {}", other.describe()));
+        for (cell, samples) in CELLS.iter().zip(samples) {
+            cell.theirs.map_or(Ok(()), |theirs| other.compare(report, cell.name, theirs, samples))?;
+        }
+        other.compare_rates(report, &rate, per_second);
+    }
+    Ok(main.is_some())
 }
 
 fn catalogs(ours: &Ours, report: &mut Report, folder: &Path) -> Result<()> {
@@ -131,7 +257,8 @@ fn catalogs(ours: &Ours, report: &mut Report, folder: &Path) -> Result<()> {
         report.fact(&format!("catalog_{count}_ms"), samples.p50() / 1e3);
         let many: Arc<dyn ToolSource> = Arc::new(Many(tools));
         let setup = open(ours, &folder.join(format!("{count}.db")), vec![many])?;
-        let first = ours.wait_for(executed(setup.clone(), "return ALL_TOOLS.length".to_owned(), 1))?;
+        let text = |number| Text { source: "return ALL_TOOLS.length".to_owned(), expect: number };
+        let first = ours.wait_for(executed(setup, text, count as u64, 1))?;
         report.show(&format!("first cell, which reads all {count}"), &first);
         report.fact(&format!("first_cell_{count}_ms"), first.p50() / 1e3);
     }
@@ -178,34 +305,48 @@ fn open(ours: &Ours, path: &Path, sources: Vec<Arc<dyn ToolSource>>) -> Result<S
     Ok(Setup { code_mode, executor, config: config::CodeMode::enabled(Limits::DEFAULT) })
 }
 
-fn sequential(tool: &str, calls: usize) -> String {
-    format!("let n = 0; for (let i = 0; i < {calls}; i++) n += (await tools.call('{tool}', {{ i: 1 }})).i; return n")
+fn trivial(number: u64) -> Text {
+    Text { source: format!("return {number}"), expect: number }
 }
 
-fn parallel(tool: &str) -> String {
-    format!("return (await Promise.all(Array.from({{ length: 16 }}, (_, i) => tools.call('{tool}', {{ i }})))).length")
+fn sequential(tool: &str, calls: u64, number: u64) -> Text {
+    let call = format!("(await tools.call('{tool}', {{ i: 1 }})).i");
+    let source = format!("let n = {number}; for (let i = 0; i < {calls}; i++) n += {call}; return n");
+    Text { source, expect: number + calls }
 }
 
-async fn executed(setup: Setup, source: String, rounds: usize) -> Result<Samples> {
+fn parallel(tool: &str, number: u64) -> Text {
+    let call = format!("(await tools.call('{tool}', {{ i }})).i");
+    let source = format!(
+        "const all = await Promise.all(Array.from({{ length: 16 }}, async (_, i) => {call})); \
+         return all.reduce((sum, i) => sum + i, {number})"
+    );
+    Text { source, expect: number + 120 }
+}
+
+/// Runs `count` cells one after the other, whose numbers start with `seed`, and checks their values.
+async fn executed(setup: Setup, text: fn(u64) -> Text, seed: u64, count: usize) -> Result<Samples> {
     let mut samples = Samples::default();
-    for _ in 0..rounds {
-        let input = ExecInput::javascript(source.clone());
+    for number in (seed..).take(count) {
+        let Text { source, expect } = text(number);
+        let input = ExecInput::javascript(source);
         let from = Instant::now();
         match setup.code_mode.exec(&setup.executor, &setup.config, "bench", input).await {
-            CellResult::Completed { .. } => samples.push(us_since(from)),
-            other => return Err(format!("`{source}` ended with {other:?}").into()),
+            CellResult::Completed { value, .. } if value.get() == expect.to_string() => samples.push(us_since(from)),
+            other => return Err(format!("`{}` ended with {other:?}", text(number).source).into()),
         }
     }
     Ok(samples)
 }
 
-async fn concurrent(setup: Setup) -> Result<()> {
-    let rounds = CONCURRENT_RUNS / CONCURRENT;
-    let tasks = (0..CONCURRENT).map(|_| tokio::spawn(executed(setup.clone(), "return 1".to_owned(), rounds)));
-    for task in tasks.collect::<Vec<_>>() {
+/// Runs trivial cells, `CONCURRENT` at once, and returns how many.
+async fn concurrent(setup: Setup, seed: u64) -> Result<usize> {
+    let each = CONCURRENT_RUNS / CONCURRENT;
+    let lane = |lane| tokio::spawn(executed(setup.clone(), trivial, seed + (lane * each) as u64, each));
+    for task in (0..CONCURRENT).map(lane).collect::<Vec<_>>() {
         task.await??;
     }
-    Ok(())
+    Ok(each * CONCURRENT)
 }
 
 async fn suspended(setup: Setup) -> Result<(Samples, Samples)> {

@@ -1,7 +1,7 @@
 //! Benchmarks of the sandbox and of whole runs.
 //!
 //! `make bench-sandbox` compares the sandbox with a peer in one run. `make bench-codemode` (`cellmate-bench codemode`)
-//! measures whole runs with their journal on disk. `make bench-nodes` (`cellmate-bench nodes`) measures resuming a run
+//! measures whole runs with their journal on disk, and compares them with the incumbent if it is installed. `make bench-nodes` (`cellmate-bench nodes`) measures resuming a run
 //! on another node.
 //!
 //! `cellmate-bench throughput` measures only the cells per second of the sandbox.
@@ -14,6 +14,7 @@ mod codemode_runs;
 mod cpu;
 mod deadlines;
 mod endless;
+mod incumbent;
 mod nested;
 mod nodes;
 mod ours;
@@ -77,7 +78,8 @@ fn run() -> Result<bool> {
         [] => (false, false),
         [flag] if flag == "--quick" => (true, false),
         [what] if what == "throughput" => (false, true),
-        [what] if what == "codemode" => return codemode_runs::run(),
+        [what] if what == "codemode" => return codemode_runs::run(false),
+        [what, flag] if what == "codemode" && flag == "--quick" => return codemode_runs::run(true),
         [what] if what == "nodes" => return nodes::run(false),
         [what, flag] if what == "nodes" && flag == "--quick" => return nodes::run(true),
         other => {

@@ -1,4 +1,5 @@
-//! The peer: quickjs-wasi under Node, a child process that answers one JSON line with another.
+//! A peer: a script under Node, a child process that answers one JSON line with another. The peer of the sandbox
+//! benchmark is quickjs-wasi.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ pub(crate) struct Peer {
     ready: Value,
 }
 
-/// The folder of the peer's scripts.
-fn folder() -> PathBuf {
+/// The folder of the peers' scripts.
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peer")
 }
 
@@ -35,7 +36,12 @@ pub(crate) fn node(script: &str) -> Result<Command> {
 
 impl Peer {
     pub(crate) fn start() -> Result<Self> {
-        let mut child = node("peer.mjs")?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        Self::spawn(node("peer.mjs")?)
+    }
+
+    /// Starts a script and waits until it says that it is ready.
+    pub(crate) fn spawn(mut script: Command) -> Result<Self> {
+        let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let requests = child.stdin.take().ok_or("the peer has no stdin")?;
         let answers = BufReader::new(child.stdout.take().ok_or("the peer has no stdout")?);
         let mut peer = Self { child, requests, answers, ready: Value::Null };
@@ -44,8 +50,12 @@ impl Peer {
     }
 
     pub(crate) fn describe(&self) -> String {
-        let field = |name: &str| self.ready.get(name).map_or(String::new(), |value| value.to_string().replace('"', ""));
-        format!("quickjs-wasi {} under Node {}", field("quickjs_wasi"), field("node"))
+        format!("quickjs-wasi {} under Node {}", self.ready("quickjs_wasi"), self.ready("node"))
+    }
+
+    /// A field of the line with which the script said that it is ready, as text.
+    pub(crate) fn ready(&self, name: &str) -> String {
+        self.ready.get(name).map_or(String::new(), |value| value.to_string().replace('"', ""))
     }
 
     pub(crate) fn ask(&mut self, request: &Value) -> Result<Value> {
