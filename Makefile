@@ -44,6 +44,7 @@ test-peers: ## Test with third-party clients and servers, installed in target/pe
 bench: setup ## Run every benchmark and write docs/benchmarks.md (PARTS selects some); needs an idle machine
 	@scripts/setup-postgres
 	@npm ci --prefix bench/peer --silent --no-audit --no-fund
+	@npm ci --prefix bench/peer/openclaw --silent --no-audit --no-fund --ignore-scripts
 	@cargo build --release --locked --package cellmate-cli --package cellmate-mcp --package cellmate-bench \
 		--package cellmate-bench-search --package cellmate-bench-servers
 	@cargo build --locked --package cellmate-testkit --bin with-postgres

@@ -1,8 +1,8 @@
 //! Benchmarks of the sandbox and of whole runs.
 //!
 //! `make bench-sandbox` compares the sandbox with a peer in one run. `make bench-codemode` (`cellmate-bench codemode`)
-//! measures whole runs with their journal on disk, and compares them with the incumbent if it is installed. `make bench-nodes` (`cellmate-bench nodes`) measures resuming a run
-//! on another node.
+//! measures whole runs with their journal on disk, and compares them with the incumbent if it is installed. `make
+//! bench-nodes` (`cellmate-bench nodes`) measures resuming a run on another node.
 //!
 //! `cellmate-bench throughput` measures only the cells per second of the sandbox.
 //!

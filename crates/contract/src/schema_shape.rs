@@ -2,7 +2,7 @@
 //!
 //! Arguments are checked leniently against the schemas of MCP servers: a part that cannot be understood checks nothing,
 //! because a faulty schema must not make its tool uncallable. The author of a plugin or of a program that embeds Cellmate
-//! can mend the schema, and is told here.
+//! can correct the schema, so these are refused.
 
 use serde_json::Value;
 
