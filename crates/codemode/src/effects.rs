@@ -114,8 +114,10 @@ fn was_never_called(tool_id: &str, attempt: i64, end: &str) -> bool {
         "mcp" => "MCP server",
         _ => return false,
     };
-    // The quote is that of the message in the JSON: the message begins with this.
-    attempt == 1 && end.contains(&format!("\"`{name}` of {source} `{owner}` {NOT_CALLED}: "))
+    let expected = format!("`{name}` of {source} `{owner}` {NOT_CALLED}: ");
+    // The message must begin with it: the rest may be text of the server or the plugin, which could pretend this.
+    let begins = |key: &str| end.split_once(key).is_some_and(|(_, message)| message.starts_with(&expected));
+    attempt == 1 && (begins("\"message\":\"") || begins("\"failed\":\""))
 }
 
 /// Returns how a stored call ended, by the starts of its reply and its outcome.
@@ -217,10 +219,18 @@ mod tests {
         assert_eq!(states(&effects), expected);
     }
 
+    fn text_of(outcome: &Outcome) -> &str {
+        match outcome {
+            Outcome::Failed(message) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_call_that_was_not_made_is_no_effect() {
         let not_called = |tool: &str| Outcome::not_called(tool, "the plugin could not be started");
         let [plugin, server] = ["`stamp` of plugin `notary`", "`push` of MCP server `git`"].map(not_called);
+        let pretended = Outcome::Failed(format!("`stamp` of plugin `notary` failed: \"{}", text_of(&plugin)));
         let reply = |outcome: &Outcome| StoredReply::from(&bridge::reply(outcome.clone(), "stamp"));
         let of = |tool: &str, row: DispatchedCall| DispatchedCall { tool_id: tool.to_owned(), ..row };
         let effects = collect(
@@ -232,6 +242,8 @@ mod tests {
                 of("plugin:notary:seal", stored(4, Some(&reply(&plugin)), None)),
                 DispatchedCall { attempt: 2, ..of("plugin:notary:stamp", stored(5, Some(&reply(&plugin)), None)) },
                 of("plugin:notary:stamp", stored(6, None, None)),
+                // A text that the plugin quotes.
+                of("plugin:notary:stamp", stored(7, Some(&reply(&pretended)), None)),
             ],
             &[CallRow {
                 tool_id: Some("plugin:notary:stamp".to_owned()),
@@ -239,7 +251,7 @@ mod tests {
             }],
             |_| false,
         );
-        assert_eq!(states(&effects), [(4, Failed), (5, Failed)]);
+        assert_eq!(states(&effects), [(4, Failed), (5, Failed), (7, Failed)]);
     }
 
     #[test]
