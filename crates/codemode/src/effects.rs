@@ -117,7 +117,8 @@ fn was_never_called(tool_id: &str, attempt: i64, end: &str) -> bool {
     let expected = format!("`{name}` of {source} `{owner}` {NOT_CALLED}: ");
     // The message must begin with it: the rest may be text of the server or the plugin, which could pretend this.
     let begins = |key: &str| end.split_once(key).is_some_and(|(_, message)| message.starts_with(&expected));
-    attempt == 1 && (begins("\"message\":\"") || begins("\"failed\":\""))
+    // A stored reply contains the rejection as a text.
+    attempt == 1 && [r#""message":""#, r#"\"message\":\""#, r#""failed":""#].into_iter().any(begins)
 }
 
 /// Returns how a stored call ended, by the starts of its reply and its outcome.
