@@ -23,11 +23,12 @@ impl Facts {
     }
 
     /// Prints whether each bar was met, then every fact as one line of JSON. Returns whether all bars were met.
-    pub fn verdict(&self, claims: &[Claim]) -> Result<bool> {
+    pub fn verdict<N: AsRef<str>>(&self, claims: &[(N, Bar)]) -> Result<bool> {
         let mut all_met = true;
         println!();
         for (name, bar) in claims {
-            let value = self.0.get(*name).and_then(Value::as_f64).ok_or_else(|| format!("{name} was not measured"))?;
+            let name = name.as_ref();
+            let value = self.0.get(name).and_then(Value::as_f64).ok_or_else(|| format!("{name} was not measured"))?;
             let (met, sign, bound) = match bar {
                 Bar::AtLeast(bound) => (value >= *bound, "≥", bound),
                 Bar::AtMost(bound) => (value <= *bound, "≤", bound),

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::client::{Answer, Client};
-use crate::offer::{SERVERS, answering};
+use crate::offer::{SERVERS, answering, name};
+use figures::{Answer, McpClient};
 
 /// Prefix of the value of a cell whose call failed.
 pub(crate) const LOST: &str = "lost: ";
@@ -26,13 +26,13 @@ pub(crate) fn found(server: usize) -> Value {
 }
 
 /// Calls a tool that answers immediately, and checks the answer.
-pub(crate) fn ask_one(client: &Client, server: usize) -> Result<Answer> {
+pub(crate) fn ask_one(client: &McpClient, server: usize) -> Result<Answer> {
     let (value, answer) = client.exec(&call(server, &answering(server)))?;
     if value == found(server) { Ok(answer) } else { Err(format!("{} answered {value}", name(server)).into()) }
 }
 
 /// Calls one tool of every server in one cell.
-pub(crate) fn ask_all(client: &Client) -> Result<()> {
+pub(crate) fn ask_all(client: &McpClient) -> Result<()> {
     let tools: Vec<Value> =
         (0..SERVERS.len()).map(|server| json!([name(server), function(&answering(server))])).collect();
     let code = format!(
@@ -43,10 +43,6 @@ pub(crate) fn ask_all(client: &Client) -> Result<()> {
     let (value, _) = client.exec(&code)?;
     let wanted: Vec<Value> = (0..SERVERS.len()).map(found).collect();
     if value == Value::from(wanted) { Ok(()) } else { Err(format!("the servers answered {value}").into()) }
-}
-
-fn name(server: usize) -> &'static str {
-    SERVERS.get(server).copied().unwrap_or_default()
 }
 
 /// The name of a tool in a cell: `get_record` becomes `getRecord`.

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use figures::Samples;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::client::{Answer, Client};
 use crate::fleet::Fleet;
 use crate::heard::until_received;
 use crate::offer::{SERVERS, hanging};
 use crate::processes::{Census, Kind, Process};
 use crate::report::{Report, milliseconds};
 use crate::{Result, Times, cells};
+use figures::{Answer, McpClient};
 
 /// Number of servers with a call under way in [`Moment::Busy`].
 const BUSY: usize = 8;
@@ -117,7 +117,7 @@ fn gone_after(fleet: &Fleet, state: &Path, ending: &Ending) -> Result<Duration> 
 }
 
 /// Starts `cellmate` and brings the fleet into this state. Returns the calls that are under way, too.
-fn start_until(fleet: &Fleet, state: &Path, moment: Moment) -> Result<(Client, Vec<Receiver<Answer>>)> {
+fn start_until(fleet: &Fleet, state: &Path, moment: Moment) -> Result<(McpClient, Vec<Receiver<Answer>>)> {
     let mut under_way = Vec::new();
     let client = match moment {
         Moment::Quiet | Moment::Busy => fleet.serve(state)?,
@@ -144,7 +144,7 @@ fn kill_all(left: &[Process]) {
     }
 }
 
-fn end(client: &Client, end: End) -> Result<()> {
+fn end(client: &McpClient, end: End) -> Result<()> {
     match end {
         End::InputClosed => client.close_input(),
         End::Signal(signal) => kill_process(Pid::from_raw(client.pid()).ok_or("invalid process id")?, signal)?,

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use figures::Samples;
 
-use crate::client::Client;
 use crate::fleet::Fleet;
 use crate::offer::SERVERS;
 use crate::report::{Report, milliseconds};
 use crate::victims::{KillResults, call_and_kill, call_only};
 use crate::{Result, Times, cells};
+use figures::McpClient;
 
 /// Servers that are killed in one round. Each round kills different ones.
 const KILLED_PER_ROUND: usize = 4;
@@ -83,7 +83,7 @@ impl Lanes {
 }
 
 /// Calls the healthy servers in turn while `work` runs, but at least for [`ROUND`].
-fn beside(client: &Client, healthy: std::ops::Range<usize>, mut work: impl FnMut() -> Result<()>) -> Result<Lanes> {
+fn beside(client: &McpClient, healthy: std::ops::Range<usize>, mut work: impl FnMut() -> Result<()>) -> Result<Lanes> {
     let (over, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     let lane = || {
         let mut lane = Lanes::default();

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Map, Value, json};
 
 use crate::Result;
-use crate::client::Client;
-use crate::offer::{SERVERS, tools};
+use crate::offer::{name, tools};
+use figures::McpClient;
 
 /// The environment variable that every process of the fleet has. Its value is the fleet's folder.
 pub(crate) const MARK: &str = "CELLMATE_BENCH_FLEET";
@@ -44,7 +44,8 @@ impl Drop for Fleet {
 }
 
 impl Fleet {
-    pub(crate) fn prepare(binaries: &Path) -> Result<Self> {
+    /// Writes the files of a fleet with this number of servers.
+    pub(crate) fn prepare(binaries: &Path, servers: usize) -> Result<Self> {
         let found = |name: &str| {
             let path = binaries.join(name).canonicalize();
             path.map_err(|error| format!("{}: {error}; build it first", binaries.join(name).display()))
@@ -53,22 +54,22 @@ impl Fleet {
         let folder = std::env::temp_dir().join(format!("cellmate-fleet-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let fleet = Self { folder, cellmate, fake };
-        let mut servers = Map::new();
-        for (position, name) in SERVERS.iter().enumerate() {
+        let mut entries = Map::new();
+        for position in 0..servers {
             let script = json!({"tools": tools(position), "record": fleet.record(position)});
             std::fs::write(fleet.script(position), script.to_string())?;
-            servers.insert((*name).to_owned(), fleet.entry(&fleet.script(position)));
+            entries.insert(name(position), fleet.entry(&fleet.script(position)));
         }
-        fleet.configure(Beside::Nothing, &servers)?;
+        fleet.configure(Beside::Nothing, &entries)?;
         std::fs::write(
             fleet.folder.join("hanging.json"),
             json!({"on": {"initialize": [], "server/discover": []}}).to_string(),
         )?;
         for number in 0..HANGING {
             // These names sort first, so that these servers are started first.
-            servers.insert(format!("a-{number}"), fleet.entry(&fleet.folder.join("hanging.json")));
+            entries.insert(format!("a-{number}"), fleet.entry(&fleet.folder.join("hanging.json")));
         }
-        fleet.configure(Beside::Hanging, &servers)?;
+        fleet.configure(Beside::Hanging, &entries)?;
         Ok(fleet)
     }
 
@@ -107,10 +108,10 @@ impl Fleet {
     }
 
     /// Starts one server, without `cellmate` in between.
-    pub(crate) fn server(&self, position: usize) -> Result<Client> {
+    pub(crate) fn server(&self, position: usize) -> Result<McpClient> {
         let mut command = Command::new(&self.fake);
         command.arg(self.script(position)).env(MARK, self.mark());
-        Client::start(command)
+        McpClient::start(command)
     }
 
     /// Returns a new state folder.
@@ -120,26 +121,26 @@ impl Fleet {
     }
 
     /// Starts `cellmate mcp` in front of all servers, without stopping idle ones.
-    pub(crate) fn serve(&self, state: &Path) -> Result<Client> {
+    pub(crate) fn serve(&self, state: &Path) -> Result<McpClient> {
         self.start(Beside::Nothing, state, 0)
     }
 
     /// Starts `cellmate mcp` in front of all servers; idle ones are stopped after `idle_stop` seconds.
-    pub(crate) fn serve_stopping(&self, state: &Path, idle_stop: u32) -> Result<Client> {
+    pub(crate) fn serve_stopping(&self, state: &Path, idle_stop: u32) -> Result<McpClient> {
         self.start(Beside::Nothing, state, idle_stop)
     }
 
     /// Starts `cellmate mcp` in front of all servers and of [`HANGING`] more that do not answer.
-    pub(crate) fn serve_beside_hanging(&self, state: &Path) -> Result<Client> {
+    pub(crate) fn serve_beside_hanging(&self, state: &Path) -> Result<McpClient> {
         self.start(Beside::Hanging, state, 0)
     }
 
-    fn start(&self, beside: Beside, state: &Path, idle_stop: u32) -> Result<Client> {
+    fn start(&self, beside: Beside, state: &Path, idle_stop: u32) -> Result<McpClient> {
         let mut command = Command::new(&self.cellmate);
         command.arg("mcp").arg("--config").arg(self.config(beside)).arg("--state-dir").arg(state);
         command.args(["--ask-nobody", "--idle-stop", &idle_stop.to_string()]);
         command.env(MARK, self.mark()).env_remove("CELLMATE_CONFIG").stderr(self.stderr_file()?);
-        Client::start(command)
+        McpClient::start(command)
     }
 
     /// The file for `cellmate`'s standard error, which is not part of the table.

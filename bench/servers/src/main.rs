@@ -3,10 +3,10 @@
 
 mod bars;
 mod cells;
-mod client;
 mod endings;
 mod falls;
 mod fleet;
+mod growth;
 mod hanging;
 mod heard;
 mod idle;
@@ -25,13 +25,14 @@ use figures::machine;
 
 use bars::BARS;
 use fleet::Fleet;
+use offer::SERVERS;
 use report::Report;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Result<T> = std::result::Result<T, BoxError>;
 
-const USAGE: &str = "usage: cellmate-bench-servers [--quick] [FOLDER]; FOLDER contains `cellmate` and `fake-mcp`; \
-                     the default is the folder of this program";
+const USAGE: &str = "usage: cellmate-bench-servers [--quick] [--only-start SERVERS] [FOLDER]; FOLDER contains \
+                     `cellmate` and `fake-mcp`; the default is the folder of this program";
 
 /// Number of repetitions of each measurement.
 #[derive(Clone, Copy, Debug)]
@@ -60,17 +61,26 @@ fn main() -> ExitCode {
 
 fn run() -> Result<bool> {
     let mut times = WHOLE;
-    let mut binaries = None;
-    for argument in std::env::args_os().skip(1) {
+    let (mut binaries, mut only_start) = (None, None);
+    let mut arguments = std::env::args_os().skip(1);
+    while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--quick") => times = QUICK,
+            Some("--only-start") => {
+                let count = arguments.next().and_then(|count| count.to_str()?.parse::<usize>().ok());
+                only_start = Some(count.filter(|count| *count > 0).ok_or(USAGE)?);
+            }
             Some(flag) if flag.starts_with('-') => return Err(USAGE.into()),
             _ => binaries = Some(PathBuf::from(argument)),
         }
     }
     let beside = std::env::current_exe()?.parent().map(PathBuf::from);
-    let fleet = Fleet::prepare(&binaries.or(beside).ok_or(USAGE)?)?;
-    measure(&fleet, times).inspect_err(|_| eprintln!("{}", fleet.last_stderr()))
+    let fleet = Fleet::prepare(&binaries.or(beside).ok_or(USAGE)?, only_start.unwrap_or(SERVERS.len()))?;
+    let measured = match only_start {
+        Some(servers) => growth::measure(&fleet, servers),
+        None => measure(&fleet, times),
+    };
+    measured.inspect_err(|_| eprintln!("{}", fleet.last_stderr()))
 }
 
 fn measure(fleet: &Fleet, times: Times) -> Result<bool> {

@@ -70,6 +70,12 @@ pub(crate) const SERVERS: [&str; 64] = [
     "wiki",
 ];
 
+/// The name of the server at this position. Larger fleets repeat the names with a number.
+pub(crate) fn name(server: usize) -> String {
+    let name = SERVERS.get(server % SERVERS.len()).copied().unwrap_or_default();
+    if server < SERVERS.len() { name.to_owned() } else { format!("{name}{}", server / SERVERS.len() + 1) }
+}
+
 /// Number of tools of all servers together: the first 16 servers have 32 each, the others 31.
 pub(crate) const TOOLS: usize = 2_000;
 
@@ -196,7 +202,7 @@ pub(crate) fn tools(server: usize) -> Vec<Value> {
 }
 
 fn tool(server: usize, verb: &Verb, noun: &str) -> Value {
-    let owner = SERVERS.get(server).copied().unwrap_or_default();
+    let owner = name(server);
     let answer = json!({"result": {
         "content": [{"type": "text", "text": format!("one {noun} of {owner}")}],
         "structuredContent": {"id": format!("{owner}-7"), "name": noun, "state": "open"},

@@ -36,7 +36,7 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
 }
 
 /// Returns the bytes of all pages as sent, and the number of tools on them.
-fn listed(client: &crate::client::Client) -> Result<(usize, usize)> {
+fn listed(client: &figures::McpClient) -> Result<(usize, usize)> {
     let (mut bytes, mut tools, mut params) = (0, 0, json!({}));
     loop {
         let page = client.ask("tools/list", &params)?;

@@ -6,13 +6,13 @@ use figures::Samples;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::client::Client;
 use crate::fleet::Fleet;
 use crate::heard::{times_received, until_received};
 use crate::offer::{working_reader, working_writer};
 use crate::processes::server;
 use crate::report::milliseconds;
 use crate::{Result, cells};
+use figures::McpClient;
 
 #[derive(Debug, Default)]
 pub(crate) struct KillResults {
@@ -50,7 +50,7 @@ impl CallKind {
 }
 
 /// Makes the calls of [`call_and_kill`] without killing the server.
-pub(crate) fn call_only(client: &Client, fleet: &Fleet, victim: usize) -> Result<()> {
+pub(crate) fn call_only(client: &McpClient, fleet: &Fleet, victim: usize) -> Result<()> {
     // Looks up the process as `call_and_kill` does, because scanning all processes takes time, too.
     running(fleet, victim)?;
     let tool = CallKind::of(victim).tool(victim);
@@ -60,7 +60,7 @@ pub(crate) fn call_only(client: &Client, fleet: &Fleet, victim: usize) -> Result
 }
 
 /// Calls a tool, kills its server once the call has arrived there, and records the results of this and the next call.
-pub(crate) fn call_and_kill(client: &Client, fleet: &Fleet, victim: usize, killed: &mut KillResults) -> Result<()> {
+pub(crate) fn call_and_kill(client: &McpClient, fleet: &Fleet, victim: usize, killed: &mut KillResults) -> Result<()> {
     let pid = running(fleet, victim)?;
     let kind = CallKind::of(victim);
     let tool = kind.tool(victim);

@@ -16,7 +16,8 @@ use crate::Result;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server on standard streams, killed when dropped.
-pub(crate) struct Client {
+#[derive(Debug)]
+pub struct McpClient {
     child: Mutex<Child>,
     pid: i32,
     stdin: Mutex<Option<ChildStdin>>,
@@ -25,22 +26,23 @@ pub(crate) struct Client {
     started: Instant,
 }
 
-pub(crate) struct Answer {
-    pub(crate) result: Value,
+#[derive(Debug)]
+pub struct Answer {
+    pub result: Value,
     /// Length of the whole line without its end.
-    pub(crate) bytes: usize,
-    pub(crate) received: Instant,
+    pub bytes: usize,
+    pub received: Instant,
 }
 
-impl Drop for Client {
+impl Drop for McpClient {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-impl Client {
+impl McpClient {
     /// Starts the server and performs the handshake.
-    pub(crate) fn start(mut command: Command) -> Result<Self> {
+    pub fn start(mut command: Command) -> Result<Self> {
         let started = Instant::now();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
@@ -57,16 +59,16 @@ impl Client {
         Ok(client)
     }
 
-    pub(crate) fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         self.pid
     }
 
     /// Time from the server's start to this answer.
-    pub(crate) fn since_start(&self, answer: &Answer) -> Duration {
+    pub fn since_start(&self, answer: &Answer) -> Duration {
         answer.received.saturating_duration_since(self.started)
     }
 
-    pub(crate) fn send(&self, method: &str, params: &Value) -> Result<Receiver<Answer>> {
+    pub fn send(&self, method: &str, params: &Value) -> Result<Receiver<Answer>> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = channel();
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
@@ -74,22 +76,22 @@ impl Client {
         Ok(receiver)
     }
 
-    pub(crate) fn ask(&self, method: &str, params: &Value) -> Result<Answer> {
+    pub fn ask(&self, method: &str, params: &Value) -> Result<Answer> {
         let receiver = self.send(method, params)?;
         receiver.recv_timeout(ANSWER_TIMEOUT).map_err(|_| format!("no answer to {method}").into())
     }
 
     /// Starts a cell without waiting for it.
-    pub(crate) fn begin(&self, code: &str) -> Result<Receiver<Answer>> {
+    pub fn begin(&self, code: &str) -> Result<Receiver<Answer>> {
         self.send("tools/call", &json!({"name": "exec", "arguments": {"code": code, "language": "javascript"}}))
     }
 
     /// Runs a cell, calling `wait` as a model would, and returns its value and the answer that contains it.
-    pub(crate) fn exec(&self, code: &str) -> Result<(Value, Answer)> {
+    pub fn exec(&self, code: &str) -> Result<(Value, Answer)> {
         self.finish(&self.begin(code)?)
     }
 
-    pub(crate) fn finish(&self, begun: &Receiver<Answer>) -> Result<(Value, Answer)> {
+    pub fn finish(&self, begun: &Receiver<Answer>) -> Result<(Value, Answer)> {
         let mut answer = begun.recv_timeout(ANSWER_TIMEOUT).map_err(|_| "no answer to a cell")?;
         loop {
             let result = answer.result.get("structuredContent").unwrap_or(&Value::Null);
@@ -112,12 +114,12 @@ impl Client {
     }
 
     /// Closes the server's input, as a client does when it disconnects.
-    pub(crate) fn close_input(&self) {
+    pub fn close_input(&self) {
         self.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Closes the server's input and waits until it has ended, so that all its state is written.
-    pub(crate) fn end(self) -> Result<()> {
+    pub fn end(self) -> Result<()> {
         self.close_input();
         let closed = Instant::now();
         while !self.has_ended()? {
@@ -130,7 +132,7 @@ impl Client {
     }
 
     /// Kills the server if it still runs, and waits for it, so that no zombie is left.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         // Both fail only if the process has already ended.
         drop(child.kill());
@@ -138,7 +140,7 @@ impl Client {
     }
 
     /// Returns whether the server has ended, and reaps it if so.
-    pub(crate) fn has_ended(&self) -> Result<bool> {
+    pub fn has_ended(&self) -> Result<bool> {
         Ok(self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?.is_some())
     }
 }
