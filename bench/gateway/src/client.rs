@@ -1,6 +1,6 @@
 //! A client of the gateway: HTTP/1.1 on one connection that is kept open.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -10,6 +10,18 @@ use crate::Result;
 
 /// A response that takes longer is lost.
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// The gateway refused a request or connection because it has too many.
+#[derive(Debug)]
+pub(crate) struct Refused(String);
+
+impl std::error::Error for Refused {}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "refused: {}", self.0)
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -33,6 +45,9 @@ impl Client {
         self.write("POST", "/v1/chat/completions", &body)?;
         let (status, body) = self.read()?;
         let text = String::from_utf8_lossy(&body);
+        if status == 503 {
+            return Err(Refused(text.into_owned()).into());
+        }
         if status != 200 {
             return Err(format!("status {status}: {text}").into());
         }
@@ -59,7 +74,7 @@ impl Client {
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
-            return Err("the gateway closed the connection".into());
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the gateway closed the connection").into());
         }
         Ok(line.trim_end().to_owned())
     }

@@ -18,8 +18,8 @@ use servers::Binaries;
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Result<T> = std::result::Result<T, BoxError>;
 
-const USAGE: &str = "usage: cellmate-bench-gateway [--at-once N] [--turns N] [--parked N] [FOLDER]; FOLDER contains \
-                     `cellmate` and `scripted-model`; the default is the folder of this program";
+const USAGE: &str = "usage: cellmate-bench-gateway [--at-once N] [--turns N] [--parked N | --only-turns] [FOLDER]; FOLDER \
+                     contains `cellmate` and `scripted-model`; the default is the folder of this program";
 
 /// The bars of this benchmark; `docs/internals/promises.md` describes them.
 const BARS: [Claim; 9] = [
@@ -58,13 +58,17 @@ fn main() -> ExitCode {
 
 fn run() -> Result<bool> {
     let mut load = Load { clients: 200, turns: 2_000, parked: 10_000 };
-    let mut folder = None;
+    let (mut folder, mut only_turns) = (None, false);
     let mut arguments = std::env::args_os().skip(1);
     while let Some(argument) = arguments.next() {
         let field = match argument.to_str() {
             Some("--at-once") => &mut load.clients,
             Some("--turns") => &mut load.turns,
             Some("--parked") => &mut load.parked,
+            Some("--only-turns") => {
+                only_turns = true;
+                continue;
+            }
             Some(flag) if flag.starts_with('-') => return Err(USAGE.into()),
             _ => {
                 folder = Some(PathBuf::from(argument));
@@ -79,6 +83,10 @@ fn run() -> Result<bool> {
     let mut facts = Facts::default();
     facts.add("load_before", machine::load_average()?);
     facts.add("clients", load.clients as f64);
+    if only_turns {
+        turns::measure(&binaries, load, &mut facts)?;
+        return facts.verdict::<&str>(&[]);
+    }
     servers::measure_starts(&binaries, &mut facts)?;
     turns::measure(&binaries, load, &mut facts)?;
     parked::measure(&binaries, load, &mut facts)?;

@@ -148,6 +148,11 @@ impl Gateway {
     /// Waits until the gateway is idle, and returns the memory of it and its workers.
     pub(crate) fn idle_pss_mib(&self) -> Result<f64> {
         std::thread::sleep(IDLE);
+        self.pss_mib()
+    }
+
+    /// Returns the memory of the gateway and its workers.
+    pub(crate) fn pss_mib(&self) -> Result<f64> {
         processes::pss_mib(self.pid()?)
     }
 

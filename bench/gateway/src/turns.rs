@@ -2,17 +2,25 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use figures::{Facts, Samples};
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::client::{Client, Refused};
 use crate::servers::{Binaries, Gateway, RIGHT};
-use crate::{Load, Result, print_line};
+use crate::{BoxError, Load, Result, print_line};
 
 /// Failures whose text is printed.
 const SHOWN_FAILURES: usize = 3;
+
+/// Connections that the gateway accepts from one principal. If there are more clients, each opens a connection for every
+/// turn, and a client whose connection is refused tries again after [`RETRY`].
+const MAX_CONNECTIONS: usize = 256;
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How long a client tries again.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a number of clients got.
 #[derive(Debug, Default)]
@@ -20,6 +28,8 @@ pub(crate) struct Outcome {
     /// The times of all requests, in milliseconds.
     pub(crate) times: Samples,
     pub(crate) lost: usize,
+    /// Attempts that were refused and repeated.
+    pub(crate) refused: usize,
 }
 
 /// Runs `count` jobs on `clients` connections that are opened at once. A job that fails counts as lost, and its
@@ -30,7 +40,7 @@ pub(crate) fn run(
     count: usize,
     job: impl Fn(&mut Client, usize) -> Result<()> + Sync,
 ) -> Outcome {
-    let (next, outcome) = (AtomicUsize::new(0), Mutex::new(Outcome::default()));
+    let (next, refused, outcome) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Outcome::default()));
     let record = |result: Result<f64>| {
         let mut outcome = outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match result {
@@ -43,6 +53,11 @@ pub(crate) fn run(
             }
         }
     };
+    let crowded = clients > MAX_CONNECTIONS;
+    let is_refusal = |error: &BoxError| {
+        // A refusing gateway also closes connections whose request it has not read.
+        error.is::<Refused>() || error.is::<std::io::Error>()
+    };
     let work = || {
         let mut connection = None;
         loop {
@@ -51,12 +66,18 @@ pub(crate) fn run(
                 return;
             }
             let began = Instant::now();
-            let result = (|| {
+            let mut attempt = || {
                 let mut client = connection.take().map_or_else(|| gateway.connect(), Ok)?;
                 job(&mut client, number)?;
-                connection = Some(client);
+                connection = Some(client).filter(|_| !crowded);
                 Ok(began.elapsed().as_secs_f64() * 1e3)
-            })();
+            };
+            let mut result = attempt();
+            while crowded && began.elapsed() < PATIENCE && result.as_ref().is_err_and(is_refusal) {
+                refused.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(RETRY);
+                result = attempt();
+            }
             record(result);
         }
     };
@@ -65,7 +86,8 @@ pub(crate) fn run(
             scope.spawn(work);
         }
     });
-    outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    let outcome = outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Outcome { refused: refused.into_inner(), ..outcome }
 }
 
 /// Returns an error unless the model was content with the turn.
@@ -94,7 +116,14 @@ pub(crate) fn measure(binaries: &Binaries, load: Load, facts: &mut Facts) -> Res
         let (p50, p99) = (outcome.times.p50(), outcome.times.p99());
         print_line("time of a turn (p50; p99)", &format!("{p50:.0} ms; {p99:.0} ms"));
         print_line("turns per second", &format!("{:.0}", load.turns as f64 / took));
+        if outcome.refused > 0 {
+            print_line("refused and repeated", &outcome.refused.to_string());
+        }
+        let pss = gateway.pss_mib()?;
+        print_line("gateway and workers right after (PSS)", &format!("{pss:.1} MiB"));
         facts.add(&format!("{kind}_lost"), outcome.lost as f64);
+        facts.add(&format!("{kind}_refused"), outcome.refused as f64);
+        facts.add(&format!("{kind}_pss_mib"), pss);
         facts.add(&format!("{kind}_cpu_ms"), cpu);
         facts.add(&format!("{kind}_p50_ms"), p50);
         facts.add(&format!("{kind}_p99_ms"), p99);
