@@ -60,7 +60,7 @@ struct Cell {
 }
 
 /// A source with a number of its own, so that nothing can be reused from an earlier run, and the value it must return.
-struct Text {
+pub(crate) struct Text {
     source: String,
     expect: u64,
 }
@@ -125,10 +125,10 @@ impl ToolSource for Tools {
 }
 
 #[derive(Clone)]
-struct Setup {
-    code_mode: CodeMode,
-    executor: Executor,
-    config: config::CodeMode,
+pub(crate) struct Setup {
+    pub(crate) code_mode: CodeMode,
+    pub(crate) executor: Executor,
+    pub(crate) config: config::CodeMode,
 }
 
 /// Runs the benchmark and returns whether every bar was met.
@@ -257,8 +257,7 @@ fn catalogs(ours: &Ours, report: &mut Report, folder: &Path) -> Result<()> {
         report.fact(&format!("catalog_{count}_ms"), samples.p50() / 1e3);
         let many: Arc<dyn ToolSource> = Arc::new(Many(tools));
         let setup = open(ours, &folder.join(format!("{count}.db")), vec![many])?;
-        let text = |number| Text { source: "return ALL_TOOLS.length".to_owned(), expect: number };
-        let first = ours.wait_for(executed(setup, text, count as u64, 1))?;
+        let first = ours.wait_for(executed(setup, all_tools, count as u64, 1))?;
         report.show(&format!("first cell, which reads all {count}"), &first);
         report.fact(&format!("first_cell_{count}_ms"), first.p50() / 1e3);
     }
@@ -267,7 +266,7 @@ fn catalogs(ours: &Ours, report: &mut Report, folder: &Path) -> Result<()> {
 
 /// Tools that are listed but never called.
 #[derive(Debug)]
-struct Many(Vec<ToolSpec>);
+pub(crate) struct Many(pub(crate) Vec<ToolSpec>);
 
 impl ToolSource for Many {
     fn tools(&self) -> Vec<ToolSpec> {
@@ -279,7 +278,7 @@ impl ToolSource for Many {
     }
 }
 
-fn many_tools(count: usize) -> Result<Vec<ToolSpec>> {
+pub(crate) fn many_tools(count: usize) -> Result<Vec<ToolSpec>> {
     (0..count)
         .map(|number| {
             let id = ToolId::parse(&format!("plugin:owner{}:tool_{number}", number % 50))?;
@@ -294,7 +293,7 @@ fn many_tools(count: usize) -> Result<Vec<ToolSpec>> {
         .collect()
 }
 
-fn open(ours: &Ours, path: &Path, sources: Vec<Arc<dyn ToolSource>>) -> Result<Setup> {
+pub(crate) fn open(ours: &Ours, path: &Path, sources: Vec<Arc<dyn ToolSource>>) -> Result<Setup> {
     let (routes, tools) = Routes::collect(&sources);
     let executor = Executor::new(Arc::new(Catalog::new(tools)?), routes, Scope::default());
     let (pool, location) = (ours.runner.pool.clone(), Location::File(path.to_owned()));
@@ -305,8 +304,13 @@ fn open(ours: &Ours, path: &Path, sources: Vec<Arc<dyn ToolSource>>) -> Result<S
     Ok(Setup { code_mode, executor, config: config::CodeMode::enabled(Limits::DEFAULT) })
 }
 
-fn trivial(number: u64) -> Text {
+pub(crate) fn trivial(number: u64) -> Text {
     Text { source: format!("return {number}"), expect: number }
+}
+
+/// A cell that reads a catalog of so many tools.
+pub(crate) fn all_tools(count: u64) -> Text {
+    Text { source: "return ALL_TOOLS.length".to_owned(), expect: count }
 }
 
 fn sequential(tool: &str, calls: u64, number: u64) -> Text {
@@ -325,7 +329,7 @@ fn parallel(tool: &str, number: u64) -> Text {
 }
 
 /// Runs `count` cells one after the other, whose numbers start with `seed`, and checks their values.
-async fn executed(setup: Setup, text: fn(u64) -> Text, seed: u64, count: usize) -> Result<Samples> {
+pub(crate) async fn executed(setup: Setup, text: fn(u64) -> Text, seed: u64, count: usize) -> Result<Samples> {
     let mut samples = Samples::default();
     for number in (seed..).take(count) {
         let Text { source, expect } = text(number);

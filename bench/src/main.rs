@@ -2,7 +2,8 @@
 //!
 //! `make bench-sandbox` compares the sandbox with a peer in one run. `make bench-codemode` (`cellmate-bench codemode`)
 //! measures whole runs with their journal on disk, and compares them with the incumbent if it is installed. `make
-//! bench-nodes` (`cellmate-bench nodes`) measures resuming a run on another node.
+//! bench-nodes` (`cellmate-bench nodes`) measures resuming a run on another node, and `make bench-growth` (`cellmate-bench
+//! growth`) how everything grows with its size.
 //!
 //! `cellmate-bench throughput` measures only the cells per second of the sandbox.
 //!
@@ -14,6 +15,7 @@ mod codemode_runs;
 mod cpu;
 mod deadlines;
 mod endless;
+mod growth;
 mod incumbent;
 mod nested;
 mod nodes;
@@ -82,8 +84,10 @@ fn run() -> Result<bool> {
         [what, flag] if what == "codemode" && flag == "--quick" => return codemode_runs::run(true),
         [what] if what == "nodes" => return nodes::run(false),
         [what, flag] if what == "nodes" && flag == "--quick" => return nodes::run(true),
+        [what, options @ ..] if what == "growth" => return growth::run(options),
+        [what, curve, size] if what == "growth-point" => return growth::point(curve, size.parse()?),
         other => {
-            let known = "`codemode`, `nodes`, `throughput` and `--quick` are known";
+            let known = "`codemode`, `nodes`, `growth`, `throughput` and `--quick` are known";
             return Err(format!("unknown arguments {other:?}; {known}").into());
         }
     };

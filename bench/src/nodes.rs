@@ -25,9 +25,10 @@ use figures::{Bar, Claim, Samples};
 use serde_json::json;
 use store::{Keys, Location, Store};
 use tokio::runtime::Runtime;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::Result;
+use crate::codemode_runs::Setup;
 use crate::report::Report;
 use crate::stats::us_since;
 
@@ -84,20 +85,13 @@ impl ToolSource for Tools {
     }
 }
 
-struct Node {
+pub(crate) struct Node {
     runtime: Runtime,
-    setup: Setup,
-}
-
-#[derive(Clone)]
-struct Setup {
-    code_mode: CodeMode,
-    executor: Executor,
-    config: config::CodeMode,
+    pub(crate) setup: Setup,
 }
 
 impl Node {
-    fn start(location: &Location, answers: bool) -> Result<Self> {
+    pub(crate) fn start(location: &Location, answers: bool) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let (routes, tools) = Routes::collect(&[Arc::new(Tools { answers }) as Arc<dyn ToolSource>]);
         let executor = Executor::new(Arc::new(Catalog::new(tools)?), routes, Scope::default());
@@ -109,12 +103,23 @@ impl Node {
         Ok(Self { runtime, setup: Setup { code_mode, executor, config: config::CodeMode::enabled(Limits::DEFAULT) } })
     }
 
-    fn wait_for<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    pub(crate) fn wait_for<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
         self.runtime.block_on(async { tokio::spawn(work).await? })
     }
 
+    /// Starts `work` on the node's own threads.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> JoinHandle<Result<T>> {
+        self.runtime.spawn(work)
+    }
+
     /// Ends the node in an orderly way.
-    fn shut_down(self) -> Result<()> {
+    pub(crate) fn shut_down(self) -> Result<()> {
         let code_mode = self.setup.code_mode.clone();
         self.wait_for(async move { Ok(code_mode.shut_down().await?) })?;
         self.kill();
@@ -145,7 +150,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
 }
 
 /// The environment variable that names a Postgres server.
-const SERVER: &str = "CELLMATE_TEST_POSTGRES";
+pub(crate) const SERVER: &str = "CELLMATE_TEST_POSTGRES";
 
 fn measure(report: &mut Report, folder: &Path, rounds: usize) -> Result<()> {
     let mut stores = vec![("sqlite", Location::File(folder.join("runs.db")))];
@@ -229,7 +234,7 @@ fn resume_after_kill(location: &Location) -> Result<Samples> {
 }
 
 /// Runs a trivial cell, so that the one-time costs of a node are not measured.
-fn warm_up(node: &Node) -> Result<()> {
+pub(crate) fn warm_up(node: &Node) -> Result<()> {
     let setup = node.setup.clone();
     node.wait_for(async move {
         let input = ExecInput::javascript("return 1".to_owned());
