@@ -7,7 +7,7 @@ SHELL := bash
 # Labelled requests: one folder per set, with tools.jsonl and queries.dev.jsonl (docs/internals/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
-.PHONY: help setup build dist demo test test-faults test-simulation test-peers bench bench-sandbox bench-codemode bench-nodes bench-search bench-servers bench-gateway deny fuzz clean
+.PHONY: help setup build dist demo test test-faults test-simulation test-peers bench bench-sandbox bench-codemode bench-nodes bench-search bench-servers bench-gateway bench-growth deny fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -46,7 +46,8 @@ bench: setup ## Run every benchmark and write docs/benchmarks.md (PARTS selects 
 	@npm ci --prefix bench/peer --silent --no-audit --no-fund
 	@npm ci --prefix bench/peer/openclaw --silent --no-audit --no-fund --ignore-scripts
 	@cargo build --release --locked --package cellmate-cli --package cellmate-mcp --package cellmate-bench \
-		--package cellmate-bench-search --package cellmate-bench-servers
+		--package cellmate-bench-search --package cellmate-bench-servers --package cellmate-bench-gateway
+	@cargo build --release --locked --package cellmate-testkit --bin scripted-model
 	@cargo build --locked --package cellmate-testkit --bin with-postgres
 	@TOOLSEARCH_DATA=$(TOOLSEARCH_DATA) scripts/bench $(PARTS)
 
@@ -75,6 +76,14 @@ bench-gateway: setup ## Measure 200 turns at once and 10,000 waiting sessions of
 	@cargo build --release --locked --package cellmate-cli --package cellmate-bench-gateway
 	@cargo build --release --locked --package cellmate-testkit --bin scripted-model
 	@target/release/cellmate-bench-gateway
+
+bench-growth: setup ## Measure how times and sizes grow with tools, suspended runs, results, servers, nodes and turns
+	@scripts/setup-postgres
+	@cargo build --release --locked --package cellmate-cli --package cellmate-mcp --package cellmate-bench \
+		--package cellmate-bench-servers --package cellmate-bench-gateway
+	@cargo build --release --locked --package cellmate-testkit --bin scripted-model
+	@cargo build --locked --package cellmate-testkit --bin with-postgres
+	@target/debug/with-postgres target/release/cellmate-bench growth
 
 deny: ## Check licences, sources and bans of the dependencies with cargo-deny, which is installed if missing
 	@command -v cargo-deny >/dev/null 2>&1 || cargo install --locked cargo-deny
