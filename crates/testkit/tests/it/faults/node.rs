@@ -55,7 +55,8 @@ impl Node {
         let pending = Arc::clone(&waiting);
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let mut line: Value = serde_json::from_str(&line).unwrap();
+                // A host that was killed may have written only a part of its last line.
+                let Ok(mut line) = serde_json::from_str::<Value>(&line) else { break };
                 let id = line["id"].as_u64().unwrap();
                 let sender = pending.lock().unwrap().as_mut().and_then(|waiting| waiting.remove(&id));
                 if let Some(sender) = sender {
