@@ -12,9 +12,11 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::person::{Person, exec_over_streams};
@@ -383,7 +385,8 @@ fn with_confirmation(line: &str) -> String {
 
 /// Starts a command, ends it when it has printed this text, and returns a problem if it ends before.
 fn run_until(shell: &mut Command, text: &str) -> Option<String> {
-    let mut child = shell.spawn().unwrap();
+    // A group of its own: the shell does not pass a signal on to the command.
+    let mut child = shell.process_group(0).spawn().unwrap();
     let mut printed = String::new();
     if !text.is_empty() {
         for line in BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok) {
@@ -394,7 +397,9 @@ fn run_until(shell: &mut Command, text: &str) -> Option<String> {
         }
     }
     let ended = child.try_wait().unwrap();
-    child.kill().unwrap();
+    let group = Pid::from_child(&child);
+    // The command may have ended.
+    drop(kill_process_group(group, Signal::KILL));
     child.wait().unwrap();
     match ended {
         None if printed.contains(text) => None,
