@@ -399,7 +399,7 @@ fn run_until(shell: &mut Command, text: &str) -> Option<String> {
     let ended = child.try_wait().unwrap();
     let group = Pid::from_child(&child);
     // The command may have ended.
-    drop(kill_process_group(group, Signal::KILL));
+    let _gone = kill_process_group(group, Signal::KILL);
     child.wait().unwrap();
     match ended {
         None if printed.contains(text) => None,
