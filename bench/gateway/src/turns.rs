@@ -15,9 +15,10 @@ use crate::{BoxError, Load, Result, print_line};
 const SHOWN_FAILURES: usize = 3;
 
 /// Connections that the gateway accepts from one principal. If there are more clients, each opens a connection for every
-/// turn, and a client whose connection is refused tries again after [`RETRY`].
+/// turn, and a client whose connection is refused tries again after a pause, which doubles each time.
 const MAX_CONNECTIONS: usize = 256;
-const RETRY: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a client tries again.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,10 +73,11 @@ pub(crate) fn run(
                 connection = Some(client).filter(|_| !crowded);
                 Ok(began.elapsed().as_secs_f64() * 1e3)
             };
-            let mut result = attempt();
+            let (mut result, mut pause) = (attempt(), FIRST_PAUSE);
             while crowded && began.elapsed() < PATIENCE && result.as_ref().is_err_and(is_refusal) {
                 refused.fetch_add(1, Ordering::Relaxed);
-                std::thread::sleep(RETRY);
+                std::thread::sleep(pause);
+                pause = (2 * pause).min(LONGEST_PAUSE);
                 result = attempt();
             }
             record(result);
