@@ -12,6 +12,8 @@ mod tune;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use figures::Facts;
+
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Result<T> = std::result::Result<T, BoxError>;
 
@@ -31,11 +33,18 @@ fn run() -> Result<bool> {
     let data = data.ok_or("set TOOLSEARCH_DATA to the folder of labelled sets")?;
     match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
         [] => {
+            let mut facts = Facts::default();
             // Speed comes first: it measures the growth of memory.
-            let met = [speed::run(&data)?, quality::run(&data)?, folds::run(&data)?];
-            Ok(met.into_iter().all(|met| met))
+            speed::run(&data, &mut facts)?;
+            quality::run(&data, &mut facts)?;
+            folds::run(&data, &mut facts)?;
+            facts.verdict(&[&speed::CLAIMS[..], &quality::CLAIMS, &[folds::CLAIM]].concat())
         }
-        [what] if what == "speed" => speed::run(&data),
+        [what] if what == "speed" => {
+            let mut facts = Facts::default();
+            speed::run(&data, &mut facts)?;
+            facts.verdict(&speed::CLAIMS)
+        }
         [what, tries @ ..] if what == "try" => tune::try_out(&data, tries),
         [what, set] if what == "misses" => misses::run(&data, set),
         other => {
