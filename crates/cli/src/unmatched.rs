@@ -72,7 +72,7 @@ pub(crate) fn warnings(settings: &Value, known: &KnownTools) -> Vec<PatternWarni
             return;
         }
         if let Some(unmatched) = unmatched(&pattern, kind, known) {
-            let meant = unmatched.meant.map(|id| format!("; did you mean `{}`?", display::plain(id.as_str())));
+            let meant = unmatched.meant.map(|meant| format!("; did you mean `{}`?", display::plain(&meant)));
             let message = format!(
                 "`{path}`: `{}` matches no known tool{}",
                 display::plain(pattern.as_str()),

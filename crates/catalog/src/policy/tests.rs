@@ -240,13 +240,19 @@ fn a_pattern_that_matches_nothing_is_reported_only_if_the_tools_are_known() {
     let unknown = KnownTools { servers: of("slow"), plugins: of("off"), ..known.clone() };
     let report = |text: &str, kind: ListKind, known: &KnownTools| {
         let found = unmatched(&Pattern::parse(text).unwrap(), kind, known)?;
-        Some(found.meant.map_or_else(String::new, |id| id.as_str().to_owned()))
+        Some(found.meant.unwrap_or_default())
     };
-    // Pattern; list; the tool that is meant, or nothing if it is not known which; `None` if there is no report.
+    // Pattern; list; the tool or pattern that is meant, or nothing if it is not known which; `None` if there is no report.
     for (text, kind, reported) in [
         ("mcp:files:write_fil", ListKind::Deny, Some("mcp:files:write_file")),
         ("mcp:flies:write_file", ListKind::Deny, Some("mcp:files:write_file")),
         ("mcp:files:zzz*", ListKind::Deny, Some("")),
+        ("mcp:fils:*", ListKind::Deny, Some("mcp:files:*")),
+        ("MCP:fiels:write_*", ListKind::Ask, Some("mcp:files:write_*")),
+        ("MCP.fils.*", ListKind::Deny, Some("MCP.files.*")),
+        ("fils.*", ListKind::Deny, Some("files.*")),
+        ("plugin:isues:*", ListKind::Grant, Some("plugin:issues:*")),
+        ("mcp:f*s:zzz", ListKind::Deny, Some("")),
         ("wirte_file", ListKind::Ask, Some("mcp:files:write_file")),
         ("files.write_file", ListKind::Grant, Some("mcp:files:write_file")),
         ("files:write_file", ListKind::Deny, Some("mcp:files:write_file")),
@@ -285,6 +291,7 @@ fn a_pattern_that_matches_nothing_is_reported_only_if_the_tools_are_known() {
     }
     assert_eq!(report("wirte_file", ListKind::Deny, &unknown), None);
     assert_eq!(report("mcp:slow:anything", ListKind::Deny, &unknown), None);
+    assert_eq!(report("mcp:solw:*", ListKind::Deny, &unknown).as_deref(), Some("mcp:slow:*"));
     assert_eq!(report("plugin:off:anything", ListKind::Deny, &unknown), None);
     assert!(report("mcp:files:write_fil", ListKind::Deny, &unknown).is_some());
     // Only the plugin's tools are unknown.

@@ -1,10 +1,14 @@
 //! Patterns that match no tool, although the tools that they could match are known.
 
 use contract::config::pattern::Pattern;
+use contract::spelling::{edits, nearest};
 use contract::tool::{Source, ToolId};
 
 use super::{denies, glob, grants, restricts};
 use crate::search::near;
+
+/// The beginning of a tool's path in a cell, such as `MCP.files.readFile`.
+const MCP_PATH: &str = "MCP.";
 
 /// The tools that are known without starting a server or a plugin.
 #[derive(Clone, Debug, Default)]
@@ -27,8 +31,8 @@ pub struct KnownOwners {
 /// A pattern that matches no known tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmatchedPattern {
-    /// The tool that is probably meant.
-    pub meant: Option<ToolId>,
+    /// What is probably meant: the id of a tool, or the pattern with the name of a similar server or plugin.
+    pub meant: Option<String>,
 }
 
 /// Which list a pattern is in.
@@ -41,8 +45,8 @@ pub enum ListKind {
     Grant,
 }
 
-/// Returns whether a pattern probably is a mistake: it matches no known tool, and either it names a server or plugin
-/// whose tools are known, or a similar tool exists.
+/// Returns whether a pattern probably is a mistake: it matches no known tool, and it names a server or plugin whose tools
+/// are known, or a similar tool, server or plugin exists.
 ///
 /// A pattern that could match a tool that is not known is never reported, and neither is one about other servers,
 /// plugins and tools: policies are shared between machines.
@@ -56,7 +60,7 @@ pub fn unmatched(pattern: &Pattern, kind: ListKind, known: &KnownTools) -> Optio
         return None;
     }
     let text = pattern.as_str();
-    let meant = meant(text, known);
+    let meant = meant_tool(text, known).or_else(|| meant_owner(text, known));
     let names_known = match parts(text).filter(|_| pattern.is_about_ids()) {
         Some((source, owner, name)) => names_known(&source, owner, name, known)?,
         None if pattern.is_about_ids() => false,
@@ -73,11 +77,40 @@ pub fn unmatched(pattern: &Pattern, kind: ListKind, known: &KnownTools) -> Optio
     (names_known || meant.is_some()).then_some(UnmatchedPattern { meant })
 }
 
-/// Returns the known tool that a pattern without wildcards is most similar to.
-fn meant(text: &str, known: &KnownTools) -> Option<ToolId> {
-    let has_wildcards = text.contains(['*', '?']);
-    let tools = known.ids.iter().filter(|_| !has_wildcards).map(ToolId::as_str);
-    near(text, tools, 1).first().and_then(|id| ToolId::parse(id).ok())
+/// Returns the id of the known tool that a pattern without wildcards is most similar to.
+fn meant_tool(text: &str, known: &KnownTools) -> Option<String> {
+    let tools = known.ids.iter().filter(|_| !has_wildcards(text)).map(ToolId::as_str);
+    near(text, tools, 1).first().map(|id| (*id).to_owned())
+}
+
+/// Returns a pattern such as `mcp:fils:*` or `MCP.fils.*` with the name of the server or plugin that it probably means.
+fn meant_owner(text: &str, known: &KnownTools) -> Option<String> {
+    let (before, owner, after, owners) = match parts(text) {
+        Some((source, owner, name)) => {
+            let owners = owners_of(Source::parse(&source)?, known)?;
+            (format!("{source}:"), owner, format!(":{name}"), vec![owners])
+        }
+        None => {
+            let (path, in_mcp) = match text.split_at_checked(MCP_PATH.len()) {
+                Some((prefix, path)) if prefix.eq_ignore_ascii_case(MCP_PATH) => (path, true),
+                _ => (text, false),
+            };
+            let (owner, name) = path.split_once('.')?;
+            let owners = if in_mcp { vec![&known.servers] } else { vec![&known.servers, &known.plugins] };
+            (text[..text.len() - path.len()].to_owned(), owner, format!(".{name}"), owners)
+        }
+    };
+    let names = || owners.iter().flat_map(|owners| owners.listed.iter().chain(&owners.unlisted)).map(String::as_str);
+    if has_wildcards(owner) || names().any(|name| name.eq_ignore_ascii_case(owner)) {
+        return None;
+    }
+    // Stricter than for commands and keys: `git` and `github` can both be right.
+    let is_typo = |name: &&str| edits(owner, name) * 3 <= owner.chars().count().max(name.chars().count());
+    nearest(owner, names()).filter(is_typo).map(|name| format!("{before}{name}{after}"))
+}
+
+fn has_wildcards(text: &str) -> bool {
+    text.contains(['*', '?'])
 }
 
 /// Returns source, owner and name of a pattern about ids.
@@ -89,16 +122,22 @@ fn parts(text: &str) -> Option<(String, &str, &str)> {
 /// Returns whether a pattern about ids names an owner whose tools are all known, or `None` if it could match a tool that
 /// is not known.
 fn names_known(source: &str, owner: &str, name: &str, known: &KnownTools) -> Option<bool> {
-    let owners = match Source::parse(source)? {
-        Source::Mcp => &known.servers,
-        Source::Plugin => &known.plugins,
-        // Core tools may be off, and are known by their names.
-        Source::Openclaw if name.contains(['*', '?']) || is_openclaws(name) => return None,
-        Source::Openclaw => return Some(false),
-        // The tools of clients are known only during their requests.
-        Source::Client => return None,
-    };
+    let source = Source::parse(source)?;
+    // Core tools may be off, and are known by their names.
+    if source == Source::Openclaw {
+        return (!has_wildcards(name) && !is_openclaws(name)).then_some(false);
+    }
+    let owners = owners_of(source, known)?;
     (!names_any(owner, &owners.unlisted)).then(|| names_any(owner, &owners.listed))
+}
+
+/// Returns the servers or the plugins. The tools of clients are known only during their requests.
+fn owners_of(source: Source, known: &KnownTools) -> Option<&KnownOwners> {
+    match source {
+        Source::Mcp => Some(&known.servers),
+        Source::Plugin => Some(&known.plugins),
+        Source::Openclaw | Source::Client => None,
+    }
 }
 
 /// Returns whether a pattern such as `notary.stamp`, `files.*` or `MCP.files.*` names a plugin or a server whose tools are
@@ -108,7 +147,7 @@ fn names_listed_owner(text: &str, known: &KnownTools) -> bool {
         text.split_at_checked(owner.len())
             .is_some_and(|(start, rest)| start.eq_ignore_ascii_case(owner) && rest.starts_with('.'))
     };
-    let path = text.split_at_checked(4).filter(|(prefix, _)| prefix.eq_ignore_ascii_case("MCP."));
+    let path = text.split_at_checked(MCP_PATH.len()).filter(|(prefix, _)| prefix.eq_ignore_ascii_case(MCP_PATH));
     let of_server = path.map_or(text, |(_, path)| path);
     known.plugins.listed.iter().any(|owner| is_below(text, owner))
         || known.servers.listed.iter().any(|owner| is_below(of_server, owner))

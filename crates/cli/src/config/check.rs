@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use catalog::policy::KnownTools;
 use clap::Args;
 use client_config::{
     Client, ConfigError, ConfigFile, FileState, KeyPath, LoadedConfig, Places, Position, Problem, Source, display,
@@ -21,6 +22,7 @@ use super::{entries, schema};
 use crate::shared_arguments::ConfigArguments;
 use crate::state::configured_location;
 use crate::style::{Stream, Style, paint};
+use crate::unmatched::PatternWarning;
 use crate::{local_tools, policy, render, unmatched};
 
 #[derive(Debug, Args)]
@@ -149,23 +151,28 @@ fn check(places: &Places) -> (Vec<PathBuf>, Vec<Finding>) {
 
 /// Returns a warning for each pattern of the user's files that matches no tool, if the tools are known.
 fn unmatched_patterns(loaded: &LoadedConfig, places: &Places) -> Vec<Finding> {
-    let Ok(policy) = policy::read(&loaded.settings) else { return Vec::new() };
-    let known = unmatched::known_tools(loaded, &policy, places, places.state().as_deref(), places.tool_lists());
+    let Some(known) = known_tools(loaded, places) else { return Vec::new() };
     let own = own_files(places).into_iter().filter(|(_, source)| source.is_the_users());
     let files = own.filter_map(|(file, source)| ConfigFile::open(&file, source).ok().flatten());
-    let warnings = files.flat_map(|file| {
-        let found = unmatched::warnings(&file.settings(), &known).into_iter();
-        found
-            .map(|warning| Finding {
-                file: file.file.clone(),
-                at: KeyPath::parse(&warning.path).ok().map(|path| file.position(&path)),
-                severity: Severity::Warning,
-                message: warning.message,
-                unused: None,
-            })
-            .collect::<Vec<_>>()
-    });
-    warnings.collect()
+    files.flat_map(|file| unmatched_patterns_of(&file, &known)).collect()
+}
+
+/// Returns the tools that are known without starting a server; `None` if the configuration is invalid.
+pub(super) fn known_tools(loaded: &LoadedConfig, places: &Places) -> Option<KnownTools> {
+    let policy = policy::read(&loaded.settings).ok()?;
+    Some(unmatched::known_tools(loaded, &policy, places, places.state().as_deref(), places.tool_lists()))
+}
+
+/// Returns a warning for each pattern of a file of the user that matches no tool.
+pub(super) fn unmatched_patterns_of(file: &ConfigFile, known: &KnownTools) -> Vec<Finding> {
+    let finding = |warning: PatternWarning| Finding {
+        file: file.file.clone(),
+        at: KeyPath::parse(&warning.path).ok().map(|path| file.position(&path)),
+        severity: Severity::Warning,
+        message: warning.message,
+        unused: None,
+    };
+    unmatched::warnings(&file.settings(), known).into_iter().map(finding).collect()
 }
 
 /// Returns the problems of one file, as it is now or after a change.

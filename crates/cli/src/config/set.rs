@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use catalog::policy::KnownTools;
 use clap::Args;
-use client_config::{Change, ConfigFile, EditError, KeyPath, Places, Source, own_files, parse_value, trust_note};
+use client_config::{Change, ConfigFile, EditError, KeyPath, Places, Source, load, own_files, parse_value, trust_note};
 use serde_json::{Value, json};
 
-use super::check::{Finding, file_findings};
+use super::check::{self, Finding, file_findings, unmatched_patterns_of};
 use super::schema;
 use super::severity::Severity;
 use crate::render;
@@ -104,6 +105,8 @@ pub(super) struct EditedFile<'p> {
     source: Source,
     places: &'p Places,
     before: Vec<Finding>,
+    /// The tools that patterns of the user's own file can match, if they are known.
+    known_tools: Option<KnownTools>,
 }
 
 impl<'p> EditedFile<'p> {
@@ -112,9 +115,20 @@ impl<'p> EditedFile<'p> {
         let file = file.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
         let own = own_files(places).into_iter().find(|(own, _)| *own == file);
         let source = own.map_or(Source::User, |(_, source)| source);
-        let before = Change::open(&file).map_err(|error| error.to_string())?;
-        let before = findings(&before, source, places)?;
-        Ok(Self { file, source, places, before })
+        let known_tools = load(places).ok().filter(|_| source.is_the_users());
+        let known_tools = known_tools.and_then(|loaded| check::known_tools(&loaded, places));
+        let mut opened = Self { file, source, places, before: Vec::new(), known_tools };
+        let before = Change::open(&opened.file).map_err(|error| error.to_string())?;
+        opened.before = opened.findings(&before)?;
+        Ok(opened)
+    }
+
+    /// Returns the problems that the file has after a change.
+    fn findings(&self, change: &Change) -> Result<Vec<Finding>, String> {
+        let file = ConfigFile::after(change, self.source).map_err(|error| error.to_string())?;
+        let mut findings = file_findings(&file, self.places);
+        findings.extend(self.known_tools.iter().flat_map(|known| unmatched_patterns_of(&file, known)));
+        Ok(findings)
     }
 
     /// Returns the changed file and notes for the user, or why the result would be invalid. Fails if the file cannot be
@@ -126,7 +140,7 @@ impl<'p> EditedFile<'p> {
     ) -> Result<Result<(Change, Vec<String>), String>, String> {
         let mut change = Change::open(&self.file).map_err(|error| error.to_string())?;
         edit(&mut change).map_err(|error| error.to_string())?;
-        let now = findings(&change, self.source, self.places)?;
+        let now = self.findings(&change)?;
         let accepts_all = accepted == AcceptedErrors::AsMany && errors(&now) <= errors(&self.before);
         let new: Vec<Finding> = now.into_iter().filter(|one| !is_known(&self.before, one)).collect();
         let (wrong, new): (Vec<Finding>, Vec<Finding>) =
@@ -151,11 +165,6 @@ pub(super) enum AcceptedErrors {
 
 fn errors(findings: &[Finding]) -> usize {
     findings.iter().filter(|finding| finding.severity == Severity::Error).count()
-}
-
-fn findings(change: &Change, source: Source, places: &Places) -> Result<Vec<Finding>, String> {
-    let file = ConfigFile::after(change, source).map_err(|error| error.to_string())?;
-    Ok(file_findings(&file, places))
 }
 
 /// Whether the file had this problem before, perhaps in another line.

@@ -287,6 +287,12 @@ fn patterns_that_match_no_tool_are_reported_once_the_servers_have_listed_their_t
     assert!(shown, "{}", doctor.out);
     let doctor = person.run(&["doctor", "--json"]).json();
     assert_eq!(doctor["unmatchedPatterns"][0], json!({"setting": "tools.deny[0]", "message": deny}));
+    // A change is checked, too, and written all the same.
+    let pass = "`approvals.pass[0]`: `mcp:s:gret` matches no known tool; did you mean `mcp:s:greet`?";
+    let set = person.run(&["config", "set", "approvals.pass", "['mcp:s:gret']"]);
+    assert!(set.code == 0 && format!("{}{}", set.out, set.err).contains(pass), "{}{}", set.out, set.err);
+    assert_eq!(set.err.matches("matches no known tool").count(), 1, "only what is new is reported: {}", set.err);
+    assert_eq!(person.run(&["config", "set", "approvals.pass", "['mcp:s:greet']"]).code, 0);
     let stderr = served(&person);
     assert!([deny, ask].iter().all(|warning| stderr.contains(&format!("cellmate: {warning}\n"))), "{stderr}");
     // The pattern that works denies the tool.
