@@ -39,8 +39,8 @@ pub use namespace::{
     InputMapping, NamespaceError, Namespaces, Registration, Registry, RunContext, ScopeFailure, ScopeMaker, ScopeValue,
 };
 pub use surface::{
-    ChosenBy, ChosenSurface, DirectTools, EntryPoint, Origin, Surface, SurfaceChoice, SurfaceConditions, SurfaceError,
-    SurfaceOptions, SurfaceReport, SurfaceViolation, VisibleTool, mcp_tools, tool_search_tools,
+    ChosenBy, ChosenSurface, DirectTools, EntryPoint, ExecHold, Origin, Surface, SurfaceChoice, SurfaceConditions,
+    SurfaceError, SurfaceOptions, SurfaceReport, SurfaceViolation, VisibleTool, mcp_tools, tool_search_tools,
 };
 pub use unavailable::UnavailableServer;
 pub use view::View;

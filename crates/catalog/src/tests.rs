@@ -3,7 +3,7 @@
 use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::json;
 
-use super::{ApiSchemas, Catalog, CatalogError, View, convenience_name, mcp_identifier};
+use super::{ApiSchemas, Catalog, CatalogError, ExecHold, View, convenience_name, mcp_identifier};
 
 fn tool(id: &str) -> ToolSpec {
     let parameters = json!({
@@ -183,7 +183,8 @@ fn direct_bytes_equal_the_size_of_the_direct_surface() {
     let tools: Vec<ToolSpec> = ["openclaw:core:read_file", "mcp:files:read_file"].map(tool).into();
     let config = contract::config::ToolsConfig::resolve(&json!({})).unwrap();
     let catalog = Catalog::new(tools.clone()).unwrap();
-    let visible = super::Surface::Direct(super::DirectTools::new(tools, 0)).visible_tools(&config, &catalog);
+    let visible =
+        super::Surface::Direct(super::DirectTools::new(tools, 0)).visible_tools(&config, &catalog, ExecHold::Timeout);
     assert_eq!(visible.len(), 2);
     assert_eq!(catalog.direct_bytes(), visible.iter().map(super::VisibleTool::bytes).sum::<usize>());
 }

@@ -184,7 +184,7 @@ impl Builder {
         let pool = Pool::start(options).await.map_err(|error| error::pool(&error))?;
         let code_mode = CodeMode::new(pool.clone(), store).map_err(error::randomness)?;
         // Without a setting, the model gets code mode.
-        let surface = SurfaceOptions { entry: EntryPoint::Mcp, wanted: self.surface, prefix_bytes: 0 };
+        let surface = SurfaceOptions { entry: EntryPoint::Mcp, wanted: self.surface, ..SurfaceOptions::default() };
         let host = Arc::new(Host { local, approval_patterns, surface, ..Host::new(config, sources) });
         Ok(Cellmate {
             code_mode,

@@ -169,7 +169,7 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     let refused_namespaces = namespaces.refused().to_vec();
     let catalog = Arc::new(catalog.with_namespaces(namespaces));
     // 7 and 8. The visible tools of that surface, and nothing else.
-    let visible = surface.visible_tools(&config, &catalog);
+    let visible = surface.visible_tools(&config, &catalog, host.surface.exec_hold);
     let executor = Executor::new(catalog, routes, request.scope.clone())
         .with_visible_tools(visible.iter().map(|tool| tool.name.clone()))
         .with_hooks(host.local.hooks.clone())

@@ -103,7 +103,7 @@ store(key, value), load(key) share values."
 fn approvals(channel: Channel<'_>) -> String {
     let wait = channel.wait_name();
     match channel {
-        Channel::Contract => format!(
+        Channel::Contract(_) => format!(
             "If a call needs a person's approval, the status is \"waiting\": tell your user, then call `{wait}`."
         ),
         Channel::Mcp(_) => format!(
@@ -131,11 +131,14 @@ fn world(catalog: &Catalog) -> String {
 fn limits(config: &CodeMode, channel: Channel<'_>) -> String {
     let limits = &config.limits;
     let code = time(limits.timeout_ms);
-    let call = match channel {
-        Channel::Mcp(mcp) if mcp.hold_ms != limits.timeout_ms => {
-            format!("{} for calls, {code} for own code", time(mcp.hold_ms))
-        }
-        Channel::Contract | Channel::Mcp(_) => format!("{code} in all"),
+    let hold_ms = match channel {
+        Channel::Mcp(mcp) => mcp.hold_ms,
+        Channel::Contract(hold) => hold.ms(config),
+    };
+    let call = if hold_ms == limits.timeout_ms {
+        format!("{code} in all")
+    } else {
+        format!("{} for calls, {code} for own code", time(hold_ms))
     };
     format!(
         "Limits: {call}, {memory} memory, {output} value and output, {pending} calls at once (more are queued).",

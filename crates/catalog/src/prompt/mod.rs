@@ -16,11 +16,13 @@ pub use exec::{ExecTexts, exec};
 pub use tool_search::{tool_call, tool_describe, tool_search, tool_search_code};
 pub use wait::wait;
 
+use crate::surface::ExecHold;
+
 /// How the model reaches `exec` and `wait`: it determines what results contain, and how long a call takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Channel<'a> {
     /// The host program shows the tools and results of the contract.
-    Contract,
+    Contract(ExecHold),
     Mcp(McpChannel<'a>),
 }
 
@@ -38,14 +40,14 @@ pub struct McpChannel<'a> {
 impl Channel<'_> {
     fn exec_name(&self) -> &str {
         match self {
-            Self::Contract => "exec",
+            Self::Contract(_) => "exec",
             Self::Mcp(channel) => channel.exec,
         }
     }
 
     fn wait_name(&self) -> &str {
         match self {
-            Self::Contract => "wait",
+            Self::Contract(_) => "wait",
             Self::Mcp(channel) => channel.wait,
         }
     }

@@ -12,7 +12,7 @@ pub fn wait(config: &CodeMode, channel: Channel<'_>) -> String {
     let exec = channel.exec_name();
     let wait = time(limits.max_wait_ms);
     let (without_id, until, with_message) = match channel {
-        Channel::Contract => ("", format!("when only a person's answer is missing, or after {wait}"), ""),
+        Channel::Contract(_) => ("", format!("when only a person's answer is missing, or after {wait}"), ""),
         // The person may be at another terminal, and a client without forms has no other way to wait.
         Channel::Mcp(_) => {
             (WITHOUT_RUN_ID, format!("or after {wait}, also if only a person's answer is missing"), WITH_MESSAGE)

@@ -2,7 +2,7 @@
 //!
 //! The decision is pure, and every entry point uses this one.
 
-use contract::config::ToolsConfig;
+use contract::config::{CodeMode, ToolsConfig};
 use contract::limits::{MAX_AUTO_DIRECT_BYTES, MAX_AUTO_DIRECT_TOOLS};
 
 /// The surface that an operator asks for, instead of the configured one: the value of `--surface`.
@@ -38,6 +38,26 @@ pub struct SurfaceOptions {
     pub wanted: Option<SurfaceChoice>,
     /// Bytes that the entry point puts before each name. Names of direct tools leave room for them.
     pub prefix_bytes: usize,
+    pub exec_hold: ExecHold,
+}
+
+/// How long an `exec` of the contract waits for the tool calls of its cell before it returns "waiting".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExecHold {
+    /// `timeoutMs`, which then limits the code and its calls together.
+    #[default]
+    Timeout,
+    /// `maxWaitMs`, as long as a `wait`, unless `timeoutMs` is configured.
+    MaxWait,
+}
+
+impl ExecHold {
+    pub fn ms(self, config: &CodeMode) -> u64 {
+        match self {
+            Self::MaxWait if !config.has_own_timeout => config.limits.max_wait_ms,
+            Self::MaxWait | Self::Timeout => config.limits.timeout_ms,
+        }
+    }
 }
 
 /// Why a run has its surface.

@@ -15,7 +15,7 @@ use crate::prompt::{Channel, McpChannel};
 use crate::{Catalog, is_control_tool};
 
 use choice::{CatalogSize, Kind, decide};
-pub use choice::{ChosenBy, EntryPoint, SurfaceChoice, SurfaceOptions};
+pub use choice::{ChosenBy, EntryPoint, ExecHold, SurfaceChoice, SurfaceOptions};
 pub use direct::DirectTools;
 pub use size::SurfaceReport;
 pub(crate) use size::direct_bytes;
@@ -151,13 +151,13 @@ impl Surface {
     }
 
     /// Returns the tools as the model sees them, in the order of [`Self::names`]. `catalog` is the run's.
-    pub fn visible_tools(&self, config: &ToolsConfig, catalog: &Catalog) -> Vec<VisibleTool> {
+    pub fn visible_tools(&self, config: &ToolsConfig, catalog: &Catalog, hold: ExecHold) -> Vec<VisibleTool> {
         match self {
             Self::None => Vec::new(),
             Self::Direct(tools) => visible::direct(tools),
             Self::ToolSearchCode => tool_search_tools(ToolSearchMode::Code, &config.tool_search, catalog, ""),
             Self::ToolSearchTools(_) => tool_search_tools(ToolSearchMode::Tools, &config.tool_search, catalog, ""),
-            Self::CodeMode => code_mode_tools(&config.code_mode, catalog, Channel::Contract),
+            Self::CodeMode => code_mode_tools(&config.code_mode, catalog, Channel::Contract(hold)),
         }
     }
 

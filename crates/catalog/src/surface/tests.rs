@@ -9,8 +9,8 @@ use contract::tool::{ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{
-    ChosenBy, ChosenSurface, DirectTools, EntryPoint, Origin, Surface, SurfaceChoice, SurfaceConditions, SurfaceError,
-    SurfaceOptions, SurfaceReport, SurfaceViolation,
+    ChosenBy, ChosenSurface, DirectTools, EntryPoint, ExecHold, Origin, Surface, SurfaceChoice, SurfaceConditions,
+    SurfaceError, SurfaceOptions, SurfaceReport, SurfaceViolation,
 };
 use crate::Catalog;
 
@@ -107,7 +107,7 @@ fn settings_flag_runtime_and_tools_decide_together() {
         (Mcp, Some(Auto), ["dddddddd", "dddddddd", "cccccccc"]),
     ];
     for (entry, wanted, expected) in table {
-        let options = SurfaceOptions { entry, wanted, prefix_bytes: 0 };
+        let options = SurfaceOptions { entry, wanted, ..SurfaceOptions::default() };
         let row = |tools: &[ToolSpec], runtime_available: bool, allows_nothing: bool| -> String {
             let conditions = SurfaceConditions { options: &options, runtime_available, allows_nothing };
             let choose = |(_, settings): &(&str, &str)| {
@@ -130,7 +130,8 @@ fn settings_flag_runtime_and_tools_decide_together() {
 
 #[test]
 fn auto_shows_only_small_catalogs_directly_and_reports_what_the_other_way_costs() {
-    let options = SurfaceOptions { entry: EntryPoint::Mcp, wanted: Some(SurfaceChoice::Auto), prefix_bytes: 0 };
+    let options =
+        SurfaceOptions { entry: EntryPoint::Mcp, wanted: Some(SurfaceChoice::Auto), ..SurfaceOptions::default() };
     let many = |count: usize| -> Vec<ToolSpec> { (0..count).map(|at| tool(&format!("mcp:s:t{at:04}"))).collect() };
     let mut long = tool("mcp:s:long");
     long.description = "x".repeat(MAX_AUTO_DIRECT_BYTES);
@@ -151,8 +152,8 @@ fn auto_shows_only_small_catalogs_directly_and_reports_what_the_other_way_costs(
         assert_eq!(letter(&chosen), expected, "{} tools", tools.len());
         let (chosen, catalog) = (chosen.unwrap(), Catalog::new(tools).unwrap());
         assert_eq!(chosen.by, by);
-        let visible = chosen.surface.visible_tools(&config, &catalog);
-        let code = Surface::CodeMode.visible_tools(&config, &catalog);
+        let visible = chosen.surface.visible_tools(&config, &catalog, ExecHold::Timeout);
+        let code = Surface::CodeMode.visible_tools(&config, &catalog, ExecHold::Timeout);
         let report = SurfaceReport::new((&chosen.surface, chosen.by), &visible, &code, &catalog);
         assert_eq!(report.direct_bytes, catalog.direct_bytes());
         assert!(report.code_bytes > 1_000);
@@ -168,7 +169,7 @@ fn auto_shows_only_small_catalogs_directly_and_reports_what_the_other_way_costs(
 #[test]
 fn only_surfaces_that_can_be_code_mode_need_a_runtime_to_start() {
     let may = |settings: &Value, entry, wanted| {
-        Surface::may_be_code_mode(&config(settings), &SurfaceOptions { entry, wanted, prefix_bytes: 0 })
+        Surface::may_be_code_mode(&config(settings), &SurfaceOptions { entry, wanted, ..SurfaceOptions::default() })
     };
     assert!(may(&json!({}), EntryPoint::Mcp, None));
     assert!(!may(&json!({}), EntryPoint::Contract, None));
@@ -198,7 +199,7 @@ fn control_tools_have_the_parameters_of_the_contract() {
     let config = config(&json!({"codeMode": true}));
     let catalog = Catalog::new(tools()).unwrap();
     let shown = |surface: Surface| {
-        let visible = surface.visible_tools(&config, &catalog);
+        let visible = surface.visible_tools(&config, &catalog, ExecHold::Timeout);
         let names: Vec<&str> = visible.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, surface.names());
         assert_eq!(surface.verify(&names), Ok(()));
@@ -241,7 +242,7 @@ fn only_allowed_languages_are_offered() {
         (json!(["javascript"]), json!(["javascript"])),
     ] {
         let config = config(&json!({"codeMode": {"enabled": true, "languages": languages}}));
-        let visible = Surface::CodeMode.visible_tools(&config, &catalog);
+        let visible = Surface::CodeMode.visible_tools(&config, &catalog, ExecHold::Timeout);
         let language = &visible[0].parameters["properties"]["language"];
         assert_eq!(language["enum"], expected);
         let is_default = language["description"].as_str().unwrap().contains("javascript if omitted");
@@ -295,7 +296,7 @@ fn direct_tools_are_fit_to_send() {
     let mut untyped = tool("mcp:s:b");
     untyped.parameters = json!({"properties": {"q": true}, "required": ["q"]});
     let surface = Surface::Direct(DirectTools::new(vec![hostile, untyped], 0));
-    let visible = surface.visible_tools(&config(&json!({})), &Catalog::new(vec![]).unwrap());
+    let visible = surface.visible_tools(&config(&json!({})), &Catalog::new(vec![]).unwrap(), ExecHold::Timeout);
     assert!(visible[0].description.starts_with("One.\n Two.\nxxx"));
     assert_eq!(visible[0].description.len(), MAX_TOOL_DESCRIPTION_BYTES);
     assert_eq!(visible[0].parameters, json!({"type": "object", "properties": {}}));

@@ -54,7 +54,7 @@ pub(super) fn exec(config: &CodeMode, catalog: &Catalog, channel: Channel<'_>) -
     let code = json!({"type": "string", "description": code});
     let language = language(config.languages);
     let parameters = match channel {
-        Channel::Contract => {
+        Channel::Contract(_) => {
             let command = json!({"type": "string", "description": "An alias of `code`."});
             object(json!({"code": code, "command": command, "language": language}), &[])
         }
@@ -79,7 +79,7 @@ fn language(allowed: Languages) -> Value {
 pub(super) fn wait(config: &CodeMode, channel: Channel<'_>) -> VisibleTool {
     let run_id = json!({"type": "string", "description": "The `runId` of a result whose status is \"waiting\"."});
     let required: &[&str] = match channel {
-        Channel::Contract => &["runId"],
+        Channel::Contract(_) => &["runId"],
         Channel::Mcp(_) => &[],
     };
     VisibleTool {

@@ -207,7 +207,7 @@ fn pool_or_none(
         Ok(pool) => return Ok((pool, true)),
         Err(error) => error,
     };
-    let options = SurfaceOptions { entry, wanted: arguments.surface(), prefix_bytes: 0 };
+    let options = SurfaceOptions { entry, wanted: arguments.surface(), ..SurfaceOptions::default() };
     let may_be_code = |agent: &str| Surface::may_be_code_mode(policy.config.tools(agent), &options);
     let serves_agents = matches!(entry, EntryPoint::Contract);
     if may_be_code(Principal::local().name()) || (serves_agents && policy.config.agent_ids().any(may_be_code)) {

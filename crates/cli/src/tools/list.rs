@@ -46,7 +46,7 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
         return Err(format!("no enabled server named `{}`; `{list}` lists all", display::plain(name)));
     }
     let wanted = arguments.surface.map(SurfaceArgument::into);
-    let surface = SurfaceOptions { entry: EntryPoint::Mcp, wanted, prefix_bytes: 0 };
+    let surface = SurfaceOptions { entry: EntryPoint::Mcp, wanted, ..SurfaceOptions::default() };
     let options = RunOptions { surface, ..RunOptions::default() };
     let ready = arguments.run.ready(&loaded, servers, arguments.lists, options).await?;
     ready.note_provider();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use contract::ids::TurnId;
 use executor::clock::now_ms;
@@ -24,6 +24,9 @@ use crate::history;
 use crate::intake::{Plan, RequestFacts, plan};
 use crate::turn::record::{Origin, TurnRequest};
 use crate::turn::{EndRecord, OnEnd, TurnSummary};
+
+/// The header of a response with the id of its turn, which `/api/v1/turns` takes: the wires have no field for it.
+const TURN_ID: &str = "x-cellmate-turn-id";
 
 /// Serves one request of a client. The path says which wire it speaks.
 pub(super) async fn turn(
@@ -45,7 +48,11 @@ pub(super) async fn turn(
     match begun {
         Ok(Begun { writer, form, handle }) => {
             let writer = writer.with_id(&response_key(&handle.turn_id, handle.round));
-            turn_response(writer, wire, form, handle.reader, keep_alive, request_id).await
+            let mut response = turn_response(writer, wire, form, handle.reader, keep_alive, request_id).await;
+            if let Ok(turn_id) = HeaderValue::from_str(handle.turn_id.as_str()) {
+                response.headers_mut().insert(TURN_ID, turn_id);
+            }
+            response
         }
         Err(error) => error_response(wire, &error, &request_id),
     }

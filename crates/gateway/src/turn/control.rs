@@ -20,7 +20,7 @@ use store::{Approval, StoreError};
 use tokio_util::sync::CancellationToken;
 use wire::conversation::{Arguments, CallResult, Image, ModelCall, Part};
 
-use super::prepared::PreparedTurn;
+use super::prepared::{EXEC_HOLD, PreparedTurn};
 use super::record::ControlResult;
 
 /// How a call of the model ended, for now.
@@ -158,9 +158,8 @@ impl ControlCalls<'_> {
         let result = match &begun {
             Some(run_id) => self.code_mode.wait(executor, config, &call.id, run_id).await,
             None => {
-                let hold = std::time::Duration::from_millis(config.limits.max_wait_ms);
-                let request = codemode::ExecRequest::from(input);
-                let request = if config.has_own_timeout { request } else { request.hold_for(hold) };
+                let hold = std::time::Duration::from_millis(EXEC_HOLD.ms(config));
+                let request = codemode::ExecRequest::from(input).hold_for(hold);
                 let over = CancellationToken::new();
                 let _over = over.clone().drop_guard();
                 let request = request.on_start(move |run_id: &RunId| self.abort_with_turn(run_id, over));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::policy::Provider as PolicyProvider;
-use catalog::{ChosenBy, Surface, SurfaceChoice, SurfaceOptions};
+use catalog::{ChosenBy, ExecHold, Surface, SurfaceChoice, SurfaceOptions};
 use contract::config::{self, ToolsConfig};
 use contract::scope::Scope;
 use executor::run::{Host, PrepareError, RunRequest, prepare};
@@ -16,6 +16,9 @@ use wire::conversation::ModelTool;
 use super::record::TurnRequest;
 use crate::client_tools::{ClientTools, ClientToolsError, DEFAULT_APP};
 use crate::settings::Settings;
+
+/// How long an `exec` waits for the calls of its cell, as its description says.
+pub(super) const EXEC_HOLD: ExecHold = ExecHold::MaxWait;
 
 /// Why a turn cannot be started or continued.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +66,7 @@ impl PreparedTurn {
         let mut host = Host {
             local: offered.local.clone(),
             runtime_available: settings.runtime_available,
-            surface: SurfaceOptions { wanted: settings.surface, ..SurfaceOptions::default() },
+            surface: SurfaceOptions { wanted: settings.surface, exec_hold: EXEC_HOLD, ..SurfaceOptions::default() },
             ..Host::new(policy.config.clone(), offered.sources.clone())
         };
         let mut run = prepare(&host, &run_request)?;

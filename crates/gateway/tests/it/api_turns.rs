@@ -38,6 +38,7 @@ async fn a_running_turn_is_steered_and_aborted_with_its_run_by_its_owner_only() 
     let response = asking.send().await.unwrap();
     let run_id = wait_for(&world, "/api/v1/runs", first("runId")).await;
     let turn_id = wait_for(&world, "/api/v1/runs", first("turnId")).await;
+    assert_eq!(response.headers()["x-cellmate-turn-id"], turn_id.as_str());
     let turn = format!("/api/v1/turns/{turn_id}");
     for (path, body) in [("steer", json!({"text": "hurry"})), ("abort", json!({}))] {
         assert_eq!(post(&world, BOB, &format!("{turn}/{path}"), &body).await.status, 404);
@@ -66,6 +67,7 @@ async fn a_turn_that_waits_for_its_client_is_aborted_with_its_run() {
     assert_eq!(answer.calls().len(), 1, "{}", answer.raw);
     let run_id = wait_for(&world, "/api/v1/runs?state=waiting", first("runId")).await;
     let turn_id = wait_for(&world, "/api/v1/runs", first("turnId")).await;
+    assert_eq!(answer.headers["x-cellmate-turn-id"], turn_id.as_str());
     let turn = format!("/api/v1/turns/{turn_id}");
     wait_for(&world, &turn, has_state("waiting")).await;
     let calls = get(&world, ADA, &turn).await.body["clientCalls"].clone();

@@ -68,7 +68,8 @@ impl Settings {
             Some(SurfaceChoice::Auto) if !settled => Some(SurfaceChoice::Code),
             wanted => wanted,
         };
-        SurfaceOptions { entry: EntryPoint::Mcp, wanted, prefix_bytes: self.tool_prefix.as_str().len() }
+        let prefix_bytes = self.tool_prefix.as_str().len();
+        SurfaceOptions { entry: EntryPoint::Mcp, wanted, prefix_bytes, ..SurfaceOptions::default() }
     }
 
     /// Returns the scope that a principal's calls are made for.

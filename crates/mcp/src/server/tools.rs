@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use catalog::prompt::McpChannel;
-use catalog::{Catalog, DirectTools, Surface, SurfaceError, VisibleTool};
+use catalog::{Catalog, DirectTools, ExecHold, Surface, SurfaceError, VisibleTool};
 use contract::config::{CodeMode, ToolSearchMode, ToolsConfig};
 use contract::limits::{MAX_CONTROL_ANSWER_BYTES, MAX_DIRECT_BYTES, MAX_DIRECT_TOOLS, MAX_PAGE_BYTES, MAX_PAGE_TOOLS};
 use contract::tool::{Repeat, ToolSpec};
@@ -118,7 +118,7 @@ pub(crate) fn listing(
         Surface::ToolSearchTools(_) => {
             catalog::tool_search_tools(ToolSearchMode::Tools, &config.tool_search, catalog, prefix.as_str())
         }
-        Surface::Direct(_) => surface.visible_tools(config, catalog),
+        Surface::Direct(_) => surface.visible_tools(config, catalog, ExecHold::default()),
     };
     let tools: Vec<Value> = match surface {
         Surface::Direct(direct) => direct_tools(direct, &visible, prefix),

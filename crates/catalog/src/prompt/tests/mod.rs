@@ -7,7 +7,7 @@ use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{Channel, McpChannel, tool_call, tool_describe, tool_search, tool_search_code, wait};
-use crate::surface::mcp_tools;
+use crate::surface::{ExecHold, mcp_tools};
 use crate::{Catalog, Registration, Registry, RunContext, ScopeMaker, ScopeValue, Surface, UnavailableServer};
 
 const MCP: McpChannel<'static> = McpChannel { exec: "exec", wait: "wait", hold_ms: 45_000 };
@@ -82,11 +82,11 @@ fn the_descriptions_are_exact() {
     let servers =
         catalog(&["mcp:files:read", "mcp:git:log"]).with_unavailable(vec![unavailable("linear", "needs login")]);
     let texts = [
-        ("exec without servers", exec(mode, &core, Channel::Contract)),
-        ("exec with everything", exec(mode, &five, Channel::Contract)),
+        ("exec without servers", exec(mode, &core, Channel::Contract(ExecHold::Timeout))),
+        ("exec with everything", exec(mode, &five, Channel::Contract(ExecHold::Timeout))),
         ("exec over MCP", exec(mode, &servers, Channel::Mcp(MCP))),
         ("exec over MCP without servers", exec(mode, &catalog(&[]), Channel::Mcp(MCP))),
-        ("wait", wait(mode, Channel::Contract)),
+        ("wait", wait(mode, Channel::Contract(ExecHold::Timeout))),
         ("wait over MCP", wait(mode, Channel::Mcp(MCP))),
         ("tool_search_code", tool_search_code(search, &five)),
         ("tool_search", tool_search(search, &five, "")),
@@ -107,7 +107,8 @@ fn limits_are_the_runs_own() {
         },
     }));
     let catalog = catalog(&["plugin:a:b", "plugin:a:c"]);
-    let text = exec(&config.code_mode, &catalog, Channel::Contract) + &wait(&config.code_mode, Channel::Contract);
+    let text = exec(&config.code_mode, &catalog, Channel::Contract(ExecHold::Timeout))
+        + &wait(&config.code_mode, Channel::Contract(ExecHold::Timeout));
     for part in [
         "one TypeScript program",
         "2 tools in `tools`",
@@ -121,6 +122,11 @@ fn limits_are_the_runs_own() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    let default = contract::config::CodeMode { has_own_timeout: false, ..config.code_mode.clone() };
+    let at_gateway = exec(&default, &catalog, Channel::Contract(ExecHold::MaxWait));
+    assert!(at_gateway.contains("Limits: 7 s for calls, 1500 ms for own code,"), "{at_gateway}");
+    let own_timeout = exec(&config.code_mode, &catalog, Channel::Contract(ExecHold::MaxWait));
+    assert!(own_timeout.contains("Limits: 1500 ms in all,"), "{own_timeout}");
     let over_mcp = exec(&config.code_mode, &catalog, Channel::Mcp(MCP));
     assert!(over_mcp.contains("Limits: 45 s for calls, 1500 ms for own code,"), "{over_mcp}");
     let own_timeout = exec(&config.code_mode, &catalog, Channel::Mcp(McpChannel { hold_ms: 1500, ..MCP }));
@@ -130,7 +136,7 @@ fn limits_are_the_runs_own() {
 #[test]
 fn absent_tools_and_namespaces_are_not_mentioned() {
     let config = config(&json!({"codeMode": true}));
-    let shown = |catalog: &Catalog| exec(&config.code_mode, catalog, Channel::Contract);
+    let shown = |catalog: &Catalog| exec(&config.code_mode, catalog, Channel::Contract(ExecHold::Timeout));
     let words = ["MCP", "API.", "tools.search", "Issues", "openclaw:core:exec", "resources.list", "`client:` tools"];
     let seen = |text: &str| words.map(|word| text.contains(word));
     let mut registry = Registry::default();
@@ -147,7 +153,7 @@ fn absent_tools_and_namespaces_are_not_mentioned() {
 #[test]
 fn equal_catalogs_give_equal_bytes() {
     let config = config(&json!({"codeMode": true}));
-    for channel in [Channel::Contract, Channel::Mcp(MCP)] {
+    for channel in [Channel::Contract(ExecHold::Timeout), Channel::Mcp(MCP)] {
         let expected = exec(&config.code_mode, &full(&FULL), channel);
         let mut turned = FULL;
         for _ in 0..FULL.len() {
@@ -166,7 +172,7 @@ fn largest(servers: usize, missing: usize, namespaces: usize, channel: Channel<'
     }
     let mut ids: Vec<String> = (0..servers).map(|number| format!("mcp:s{number}{}:x", "-server".repeat(8))).collect();
     ids.extend(["plugin:github:list".to_owned(), "openclaw:core:exec".to_owned()]);
-    if matches!(channel, Channel::Contract) {
+    if matches!(channel, Channel::Contract(_)) {
         // MCP clients bring no tools.
         ids.push("client:app:pick".to_owned());
     }
@@ -195,7 +201,7 @@ fn descriptions_fit_whatever_the_catalog_contains_with_the_example_first_and_the
         for servers in [0, 1, 5, 64, 500] {
             for missing in [0, 1, 5, 64, 500] {
                 for namespaces in [0, 1, MAX_NAMESPACES] {
-                    for channel in [Channel::Contract, Channel::Mcp(MCP), Channel::Mcp(long_names)] {
+                    for channel in [Channel::Contract(ExecHold::Timeout), Channel::Mcp(MCP), Channel::Mcp(long_names)] {
                         let catalog = largest(servers, missing, namespaces, channel);
                         let text = exec(&config.code_mode, &catalog, channel);
                         let case = format!("{servers} {missing} {namespaces} {}: {text}", channel.wait_name());
@@ -227,14 +233,14 @@ fn descriptions_fit_whatever_the_catalog_contains_with_the_example_first_and_the
 fn namespaces_that_do_not_fit_are_described_at_the_parameter() {
     let config = config(&json!({"codeMode": true}));
     let shown = |catalog: &Catalog| {
-        let exec = Surface::CodeMode.visible_tools(&config, catalog).remove(0);
+        let exec = Surface::CodeMode.visible_tools(&config, catalog, ExecHold::Timeout).remove(0);
         let code = exec.parameters["properties"]["code"]["description"].as_str().unwrap().to_owned();
         (exec.description, code)
     };
     let (description, code) = shown(&full(&FULL));
     assert!(description.contains("- Issues: Issues of this repository.\n  Use Issues.list(params)."), "{description}");
     assert!(!code.contains("Issues"), "{code}");
-    let (description, code) = shown(&largest(5, 0, MAX_NAMESPACES, Channel::Contract));
+    let (description, code) = shown(&largest(5, 0, MAX_NAMESPACES, Channel::Contract(ExecHold::Timeout)));
     assert!(
         description.contains("namespaces are described at `code`") && !description.contains("N00"),
         "{description}"
