@@ -139,11 +139,14 @@ fn plan(output: &[OutputItem], costs: &[usize], value_cost: usize, limit: usize,
     Plan { items: stored, stores_value, together_from: Some(together_from) }
 }
 
-/// Returns what is stored for items that are stored together: an array of them, or, if its escapes make that too large,
-/// their texts.
+/// Returns what is stored for items that are stored together: their texts, if they are nothing else, or an array of them.
+/// Each item begins a line, so that lines can be read and searched. If its escapes make the array too large, the items
+/// are stored as texts, too.
 fn all_of(items: &[OutputItem]) -> StoredValue {
-    if items.iter().map(cost).sum::<usize>() < MAX_STORED_RESULT_BYTES {
-        return StoredValue::json(serde_json::to_string(items).unwrap_or_default());
+    let are_texts = items.iter().all(|item| matches!(item, OutputItem::Text { .. }));
+    if !are_texts && items.iter().map(|item| cost(item) + "\n".len()).sum::<usize>() < MAX_STORED_RESULT_BYTES {
+        let items: Vec<String> = items.iter().map(|item| serde_json::to_string(item).unwrap_or_default()).collect();
+        return StoredValue::json(format!("[\n{}\n]", items.join(",\n")));
     }
     let mut texts = String::new();
     for item in items {
@@ -252,9 +255,25 @@ mod tests {
         let kept = shown_items.len() - 1;
         assert!(kept > 20, "{shown}");
         assert_eq!(shown_items[0], json!({"type": "text", "text": "line 0"}));
-        let items: Vec<Value> = serde_json::from_slice(&together.data).unwrap();
-        assert_eq!((items.len(), &items[0]["text"]), (1000 - kept, &json!(format!("line {kept}"))));
+        let lines: String = (kept..1000).map(|n| format!("line {n}\n")).collect();
+        assert_eq!((together.kind, together.data.as_slice()), (OutputKind::Text, lines.as_bytes()));
         assert_eq!(shown["value"], json!({"n": 1}));
+    }
+
+    #[test]
+    fn items_of_several_kinds_are_stored_as_an_array_with_a_line_for_each() {
+        let item = |n: u64| match n % 2 {
+            0 => text(format!("line {n}")),
+            _ => OutputItem::Json { value: raw(&json!({"n": n})) },
+        };
+        let (fitted, shown) = fitted(&json!(null), (0..1000).map(item).collect(), 2048);
+        let [together] = fitted.stored.as_slice() else { panic!("{:?}", fitted.stored) };
+        let kept = shown["output"].as_array().unwrap().len() - 1;
+        let items: Vec<Value> = serde_json::from_slice(&together.data).unwrap();
+        assert_eq!((together.kind, items.len()), (OutputKind::Json, 1000 - kept));
+        let lines: Vec<&str> = std::str::from_utf8(&together.data).unwrap().lines().collect();
+        assert_eq!(lines.len(), items.len() + 2);
+        assert!(lines.contains(&r#"{"type":"json","value":{"n":777}},"#));
     }
 
     #[test]
