@@ -147,10 +147,10 @@ async fn a_command_that_cannot_be_started_is_named_with_the_reason() {
 async fn the_first_line_of_a_server_that_prints_text_instead_of_messages_is_quoted() {
     let short = Limits { connect: Duration::from_millis(500), ..limits() };
     let printed = json!({"print": "Usage: server [OPTIONS]"});
-    let after = "; it printed text to its standard output instead of JSON-RPC messages, first `Usage: server [OPTIONS]`: \
-                 check that the command starts an MCP server, and that it logs to standard error";
+    let first = "it printed `Usage: server [OPTIONS]` to its standard output instead of a JSON-RPC message; check that the \
+                 command starts an MCP server, and that it logs to standard error (";
     let stray = |last: Value| json!({"start": [printed, {"print": "more"}, last]});
-    for (script, before, limits) in [
+    for (script, then, limits) in [
         (stray(json!({"exit": 2})), "exited with code 2 before it was ready", limits()),
         (stray(json!({"sleepMs": 60_000})), "it was not ready within 500 ms", short),
         (
@@ -160,7 +160,7 @@ async fn the_first_line_of_a_server_that_prints_text_instead_of_messages_is_quot
         ),
     ] {
         let error = connect_error(script, limits).await;
-        assert!(error.contains(before) && error.ends_with(after), "{error}");
+        assert!(error.starts_with(first) && error.contains(then), "{error}");
     }
     // A banner before the first message does no harm, and is not the reason of a later failure.
     let listing = json!({"start": [printed], "tools": [], "on": {"tools/list": [{"exit": 2}]}});

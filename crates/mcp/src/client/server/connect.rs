@@ -313,12 +313,12 @@ fn time_limit(limit: Duration) -> String {
 }
 
 impl ConnectFailure {
-    /// Adds the text that the server printed instead of messages, which may be the reason.
+    /// Puts the text that the server printed instead of messages before the failure, because it may be the reason.
     fn with_stray(&self, line: Option<&str>) -> String {
         match line {
             Some(line) => format!(
-                "{self}; it printed text to its standard output instead of JSON-RPC messages, first `{line}`: check that \
-                 the command starts an MCP server, and that it logs to standard error"
+                "it printed `{line}` to its standard output instead of a JSON-RPC message; check that the command starts \
+                 an MCP server, and that it logs to standard error ({self})"
             ),
             None => self.to_string(),
         }
