@@ -77,7 +77,7 @@ impl Mask {
                 key if CONTAINERS.contains(&key) && value.is_map() => self.container(value),
                 "mcp" if value.is_map() && value.get("servers").is_none() => self.container(value),
                 "imports" | "trustedProjects" => self.open(value),
-                "tools" | "agents" | "approvals" => self.settings(value, Secrecy::Open),
+                "tools" | "agents" | "approvals" | "models" | "gateway" => self.settings(value, Secrecy::Open),
                 "store" if value.is_map() => self.store(value),
                 _ => self.outside(value),
             }
@@ -95,8 +95,15 @@ impl Mask {
         match &tree.kind {
             Kind::Map(members) => members.iter().for_each(|member| {
                 self.leaves.push(member.key_span.clone());
-                let named = display::names_a_secret(&member.key);
-                self.settings(&member.value, if named { Secrecy::Secret } else { secrecy });
+                let (key, value) = (member.key.as_str(), &member.value);
+                // Any header or variable may carry a key, whatever its name is.
+                let is_secret = display::names_a_secret(key) || key == "headers" || key == "env";
+                match &value.kind {
+                    Kind::Text(text) if secrecy == Secrecy::Open && URLS.contains(&key) => {
+                        self.show_as(value, text, &display::url(text));
+                    }
+                    _ => self.settings(value, if is_secret { Secrecy::Secret } else { secrecy }),
+                }
             }),
             Kind::List(items) => items.iter().for_each(|item| self.settings(item, secrecy)),
             Kind::Text(text) if secrecy == Secrecy::Open && !display::looks_random(text) => self.open(tree),

@@ -289,6 +289,10 @@ fn masked_text_has_no_secrets_and_no_comments() {
   }
 }"#;
     assert_eq!(mask::masked(text, Format::of(Path::new("x.json"))), expected);
+    let providers = r#"{"models": {"providers": {"p": {"baseUrl": "https://hunter2@x.y/v1", "api": "openai-responses",
+        "apiKey": "hunter2", "headers": {"X-Team": "hunter2"}, "models": [{"id": "m"}]}}}}"#;
+    let expected = providers.replace("hunter2@", "").replace("hunter2", "…");
+    assert_eq!(mask::masked(providers, Format::of(Path::new("x.json"))), expected);
 }
 
 #[test]
