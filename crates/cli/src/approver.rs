@@ -12,7 +12,7 @@ use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError}
 
 use crate::approvals::terminal::{Answer, OnEnter};
 use crate::approvals::{UntrustedServers, decided_by, terminal};
-use crate::{call_progress, hint};
+use crate::call_progress;
 
 /// How often the store is polled for new approvals. There is no notification of those: a request for approval does not
 /// change the state of its run.
@@ -91,6 +91,15 @@ pub(crate) struct Decider<'a> {
     pub(crate) untrusted: &'a UntrustedServers,
 }
 
+/// What became of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recorded {
+    /// The approval is decided, here or elsewhere.
+    Decided,
+    /// The answer does not fit the question, so the user is asked again.
+    Unfit,
+}
+
 /// An approval that cannot be decided here. The call waits until it is denied.
 pub(crate) struct Undecided {
     approval: Approval,
@@ -104,11 +113,11 @@ impl Decider<'_> {
     pub(crate) async fn decide_all(&self, subject: &Subject) -> Result<Undecided, StoreError> {
         let mut seen = HashSet::new();
         loop {
-            let approval = self.next_approval(subject, &mut seen).await?;
+            let (approval, others) = self.next_approval(subject, &mut seen).await?;
             let tool = display::plain(&approval.tool_id);
             let decision = match (question(&approval), self.approver) {
                 (None, Approver::Flag) => yes(ApprovalScope::Once),
-                (None, Approver::Terminal) => ask_on_terminal(&approval, self.untrusted).await,
+                (None, Approver::Terminal) => ask_on_terminal(&approval, others, self.untrusted).await,
                 (None, Approver::None) => {
                     let reason = display::plain(&approval.reason);
                     let hint = self.untrusted.hint(&approval).map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -117,52 +126,60 @@ impl Decider<'_> {
                     );
                     return Ok(Undecided { approval, why });
                 }
-                // Approving a call does not answer the questions that its tool asks.
-                (Some(question), _) if Approver::present() == Approver::Terminal => {
-                    let id = &approval.approval_id;
-                    let _question = call_progress::question();
-                    eprintln!("`{tool}` asks: {question}");
-                    let show = hint::command(&format!("approvals show {id}"));
-                    eprintln!("waiting for an answer; `{show}` shows how to give it");
-                    continue;
+                // `--yes` approves calls; it does not answer the questions that their tools ask.
+                (Some(_), _) if Approver::present() == Approver::Terminal => {
+                    ask_on_terminal(&approval, others, self.untrusted).await
                 }
                 (Some(question), _) => {
                     let why = format!("`{tool}` asks: {question}; run this in a terminal to answer");
                     return Ok(Undecided { approval, why });
                 }
             };
-            self.record(&approval, &decision).await?;
+            if self.record(&approval, &decision).await? == Recorded::Unfit {
+                seen.remove(&approval.approval_id);
+            }
         }
     }
 
     pub(crate) async fn deny(&self, undecided: &Undecided) -> Result<(), StoreError> {
-        self.record(&undecided.approval, &no("there was no terminal to ask on")).await
+        self.record(&undecided.approval, &no("there was no terminal to ask on")).await.map(drop)
     }
 
-    async fn record(&self, approval: &Approval, decision: &Decision) -> Result<(), StoreError> {
+    async fn record(&self, approval: &Approval, decision: &Decision) -> Result<Recorded, StoreError> {
         match self.recorder.decide(approval, decision, self.command).await {
-            // Already decided elsewhere, or this decision does not fit the question: another one will settle it.
-            Ok(()) | Err(DecisionError::NotPending | DecisionError::Unfit(_)) => Ok(()),
+            // Already decided elsewhere.
+            Ok(()) | Err(DecisionError::NotPending) => Ok(Recorded::Decided),
+            Err(unfit @ DecisionError::Unfit(_)) => {
+                eprintln!("cellmate: {unfit}");
+                Ok(Recorded::Unfit)
+            }
             Err(refused @ DecisionError::TooManyRules) => {
                 eprintln!("cellmate: {refused}; only this call is approved");
                 match self.recorder.decide(approval, &yes(ApprovalScope::Once), self.command).await {
                     Err(DecisionError::Store(error)) => Err(error),
-                    Ok(()) | Err(_) => Ok(()),
+                    Ok(()) | Err(_) => Ok(Recorded::Decided),
                 }
             }
             Err(DecisionError::Store(error)) => Err(error),
         }
     }
 
-    /// Waits for the next approval of the subject that was not seen yet.
-    async fn next_approval(&self, subject: &Subject, seen: &mut HashSet<ApprovalId>) -> Result<Approval, StoreError> {
+    /// Waits for the next approval of the subject that was not seen yet. Returns it, and how many others wait.
+    async fn next_approval(
+        &self,
+        subject: &Subject,
+        seen: &mut HashSet<ApprovalId>,
+    ) -> Result<(Approval, usize), StoreError> {
         loop {
             let pending = self.recorder.store().pending_approvals().await?;
-            let mut ours = pending.into_iter().filter(|approval| subject.covers(approval));
-            match ours.find(|approval| seen.insert(approval.approval_id.clone())) {
-                Some(approval) => return Ok(approval),
-                None => tokio::time::sleep(POLL_INTERVAL).await,
+            let is_new = |approval: &Approval| subject.covers(approval) && !seen.contains(&approval.approval_id);
+            let mut new = pending.into_iter().filter(is_new);
+            if let Some(approval) = new.next() {
+                let others = new.count();
+                seen.insert(approval.approval_id.clone());
+                return Ok((approval, others));
             }
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -173,11 +190,17 @@ fn question(approval: &Approval) -> Option<String> {
     Some(display::plain(message.unwrap_or("(no message)")))
 }
 
-async fn ask_on_terminal(approval: &Approval, untrusted: &UntrustedServers) -> Decision {
-    let hint = untrusted.hint(approval).map(|hint| format!("\n({hint})")).unwrap_or_default();
+/// Shows a call, or a question of its tool, and reads the user's answer. `others` more wait for an answer.
+async fn ask_on_terminal(approval: &Approval, others: usize, untrusted: &UntrustedServers) -> Decision {
     let _question = call_progress::question();
-    let call = terminal::call(approval, MAX_TERMINAL_ARGUMENT_CHARS);
-    eprintln!("{call}{hint}");
+    eprintln!("{}", terminal::call(approval, MAX_TERMINAL_ARGUMENT_CHARS));
+    terminal::question(approval).iter().for_each(|question| eprintln!("{question}"));
+    untrusted.hint(approval).iter().for_each(|hint| eprintln!("({hint})"));
+    match others {
+        0 => {}
+        1 => eprintln!("(1 more call waits for an answer)"),
+        _ => eprintln!("({others} more calls wait for an answer)"),
+    }
     match terminal::ask_for_decision(approval, OnEnter::Deny).await {
         Some(Answer::Decide(decision)) => decision,
         Some(Answer::Skip) | None => no(""),

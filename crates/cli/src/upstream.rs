@@ -34,6 +34,9 @@ const MAX_LIST_WAIT: Duration = Duration::from_secs(10);
 /// How long commands do not start a server that was not ready in time, unless their cell names it.
 const REMEMBERED_MS: i64 = 10 * 60 * 1000;
 
+/// How long the last standard error output of a server that has ended may take to arrive.
+const STDERR_WAIT: Duration = Duration::from_millis(200);
+
 /// All enabled servers. None is started on creation.
 #[derive(Clone)]
 pub(crate) struct Servers {
@@ -130,7 +133,8 @@ impl Servers {
         }
     }
 
-    /// Starts the servers whose tools are not known yet, waits for their lists, and reports those that are missing.
+    /// Starts the servers whose tools are not known yet, waits for their lists, and reports those that are missing: with
+    /// the reason, or only by name if a cell is given that does not name them.
     ///
     /// A server that the cell names is waited for until it is ready or fails. Others are waited for only for a moment,
     /// and not at all if they recently were not ready in time.
@@ -149,6 +153,7 @@ impl Servers {
         let starting: Vec<StartingServer> = self.upstreams.all().filter(is_started).map(StartingServer::of).collect();
         let names: BTreeSet<String> = starting.iter().map(|server| server.name.clone()).collect();
         let progress = Mutex::new(StartProgress::of(starting));
+        let unnamed = Mutex::new(Vec::new());
         let listing = self.upstreams.listed_within(patience, |server, why, took| {
             if names.contains(server.name()) {
                 let outcome = match why {
@@ -158,11 +163,16 @@ impl Servers {
                 };
                 progress.lock().finished(server.name(), outcome, took);
             }
-            if let Some(why) = why {
-                self.report(server, why);
+            match why {
+                Some(why) if cell.is_none() || words.contain(server.name()) => self.report(server, why),
+                Some(_) => unnamed.lock().push(display::plain(server.name())),
+                None => {}
             }
         });
         announcing(&progress, listing).await;
+        let mut unnamed = unnamed.into_inner();
+        unnamed.sort_unstable();
+        report_unnamed(&unnamed);
     }
 
     /// Waits until no server that starts may be downloading its package: package runners such as `npx` leave a folder that
@@ -200,12 +210,34 @@ impl Servers {
         self.upstreams.stop_all().await;
     }
 
+    /// Prints which servers that a cell names have failed since this time, with the end of their standard error: those
+    /// that could not be started for a call, and those that ended during one.
+    pub(crate) async fn report_failures_since(&self, began: i64, words: &NamedWords) {
+        let has_failed = |server: &&Upstream| words.contain(server.name()) && failed_since(server, began);
+        let failed: Vec<&Upstream> = self.upstreams.all().filter(has_failed).collect();
+        if !failed.is_empty() {
+            tokio::time::sleep(STDERR_WAIT).await;
+        }
+        for server in failed {
+            if let Some(failure) = server.status().last_failure {
+                let why = contract::text::line(&failure.message, MAX_SHOWN_CHARS);
+                eprintln!("cellmate: server `{}` failed during the cell: {why}", display::plain(server.name()));
+                self.print_stderr(server.name(), &failure.stderr);
+            }
+        }
+    }
+
     /// Prints why a server is not available, with the end of its standard error if it did not start.
     fn report(&self, server: &Upstream, why: &Unavailable) {
         report(server.name(), why);
-        let entry = self.entries.iter().find(|entry| entry.name == server.name());
-        if let (Unavailable::NotStarted(_), Some(entry), Some(failure)) = (why, entry, server.status().last_failure) {
-            let lines = process::excerpt(&entry.without_secrets(&failure.stderr));
+        if let (Unavailable::NotStarted(_), Some(failure)) = (why, server.status().last_failure) {
+            self.print_stderr(server.name(), &failure.stderr);
+        }
+    }
+
+    fn print_stderr(&self, name: &str, stderr: &str) {
+        if let Some(entry) = self.entries.iter().find(|entry| entry.name == name) {
+            let lines = process::excerpt(&entry.without_secrets(stderr));
             lines.iter().for_each(|line| eprintln!("      | {line}"));
         }
     }
@@ -227,6 +259,34 @@ fn report(name: &str, why: &Unavailable) {
     let test = hint::command(&format!("servers test {}", display::for_shell(&name)));
     eprintln!("cellmate: server `{name}` is not available: {shown}; run `{test}` {next}");
 }
+
+fn failed_since(server: &Upstream, began: i64) -> bool {
+    server.status().last_failure.is_some_and(|failure| failure.at >= began)
+}
+
+/// Prints which servers that the cell does not name are not available.
+fn report_unnamed(names: &[String]) {
+    let quoted: Vec<String> = names.iter().take(MAX_NAMED_SERVERS).map(|name| format!("`{name}`")).collect();
+    let message = match names {
+        [] => return,
+        [only] => {
+            let test = hint::command(&format!("servers test {}", display::for_shell(only)));
+            format!("server `{only}` is not available; run `{test}` for the reason")
+        }
+        [_, ..] => {
+            let more = match names.len() - quoted.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let test = hint::command("servers test");
+            format!("servers {}{more} are not available; run `{test}` for the reasons", quoted.join(", "))
+        }
+    };
+    eprintln!("cellmate: {message}");
+}
+
+/// The most unavailable servers that are named in one line.
+const MAX_NAMED_SERVERS: usize = 8;
 
 /// The longest reason for an unavailable server that is printed.
 const MAX_SHOWN_CHARS: usize = 500;

@@ -5,6 +5,7 @@ mod deciding;
 mod non_interactive;
 mod print;
 mod rules;
+mod sample_answer;
 mod selection;
 pub(crate) mod terminal;
 mod untrusted;

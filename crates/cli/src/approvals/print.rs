@@ -1,11 +1,14 @@
 //! Prints approvals and decisions, as text or as JSON.
 
+use client_config::display;
 use contract::limits::MAX_LISTED_ARGUMENT_CHARS;
 use mcp::server::{plain, summarize_in_line, whole_arguments};
 use serde_json::{Value, json};
 use store::{Approval, ApprovalState, Millis, RecordedDecision};
 
+use super::sample_answer::sample_answer;
 use super::tool;
+use crate::hint;
 use crate::render::OutputFormat;
 
 /// The longest question of a tool that `show` prints.
@@ -63,7 +66,9 @@ fn print_question(question: &Value, id: &str) {
     }
     if let Some(form) = question.get("form") {
         println!("form       {}", whole_arguments(form));
-        println!("answer     cellmate approvals approve {id} --input '{{…}}'");
+        let sample = sample_answer(form);
+        let sample = display::for_shell(&sample);
+        println!("answer     {}, for example", hint::command(&format!("approvals approve {id} --input {sample}")));
     }
 }
 

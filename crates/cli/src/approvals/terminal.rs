@@ -11,6 +11,7 @@ use store::{Approval, ApprovalScope, Decision};
 use telemetry::LogIgnored;
 use tokio_util::sync::CancellationToken;
 
+use super::sample_answer::sample_answer;
 use crate::{call_progress, hint};
 
 /// The longest answer that is read; the answer to a form may be long.
@@ -42,7 +43,7 @@ pub(super) fn arguments(input: &Value, id: &str, chars: usize) -> String {
 }
 
 /// Returns what a tool asks, or `None` if the approval is about making a call.
-pub(super) fn question(approval: &Approval) -> Option<String> {
+pub(crate) fn question(approval: &Approval) -> Option<String> {
     let question = approval.question.as_ref()?;
     let text = |name: &str| question.get(name).and_then(Value::as_str);
     let mut shown = format!("The tool asks: {}", plain(text("message").unwrap_or("(no message)"), 4_000));
@@ -51,6 +52,7 @@ pub(super) fn question(approval: &Approval) -> Option<String> {
     }
     if let Some(form) = question.get("form") {
         shown += &format!("\nIts form: {}", arguments(form, &approval.approval_id, MAX_TERMINAL_ARGUMENT_CHARS));
+        shown += &format!("\nFor example: {}", sample_answer(form));
     }
     Some(shown)
 }

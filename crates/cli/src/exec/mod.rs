@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use client_config::load;
+use client_config::{LoadedConfig, display, load};
 use codemode::pool::Pool;
 use codemode::{CodeMode, ExecInput};
 use contract::cell::{CellResult, Telemetry};
@@ -17,6 +17,7 @@ use contract::error::ErrorCode;
 use contract::ids::RunId;
 use contract::limits::{Limits, MAX_CATALOG_BYTES};
 use contract::scope::Scope;
+use executor::clock::now_ms;
 use executor::run::PrepareError;
 use executor::{CannedTools, Executor};
 use store::{Keys, Location, Store, StoreError};
@@ -27,11 +28,12 @@ use crate::approver::Approver;
 use crate::arguments::ExecArguments;
 use crate::engine::{Engine, code_mode_config, command_line_scope};
 use crate::local_tools::local_tools;
+use crate::named_words::NamedWords;
 use crate::policy::{self, BadSettings};
 use crate::render::OutputFormat;
 use crate::state::StateError;
 use crate::turns::{Patience, Turns};
-use crate::{call_progress, cell_result, render};
+use crate::{call_progress, cell_result, hint, render};
 use background::Background;
 
 /// How often the command looks whether tool calls in the background have ended.
@@ -114,6 +116,7 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     let places = arguments.store.places();
     let loaded = load(&places)?;
     loaded.problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
+    note_disabled_servers(&loaded, &cell.source);
     let policy = policy::read(&loaded.settings)?.with(&arguments.policy);
     if let Some(note) = policy.provider_note(&arguments.agent) {
         render::note(&format!("cellmate: {note}"));
@@ -129,11 +132,25 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     let done = async {
         let executor = engine.executor(&policy, command_line_scope(&arguments.agent), Some(&cell.source)).await?;
         let executor = executor.with_progress_sink(|update| call_progress::on_update(&update));
-        run_cell(&engine.code_mode, &executor, &config, cell, arguments, background, &engine.untrusted).await
+        let (began, words) = (now_ms(), NamedWords::of(&cell.source));
+        let done =
+            run_cell(&engine.code_mode, &executor, &config, cell, arguments, background, &engine.untrusted).await;
+        engine.servers.report_failures_since(began, &words).await;
+        done
     };
     let done = done.await;
     engine.shut_down().await;
     done
+}
+
+/// Prints which disabled servers the cell names. In the cell, they do not exist.
+fn note_disabled_servers(loaded: &LoadedConfig, source: &str) {
+    let words = NamedWords::of(source);
+    for entry in loaded.servers.iter().filter(|entry| !entry.enabled && words.contain(&entry.name)) {
+        let name = display::plain(&entry.name);
+        let enable = hint::command(&format!("servers enable {}", display::for_shell(&name)));
+        render::note(&format!("cellmate: server `{name}` is disabled; `{enable}` enables it"));
+    }
 }
 
 /// Runs the cell with canned tools. Its run is kept in memory, unless the user named a store.

@@ -29,7 +29,7 @@ pub(super) struct CallArguments {
     /// Tool to call: `SERVER.TOOL`, `MCP.SERVER.TOOL`, its id (`mcp:SERVER:TOOL`, `plugin:PLUGIN:TOOL`,
     /// `openclaw:core:TOOL`), or its own name if only one tool has it.
     tool: String,
-    /// Arguments: `name=value` passes the value as text, `name:=value` as JSON.
+    /// Arguments: `name=value` passes the value as text, `name:=value` as JSON; or all of them as one JSON object.
     #[arg(value_name = "NAME=VALUE")]
     pairs: Vec<String>,
     /// All arguments as one JSON object; `-` reads it from standard input.

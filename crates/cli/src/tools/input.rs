@@ -12,14 +12,19 @@ const MAX_INPUT_BYTES: u64 = 16 << 20;
 /// The most characters of an argument that a message repeats.
 const MAX_SHOWN_CHARS: usize = 60;
 
-/// Returns the tool's input from one JSON object (`-`: from standard input), or else from the pairs.
+/// Returns the tool's input from one JSON object (`-`: from standard input), or else from the pairs. A JSON object in
+/// place of the pairs is accepted, too, because the name of an argument cannot begin with a brace.
 pub(super) fn input(pairs: &[String], json: Option<&str>) -> Result<Value, String> {
-    let Some(given) = json else { return from_pairs(pairs) };
+    let (given, named) = match (json, pairs) {
+        (Some(given), _) => (given, "--args: "),
+        (None, [given]) if given.trim_start().starts_with('{') => (given.as_str(), ""),
+        (None, pairs) => return from_pairs(pairs),
+    };
     let text = if given == "-" { standard_input()? } else { given.to_owned() };
     match contract::json::read(&text) {
         Ok(input @ Value::Object(_)) => Ok(input),
-        Ok(_) => Err("--args: write one JSON object".to_owned()),
-        Err(error) => Err(format!("--args: {error}")),
+        Ok(_) => Err(format!("{named}write one JSON object")),
+        Err(error) => Err(format!("{named}the arguments are not a JSON object: {error}")),
     }
 }
 
@@ -48,7 +53,7 @@ impl<'a> Pair<'a> {
 fn from_pairs(pairs: &[String]) -> Result<Value, String> {
     let mut input = Map::new();
     for pair in pairs {
-        let wrong = || "write arguments as name=text or name:=json".to_owned();
+        let wrong = || "write arguments as name=text or name:=json, or as one JSON object".to_owned();
         let (name, value) = match Pair::parse(pair).ok_or_else(wrong)? {
             Pair::Text(name, text) => (name, Value::from(text)),
             Pair::Json(name, text) => (name, contract::json::read(text).map_err(|why| not_json(name, text, &why))?),
@@ -102,7 +107,12 @@ mod tests {
         let given = input(&typed(&["a=2", "b:=2", "c:=[\"x\"]", "d=e=f"]), None);
         assert_eq!(given, Ok(json!({"a": "2", "b": 2, "c": ["x"], "d": "e=f"})));
         assert_eq!(input(&[], Some("{\"a\": 1}")), Ok(json!({"a": 1})));
-        assert_eq!(input(&typed(&["a"]), None).unwrap_err(), "write arguments as name=text or name:=json");
+        assert_eq!(input(&typed(&["{\"a\": 1}"]), None), Ok(json!({"a": 1})));
+        assert!(input(&typed(&["{a=1"]), None).unwrap_err().starts_with("the arguments are not a JSON object: "));
+        let wrong = "write arguments as name=text or name:=json, or as one JSON object";
+        for pairs in [&["a"][..], &["{}", "a"]] {
+            assert_eq!(input(&typed(pairs), None).unwrap_err(), wrong);
+        }
         assert_eq!(input(&[], Some("[]")).unwrap_err(), "--args: write one JSON object");
     }
 

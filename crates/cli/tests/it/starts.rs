@@ -42,8 +42,7 @@ fn a_cell_does_not_wait_for_servers_that_it_does_not_name_and_downloads_are_not_
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!((first.code, &first.json()["status"]), (0, &json!("completed")), "{}{}", first.out, first.err);
     for line in [
-        "server `dead` is not available: the server was not ready within 10 s and is still starting; run `cellmate \
-         servers test dead` to start it",
+        "cellmate: servers `cold`, `dead` are not available; run `cellmate servers test` for the reasons\n",
         "waiting for `cold`, which may be downloading a package",
     ] {
         assert!(first.err.contains(line), "{line}: {}", first.err);
@@ -51,7 +50,7 @@ fn a_cell_does_not_wait_for_servers_that_it_does_not_name_and_downloads_are_not_
     assert_eq!(person.read("installed"), "done\n", "the installation was not interrupted");
     let second = run(&person, &["exec", "-e", "return (await MCP.cold.other({})).content.length"]);
     assert!(
-        second.err.contains("server `dead` is not available: the server is not started again so soon after its last"),
+        second.err.contains("server `dead` is not available; run `cellmate servers test dead` for the reason"),
         "{}",
         second.err
     );
@@ -80,6 +79,18 @@ fn a_server_that_was_not_ready_is_waited_for_if_the_cell_names_it() {
     assert_eq!((named.code, starts()), (1, 2), "{}{}", named.out, named.err);
     let error = named.json()["error"].as_str().unwrap().to_owned();
     assert!(error.contains("my-dead") && error.contains("not ready within 300 ms"), "{error}");
+}
+
+#[test]
+fn a_disabled_server_is_noted_only_if_the_cell_names_it() {
+    let person = Person::new();
+    let off = json!({"command": "sh", "args": [person.server()], "enabled": false});
+    person.write(USER_CONFIG, &json!({"mcpServers": {"off": off}}).to_string());
+    let note = "cellmate: server `off` is disabled; `cellmate servers enable off` enables it\n";
+    let named = person.run(&["exec", "-e", "return await MCP.off.greet({})"]);
+    assert!(named.code == 1 && named.err.contains(note), "{}{}", named.out, named.err);
+    let other = person.run(&["exec", "-e", "return 1"]);
+    assert!(other.code == 0 && !other.err.contains("disabled"), "{}{}", other.out, other.err);
 }
 
 #[test]

@@ -95,3 +95,14 @@ fn two_processes_on_one_store_resume_each_others_runs() {
         }
     }
 }
+
+#[test]
+fn exec_prints_why_a_server_failed_during_a_call() {
+    let place = Place::new(json!([reads("crash", json!([{"stderr": "the disk is full"}, {"exit": 3}]))]));
+    let mut command = place.command_line(&["exec", "-e", "return await MCP.s.crash({})"]);
+    let output = command.env("HOME", place.path("own")).env_remove("XDG_STATE_HOME").output().unwrap();
+    let shown = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("cellmate: server `s` failed during the cell: the connection was lost: the server exited or closed its output\n"), "{shown}");
+    assert!(shown.contains("      | the disk is full\n"), "{shown}");
+}

@@ -60,9 +60,14 @@ impl Place {
 
     /// Runs another command with this state folder and configuration.
     pub(crate) fn command(&self, arguments: &[&str]) -> Output {
+        self.command_line(arguments).output().unwrap()
+    }
+
+    /// Another command with this state folder and configuration.
+    pub(crate) fn command_line(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.args(arguments).args(["--state-dir", &self.path("state"), "--config", &self.path("config.json")]);
-        command.output().unwrap()
+        command
     }
 
     pub(crate) fn approvals(&self, arguments: &[&str]) -> Output {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::clients::{Era, Streams, structured};
-use super::place::{Place, writes};
+use super::place::{Place, on_terminal, writes};
 
 const CELL: &str = "return (await MCP.s.book({})).structuredContent";
 
@@ -98,6 +98,22 @@ fn without_forms_a_person_answers_in_a_terminal_even_after_a_kill() {
     assert_eq!(decided.status.code(), Some(0), "{}", String::from_utf8_lossy(&decided.stderr));
     let mut next = start(&place, Era::June2025, json!({}));
     let done = next.call("wait", json!({"runId": waiting["runId"]}));
+    assert_booked(&done, &json!({"action": "accept", "content": {"city": "Oslo"}}));
+}
+
+#[test]
+fn a_question_is_answered_on_the_terminal_of_exec_and_asked_again_if_the_answer_does_not_fit() {
+    let place = asks(&city());
+    let mut command = place.command_line(&["exec", "-e", CELL, "--json"]);
+    command.env("HOME", place.path("own")).env_remove("XDG_STATE_HOME");
+    let seen = on_terminal(&command, "y\n{\"city\":7}\n{\"city\":\"Oslo\"}\n");
+    let shown = String::from_utf8_lossy(&seen.stdout).into_owned();
+    assert_eq!(seen.status.code(), Some(0), "{shown}");
+    assert!(shown.matches("The tool asks: Where to?").count() == 2, "{shown}");
+    assert!(shown.contains("For example: {\"city\":\"text\"}"), "{shown}");
+    assert!(shown.contains("the answer does not fit the question"), "{shown}");
+    let result = shown.lines().find(|line| line.starts_with("{\"status\"")).unwrap_or_else(|| panic!("{shown}"));
+    let done: Value = serde_json::from_str(result.trim()).unwrap();
     assert_booked(&done, &json!({"action": "accept", "content": {"city": "Oslo"}}));
 }
 
