@@ -39,7 +39,7 @@ impl Server {
         match path {
             [method] => self.methods.get(*method).copied(),
             [group, method] => {
-                let is_there = |operation: &&Operation| operation.place() == Some((*group, *method));
+                let is_there = |operation: &&Operation| operation.namespace_and_method() == Some((*group, *method));
                 self.operations.keys().find(is_there).and_then(|operation| self.operations.get(operation)).copied()
             }
             _ => None,
@@ -50,14 +50,16 @@ impl Server {
     /// identifier.
     pub(crate) fn path_to(&self, position: usize) -> Option<String> {
         let method = self.methods.iter().find(|(_, at)| **at == position).map(|(method, _)| method.clone());
-        let operation = || self.operations.iter().find(|(_, at)| **at == position).and_then(|(one, _)| one.place());
-        method.or_else(|| operation().map(|(group, method)| format!("{group}.{method}")))
+        method.or_else(|| {
+            let (operation, _) = self.operations.iter().find(|(_, at)| **at == position)?;
+            operation.namespace_and_method().map(|(group, method)| format!("{group}.{method}"))
+        })
     }
 
     /// Returns `resources` and `prompts`, if the server has them, with their methods.
     pub(crate) fn groups(&self) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
         let mut groups: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for (group, method) in self.operations.keys().filter_map(|operation| operation.place()) {
+        for (group, method) in self.operations.keys().filter_map(|operation| operation.namespace_and_method()) {
             groups.entry(group).or_default().insert(method);
         }
         groups

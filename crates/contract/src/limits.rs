@@ -140,8 +140,11 @@ pub const MAX_OUTSTANDING_BYTES: usize = 32 << 20;
 pub const MAX_URL_BYTES: usize = 1 << 20;
 
 /// Calls of one run, timers included, from its start to its end. Each is a row of the run's journal. Past it a call
-/// rejects; a run that makes `MAX_OUTSTANDING_CALLS` more, or sets a timer, fails.
+/// rejects; a run that sets a timer or yields, which cannot reject, fails.
 pub const MAX_RUN_CALLS: usize = 100_000;
+
+/// Calls of one run that are refused because its journal is full. Past it the run fails: it does not stop calling.
+pub const MAX_REFUSED_CALLS: usize = 1024;
 
 /// Bytes of targets, payloads and replies in the journal of one run, including their transcript entries. Past it a call
 /// rejects.

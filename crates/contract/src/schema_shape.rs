@@ -38,11 +38,11 @@ const NUMBERS: [&str; 3] = ["maximum", "minimum", "multipleOf"];
 
 const TEXTS: [&str; 3] = ["$ref", "description", "pattern"];
 
-/// Checks the schema of a tool's input, which is always an object. `path` is the place of the schema in errors.
+/// Checks the schema of a tool's input, which is always an object. `path` is the schema's path in errors.
 pub fn check_input_schema(schema: &Value, path: &Path) -> Result<(), ConfigError> {
     let expected = "a JSON Schema for an object, such as `{\"type\": \"object\", \"properties\": {}}`";
     if !schema.is_object() {
-        return Err(ConfigError::value(path, schema, expected));
+        return Err(ConfigError::wrong_value(path, schema, expected));
     }
     check_schema(schema, path)?;
     let accepts_objects = match schema.get("type") {
@@ -52,21 +52,21 @@ pub fn check_input_schema(schema: &Value, path: &Path) -> Result<(), ConfigError
     };
     match schema.get("type").filter(|_| !accepts_objects) {
         Some(found) => {
-            Err(ConfigError::value(&path.key("type"), found, "`object`, because a tool's input is an object"))
+            Err(ConfigError::wrong_value(&path.child("type"), found, "`object`, because a tool's input is an object"))
         }
         None => Ok(()),
     }
 }
 
-/// Checks a schema and all schemas in it. `path` is the place of the schema in errors.
+/// Checks a schema and all schemas in it. `path` is the schema's path in errors.
 pub fn check_schema(schema: &Value, path: &Path) -> Result<(), ConfigError> {
     let fields = match schema {
         Value::Bool(_) => return Ok(()),
         Value::Object(fields) => fields,
-        _ => return Err(ConfigError::value(path, schema, "a JSON Schema: an object, `true` or `false`")),
+        _ => return Err(ConfigError::wrong_value(path, schema, "a JSON Schema: an object, `true` or `false`")),
     };
     for (key, value) in fields {
-        check_keyword(key, value, &path.key(key))?;
+        check_keyword(key, value, &path.child(key))?;
     }
     Ok(())
 }
@@ -74,11 +74,11 @@ pub fn check_schema(schema: &Value, path: &Path) -> Result<(), ConfigError> {
 fn check_keyword(key: &str, value: &Value, path: &Path) -> Result<(), ConfigError> {
     let expect = |is_right: bool, expected: &str| match is_right {
         true => Ok(()),
-        false => Err(ConfigError::value(path, value, expected)),
+        false => Err(ConfigError::wrong_value(path, value, expected)),
     };
     match (key, value) {
         ("type", Value::Array(types)) if !types.is_empty() => {
-            each(types).try_for_each(|(position, word)| check_type(word, &path.index(position)))
+            each(types).try_for_each(|(position, word)| check_type(word, &path.item(position)))
         }
         ("type", word) => check_type(word, path),
         ("required", _) => {
@@ -88,17 +88,17 @@ fn check_keyword(key: &str, value: &Value, path: &Path) -> Result<(), ConfigErro
         ("enum", _) => expect(value.is_array(), "a list of values"),
         // Older drafts have a list of schemas here.
         ("items", Value::Array(schemas)) => {
-            each(schemas).try_for_each(|(position, schema)| check_schema(schema, &path.index(position)))
+            each(schemas).try_for_each(|(position, schema)| check_schema(schema, &path.item(position)))
         }
         // Older drafts have a switch here.
         ("exclusiveMaximum" | "exclusiveMinimum", _) => expect(value.is_number() || value.is_boolean(), "a number"),
         _ if SCHEMA.contains(&key) => check_schema(value, path),
         (_, Value::Array(schemas)) if SCHEMAS.contains(&key) && !schemas.is_empty() => {
-            each(schemas).try_for_each(|(position, schema)| check_schema(schema, &path.index(position)))
+            each(schemas).try_for_each(|(position, schema)| check_schema(schema, &path.item(position)))
         }
         _ if SCHEMAS.contains(&key) => expect(false, "a list of JSON Schemas"),
         (_, Value::Object(schemas)) if NAMED_SCHEMAS.contains(&key) => {
-            schemas.iter().try_for_each(|(name, schema)| check_schema(schema, &path.key(name)))
+            schemas.iter().try_for_each(|(name, schema)| check_schema(schema, &path.child(name)))
         }
         _ if NAMED_SCHEMAS.contains(&key) => expect(false, "an object with a JSON Schema for each name"),
         _ if COUNTS.contains(&key) => {
@@ -119,7 +119,7 @@ fn check_type(word: &Value, path: &Path) -> Result<(), ConfigError> {
         return Ok(());
     }
     let expected = "a type of JSON Schema: `object`, `array`, `string`, `number`, `integer`, `boolean` or `null`, or a list of them";
-    Err(ConfigError::word(path, word, expected, TYPES))
+    Err(ConfigError::unknown_word(path, word, expected, TYPES))
 }
 
 #[cfg(test)]

@@ -182,8 +182,8 @@ impl Operation {
         }
     }
 
-    /// Returns the group and method below `MCP.<server>`; `None` for a tool, which is there under its own name.
-    pub fn place(self) -> Option<(&'static str, &'static str)> {
+    /// Returns the namespace and the method below `MCP.<server>`; `None` for a tool, which is there under its own name.
+    pub fn namespace_and_method(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Tool => None,
             Self::ListResources => Some(("resources", "list")),
@@ -253,14 +253,14 @@ impl ToolSpec {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ToolHash(pub [u8; 32]);
 
-/// SHA-256 of a call's input.
+/// SHA-256 of any content, such as a call's input.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct InputHash(pub [u8; 32]);
+pub struct ContentHash(pub [u8; 32]);
 
-impl InputHash {
-    /// Hashes the bytes as the cell sent them.
-    pub fn of(json: &[u8]) -> Self {
-        Self(Sha256::digest(json).into())
+impl ContentHash {
+    /// Hashes the bytes as they are. JSON is not normalised.
+    pub fn of(content: &[u8]) -> Self {
+        Self(Sha256::digest(content).into())
     }
 }
 
@@ -270,7 +270,7 @@ impl fmt::Display for ToolHash {
     }
 }
 
-impl fmt::Display for InputHash {
+impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
     }
@@ -282,9 +282,9 @@ impl fmt::Debug for ToolHash {
     }
 }
 
-impl fmt::Debug for InputHash {
+impl fmt::Debug for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "InputHash({self})")
+        write!(f, "ContentHash({self})")
     }
 }
 
@@ -295,10 +295,11 @@ mod tests {
     use super::{BadToolId, Operation, Source, ToolId, ToolSpec};
 
     #[test]
-    fn an_operation_is_named_after_its_place() {
+    fn an_operation_is_named_after_its_namespace_and_method() {
         for operation in Operation::ALL {
-            let placed = operation.place().map_or("tool".to_owned(), |(group, method)| format!("{group}_{method}"));
-            assert_eq!(operation.as_str(), placed);
+            let path = operation.namespace_and_method();
+            let name = path.map_or("tool".to_owned(), |(namespace, method)| format!("{namespace}_{method}"));
+            assert_eq!(operation.as_str(), name);
         }
     }
 

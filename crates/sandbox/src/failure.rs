@@ -1,7 +1,7 @@
 //! Failures of a cell as the model reads them: an error code if the contract has one, and what to do next.
 
 use contract::error::ErrorCode;
-use contract::frame::{Failure, Place};
+use contract::frame::{Failure, SourcePosition};
 use contract::json;
 use contract::limits::{MAX_BRIDGE_VALUE_DEPTH, MAX_ERROR_BYTES};
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub(crate) fn thrown(described: &[u8], places: &Places) -> Failure {
         _ if error.name.is_empty() => error.message.clone(),
         _ => format!("{}: {}", error.name, error.message),
     };
-    Failure { code, message: bounded(message), place: error.place(places) }
+    Failure { code, message: bounded(message), position: error.position(places) }
 }
 
 /// Source that the parser accepted but QuickJS rejects.
@@ -36,7 +36,7 @@ pub(crate) fn bad_syntax(described: &[u8], places: &Places) -> Failure {
     Failure {
         code: Some(ErrorCode::InvalidInput),
         message: bounded(format!("{}: {}", error.name, error.message)),
-        place: error.place(places),
+        position: error.position(places),
     }
 }
 
@@ -45,12 +45,12 @@ pub(crate) fn stuck() -> Failure {
         code: None,
         message: "the cell waits for a promise that nothing can settle: no tool call and no timer is pending"
             .to_owned(),
-        place: None,
+        position: None,
     }
 }
 
 pub(crate) fn stack_overflow() -> Failure {
-    Failure { code: None, message: "RangeError: Maximum call stack size exceeded".to_owned(), place: None }
+    Failure { code: None, message: "RangeError: Maximum call stack size exceeded".to_owned(), position: None }
 }
 
 pub(crate) fn timeout(run_ms: u64) -> Failure {
@@ -59,7 +59,7 @@ pub(crate) fn timeout(run_ms: u64) -> Failure {
         message: format!(
             "the cell ran for its whole budget of {run_ms} ms without finishing; do less work in one cell"
         ),
-        place: None,
+        position: None,
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn memory_limit(bytes: u64) -> Failure {
     Failure {
         code: Some(ErrorCode::MemoryLimitExceeded),
         message: format!("the cell exceeded its memory limit of {bytes} bytes; keep less data at once"),
-        place: None,
+        position: None,
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn output_limit(total: u64, limit: u64) -> Failure {
             "the cell's output and value take {total} bytes, the limit is {limit}; return or print less, \
              for example a summary or a slice"
         ),
-        place: None,
+        position: None,
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn too_deep() -> Failure {
     Failure {
         code: None,
         message: format!("RangeError: the cell's value nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels; return less"),
-        place: None,
+        position: None,
     }
 }
 
@@ -97,12 +97,12 @@ pub(crate) fn snapshot_limit(bytes: usize, limit: u64) -> Failure {
         message: format!(
             "the suspended cell takes {bytes} bytes, the limit is {limit}; keep less in variables across an await"
         ),
-        place: None,
+        position: None,
     }
 }
 
 pub(crate) fn internal(message: &str) -> Failure {
-    Failure { code: Some(ErrorCode::InternalError), message: message.to_owned(), place: None }
+    Failure { code: Some(ErrorCode::InternalError), message: message.to_owned(), position: None }
 }
 
 /// An error as `describe` in `guest/prelude/output.js` reports it. All fields come from the guest and are not trusted.
@@ -133,9 +133,9 @@ impl GuestError {
         }
     }
 
-    /// Returns the place of the topmost frame in the cell's own code, except the constructor of its own error class.
-    /// The cell can forge the stack, so a place that its source does not have is dropped.
-    fn place(&self, places: &Places) -> Option<Place> {
+    /// Returns the position of the topmost frame in the cell's own code, except the constructor of its own error class.
+    /// The cell can forge the stack, so a position that its source does not have is dropped.
+    fn position(&self, places: &Places) -> Option<SourcePosition> {
         let maker = format!("at {} (", self.maker);
         let frame = self.stack.lines().find(|frame| frame.contains("cell:") && !frame.contains(&maker))?;
         let (_, after) = frame.split_once("cell:")?;

@@ -135,12 +135,12 @@ impl OutstandingCalls {
         let last_id = from.u32()?;
         let mut read = Self::default();
         for (id, method, bytes) in from.list(|from| Ok((from.u32()?, from.u8()?, from.u32()?)))? {
-            let method = Method::from_number(method).ok_or(BadFrame::Unknown("method"))?;
-            read.insert(id, method, bytes as usize).map_err(|_| BadFrame::Unknown("call"))?;
+            let method = Method::from_number(method).ok_or(BadFrame::Invalid("method"))?;
+            read.insert(id, method, bytes as usize).map_err(|_| BadFrame::Invalid("call"))?;
         }
         let allowed = read.calls.len() <= MAX_OUTSTANDING_CALLS && read.bytes <= MAX_OUTSTANDING_BYTES;
         if !allowed || read.last_id > last_id {
-            return Err(BadFrame::Unknown("call"));
+            return Err(BadFrame::Invalid("call"));
         }
         read.last_id = last_id;
         Ok(read)

@@ -184,7 +184,7 @@ impl Sandbox {
                 Failure {
                     code: Some(code),
                     message: format!("the suspended cell cannot be resumed: {bad}"),
-                    place: None,
+                    position: None,
                 },
             ));
         }
@@ -267,13 +267,13 @@ impl Sandbox {
 }
 
 fn rejected(rejection: Rejection) -> Failure {
-    Failure { code: Some(rejection.code()), place: rejection.place(), message: rejection.to_string() }
+    Failure { code: Some(rejection.code()), position: rejection.place(), message: rejection.to_string() }
 }
 
 fn unavailable(error: &wasmtime::Error) -> Failure {
     Failure {
         code: Some(ErrorCode::RuntimeUnavailable),
         message: format!("this worker has no free slot for another cell: {error}"),
-        place: None,
+        position: None,
     }
 }

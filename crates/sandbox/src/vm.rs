@@ -244,7 +244,7 @@ impl Vm {
             (Some(Stop::Dropped), _) => Failure {
                 code: Some(ErrorCode::Aborted),
                 message: "the cell was dropped while it ran".to_owned(),
-                place: None,
+                position: None,
             },
             (Some(Stop::ProtocolViolation(_)), _) => failure::internal(&error.to_string()),
             (None, Some(Trap::StackOverflow)) => failure::stack_overflow(),

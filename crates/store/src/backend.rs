@@ -191,7 +191,7 @@ async fn connection_error(url: &str) -> sqlx::Error {
 fn without_broken_connections(options: AnyPoolOptions) -> AnyPoolOptions {
     options.before_acquire(|connection, _| {
         Box::pin(async move {
-            fault::wait_for_connection_turn().await;
+            fault::wait_for_turn_holding_connection().await;
             Ok(<Any as Database>::TransactionManager::get_transaction_depth(connection) == 0)
         })
     })
@@ -206,7 +206,7 @@ fn sqlite(synchronous: &'static str, connections: u32) -> AnyPoolOptions {
                      PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
                 );
                 connection.execute(pragmas.as_str()).await?;
-                fault::wait_for_connection_turn().await;
+                fault::wait_for_turn_holding_connection().await;
                 Ok(())
             })
         },

@@ -4,7 +4,7 @@ use contract::frame::{Method, ReplyValue};
 use contract::ids::{CallId, RunId};
 use contract::limits::JOURNAL_ROW_BYTES;
 use contract::scope::Scope;
-use contract::tool::InputHash;
+use contract::tool::ContentHash;
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
@@ -263,7 +263,7 @@ impl CallRow {
             leg: 0,
             method: method.to_owned(),
             target: target.to_owned(),
-            input_hash: InputHash::of(payload.as_bytes()).to_string(),
+            input_hash: ContentHash::of(payload.as_bytes()).to_string(),
             payload,
             tool_id: None,
             input: None,

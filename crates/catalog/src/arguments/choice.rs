@@ -116,7 +116,7 @@ impl FailedBranches {
         let problems = telling.map_or(problems, |problem| vec![problem]);
         match &mut self.nearest {
             Some(nearest) if nearest.distance < distance => {}
-            Some(nearest) if nearest.distance == distance => nearest.meet(problems),
+            Some(nearest) if nearest.distance == distance => nearest.merge(problems),
             _ => self.nearest = Some(NearestBranch { distance, problems, joined: 1 }),
         }
     }
@@ -138,7 +138,7 @@ impl FailedBranches {
 
 impl NearestBranch {
     /// Merges a branch at the same distance: joins its expected value to the problem, or keeps the better of the two.
-    fn meet(&mut self, problems: Vec<Problem>) {
+    fn merge(&mut self, problems: Vec<Problem>) {
         if self.distance == Distance::Inside {
             if problems.len() < self.problems.len() {
                 self.problems = problems;

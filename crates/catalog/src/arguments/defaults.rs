@@ -13,13 +13,17 @@ const MAX_PROPERTIES: usize = 1_000;
 /// The maximum number of values inside one default. Copying is recursive and costs memory, so larger defaults are left
 /// to the tool.
 const MAX_VALUES: usize = 1_000;
+
+/// The maximum length of the texts and property names inside one default.
 const MAX_TEXT_BYTES: usize = 64 << 10;
+
+/// The maximum nesting depth of one default.
 const MAX_LEVELS: usize = 32;
 
 /// Returns the input with the `default` of each missing top-level property filled in.
 ///
-/// A default that its own schema rejects, such as `null` for a string, is left out. An input that is not an object is
-/// returned unchanged.
+/// A default that its own schema rejects, such as `null` for a string, is skipped, and so is one that is too large to
+/// copy. An input that is not an object is returned unchanged.
 pub fn with_defaults(schema: &Value, mut input: Value) -> Value {
     let Some(fields) = input.as_object_mut() else { return input };
     let known = KnownPatterns::default();

@@ -2,7 +2,6 @@
 //!
 //! All contents come from servers. The text is bounded, always parses, and says where it is shortened.
 
-mod answer;
 mod api;
 mod function;
 mod names;
@@ -10,6 +9,7 @@ mod note;
 mod print;
 mod refs;
 mod render;
+mod result_type;
 mod schema;
 mod server;
 mod shape;
@@ -87,29 +87,29 @@ pub(crate) fn index(servers: &BTreeMap<String, Server>, unavailable: &BTreeMap<S
     text += "  /** Searches all servers' functions by keywords, best first; `call` is the function to call, `signature` its input. */\n";
     text += "  function $search(query: string, options?: { limit?: number }): Promise<{ call: string; signature: string; description: string }[]>;\n\n";
     text += "  // API.read(\"mcp/<server>.d.ts\") declares a server's functions.\n";
-    let mut left = 0;
+    let mut omitted = 0;
     for (identifier, server) in servers {
         let comment = format!("Server {}: {}", quoted(&clean(&server.name, 80)), listed(server));
         let entry = format!("  /** {} */\n  namespace {identifier} {{}}\n", in_comment(&comment));
         let reference = format!("/// <reference path=\"./{identifier}.d.ts\" />\n");
         if references.len() + reference.len() + text.len() + entry.len() > FILE_BYTES - FRAME_BYTES {
-            left += 1;
+            omitted += 1;
         } else {
             references += &reference;
             text += &entry;
         }
     }
-    text += &more(left, "  ");
-    let mut left = 0;
+    text += &omission(omitted, "  ");
+    let mut omitted = 0;
     for server in unavailable.values() {
         let line = format!("  // Unavailable: server {}: {}\n", quoted(&server.name), server.reason);
         if references.len() + text.len() + line.len() > FILE_BYTES - FRAME_BYTES {
-            left += 1;
+            omitted += 1;
         } else {
             text += &line;
         }
     }
-    references + &text + &more(left, "  ") + "}\n"
+    references + &text + &omission(omitted, "  ") + "}\n"
 }
 
 /// Lists as many functions as fit on a line.
@@ -125,8 +125,9 @@ fn listed(server: &Server) -> String {
     line
 }
 
-fn more(left: usize, margin: &str) -> String {
-    if left == 0 { String::new() } else { format!("{margin}/* … {left} more */\n") }
+/// Returns a comment line that counts omitted declarations, or nothing if there are none.
+fn omission(omitted: usize, margin: &str) -> String {
+    if omitted == 0 { String::new() } else { format!("{margin}/* … {omitted} more */\n") }
 }
 
 #[cfg(test)]

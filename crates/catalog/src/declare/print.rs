@@ -79,7 +79,7 @@ impl<'a> Printer<'a> {
         match self.names.seen(value) {
             Type::Word(word) => self.push(word.as_str()),
             Type::Literal(_, text) => self.push(text),
-            Type::More(word, left) => self.push(&format!("{} /* … {left} more */", word.as_str())),
+            Type::More(word, omitted) => self.push(&format!("{} /* … {omitted} more */", word.as_str())),
             Type::Array(item) => {
                 self.grouped(item, indent);
                 self.push("[]");
@@ -97,7 +97,7 @@ impl<'a> Printer<'a> {
     fn grouped(&mut self, value: &Type<'a>, indent: usize) {
         let is_loose = match self.names.seen(value) {
             Type::Union(_) | Type::Intersection(_) | Type::More(..) => true,
-            Type::Object(object) => object.fields.is_empty() && object.more > 0,
+            Type::Object(object) => object.fields.is_empty() && object.omitted_fields > 0,
             Type::Word(_) | Type::Literal(..) | Type::Array(_) | Type::Tuple(_) | Type::Defined(_) => false,
         };
         self.push(if is_loose { "(" } else { "" });

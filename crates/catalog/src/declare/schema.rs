@@ -12,7 +12,7 @@ mod reference;
 use serde_json::{Map, Value};
 
 use super::refs;
-use super::shape::{Type, Word, meet, union};
+use super::shape::{Type, Word, intersect, union};
 
 /// The maximum recursion depth.
 const MAX_DEPTH: usize = 32;
@@ -67,7 +67,7 @@ pub(super) fn shape<'a>(root: &'a Value, name: &str, detail: Detail) -> Shape<'a
     builder.define(root, name);
     let mut next = 0;
     while let Some(schema) = builder.schemas.get(next).copied() {
-        let value = builder.schema(schema, Place { levels: detail.levels, depth: 0 });
+        let value = builder.schema(schema, Nesting { levels: detail.levels, depth: 0 });
         if let Some(definition) = builder.built.get_mut(next) {
             definition.value = value;
         }
@@ -76,16 +76,16 @@ pub(super) fn shape<'a>(root: &'a Value, name: &str, detail: Detail) -> Shape<'a
     Shape { root, definitions: builder.built, is_cut: builder.is_cut, is_exhausted: builder.steps == 0 }
 }
 
-/// The builder's position in a definition.
+/// How deep the builder is in a definition.
 #[derive(Clone, Copy)]
-struct Place {
+struct Nesting {
     /// How many more levels of objects are converted.
     levels: usize,
     /// The recursion depth.
     depth: usize,
 }
 
-impl Place {
+impl Nesting {
     fn deeper(self) -> Self {
         Self { depth: self.depth + 1, ..self }
     }
@@ -103,38 +103,38 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn schema(&mut self, schema: &'a Value, place: Place) -> Type<'a> {
-        if place.depth > MAX_DEPTH || !self.step() {
+    fn schema(&mut self, schema: &'a Value, nesting: Nesting) -> Type<'a> {
+        if nesting.depth > MAX_DEPTH || !self.step() {
             return self.omit();
         }
         match schema {
             Value::Bool(false) => Type::NEVER,
-            Value::Object(keywords) => self.keywords(schema, keywords, place.deeper()),
+            Value::Object(keywords) => self.keywords(schema, keywords, nesting.deeper()),
             _ => Type::UNKNOWN,
         }
     }
 
-    fn keywords(&mut self, schema: &'a Value, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+    fn keywords(&mut self, schema: &'a Value, keywords: &'a Map<String, Value>, nesting: Nesting) -> Type<'a> {
         let list = |key: &str| keywords.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let mut value = match keywords.get("$ref") {
-            Some(reference) if refs::is_bare(schema) => self.reference(reference, place),
-            Some(reference) => self.expanded(reference, place),
+            Some(reference) if refs::is_bare(schema) => self.reference(reference, nesting),
+            Some(reference) => self.expanded(reference, nesting),
             None => Type::UNKNOWN,
         };
         let parts = list("allOf");
         self.is_cut |= parts.len() > MAX_ALL_OF;
         for part in parts.iter().take(MAX_ALL_OF) {
             let part = match part.get("$ref") {
-                Some(reference) if refs::is_bare(part) => self.expanded(reference, place),
-                _ => self.schema(part, place),
+                Some(reference) if refs::is_bare(part) => self.expanded(reference, nesting),
+                _ => self.schema(part, nesting),
             };
-            value = meet(value, part);
+            value = intersect(value, part);
         }
-        value = meet(value, self.declared(keywords, place));
+        value = intersect(value, self.declared(keywords, nesting));
         for key in ["anyOf", "oneOf"] {
             let choices = list(key);
             if !choices.is_empty() {
-                value = meet(value, self.choice(choices, place));
+                value = intersect(value, self.choice(choices, nesting));
             }
         }
         if keywords.get("nullable") == Some(&Value::Bool(true)) {
@@ -143,9 +143,9 @@ impl<'a> Builder<'a> {
         value
     }
 
-    fn choice(&mut self, choices: &'a [Value], place: Place) -> Type<'a> {
+    fn choice(&mut self, choices: &'a [Value], nesting: Nesting) -> Type<'a> {
         let mut members: Vec<Type<'a>> =
-            choices.iter().take(MAX_CHOICES).map(|choice| self.schema(choice, place)).collect();
+            choices.iter().take(MAX_CHOICES).map(|choice| self.schema(choice, nesting)).collect();
         if choices.len() > MAX_CHOICES {
             self.is_cut = true;
             members.push(Type::More(Word::Unknown, choices.len() - MAX_CHOICES));
@@ -154,7 +154,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns the type that `const`, `enum` and `type` declare. The caller adds `$ref`, `allOf`, `anyOf` and `oneOf`.
-    fn declared(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+    fn declared(&mut self, keywords: &'a Map<String, Value>, nesting: Nesting) -> Type<'a> {
         if let Some(value) = keywords.get("const") {
             return literal::of(value);
         }
@@ -162,28 +162,28 @@ impl<'a> Builder<'a> {
             return self.literals(values, keywords.get("type"));
         }
         match keywords.get("type") {
-            Some(Value::String(word)) => self.named(word, keywords, place),
+            Some(Value::String(word)) => self.named(word, keywords, nesting),
             Some(Value::Array(words)) => union(
                 words
                     .iter()
                     .take(MAX_TYPE_NAMES)
                     .filter_map(Value::as_str)
-                    .map(|word| self.named(word, keywords, place))
+                    .map(|word| self.named(word, keywords, nesting))
                     .collect(),
             ),
-            _ => self.named(implied(keywords), keywords, place),
+            _ => self.named(implied(keywords), keywords, nesting),
         }
     }
 
     /// Returns the type for a name in `type`. Also accepts names that JSON Schema does not define but servers use.
-    fn named(&mut self, word: &str, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+    fn named(&mut self, word: &str, keywords: &'a Map<String, Value>, nesting: Nesting) -> Type<'a> {
         match word {
             "string" | "str" => Type::Word(Word::String),
             "number" | "integer" | "int" | "float" | "double" => Type::Word(Word::Number),
             "boolean" | "bool" => Type::Word(Word::Boolean),
             "null" => Type::Word(Word::Null),
-            "array" | "list" => self.array(keywords, place),
-            "object" | "dict" => self.object(keywords, place),
+            "array" | "list" => self.array(keywords, nesting),
+            "object" | "dict" => self.object(keywords, nesting),
             _ => Type::UNKNOWN,
         }
     }

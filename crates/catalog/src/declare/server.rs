@@ -6,9 +6,9 @@ use contract::tool::{Operation, ToolSpec};
 
 use crate::server::Server;
 
-use super::answer;
-use super::function::{Function, MAX_METHOD};
-use super::{FILE_BYTES, FRAME_BYTES, more};
+use super::function::{Function, MAX_METHOD_NAME_BYTES};
+use super::result_type;
+use super::{FILE_BYTES, FRAME_BYTES, omission};
 
 /// The maximum length of full declarations of one server; after that come outlines.
 const FULL_BYTES: usize = 256 << 10;
@@ -48,14 +48,16 @@ pub(super) fn functions<'a>(tools: &'a [ToolSpec], server: &'a Server) -> Vec<Fu
         })
     };
     let methods = server.methods.iter().filter_map(|(method, position)| function(method, *position));
-    let others = server.operations.iter().filter_map(|(operation, position)| function(operation.place()?.1, *position));
+    let operations = server.operations.iter();
+    let others =
+        operations.filter_map(|(operation, position)| function(operation.namespace_and_method()?.1, *position));
     methods.chain(others).collect()
 }
 
 pub(super) fn namespace(identifier: &str, functions: &[Function<'_>]) -> String {
     let operations: BTreeSet<Operation> = functions.iter().map(|function| function.operation).collect();
-    let answers: String = operations.into_iter().map(answer::declaration).collect();
-    let mut text = format!("{HEADER}{answers}declare namespace MCP.{identifier} {{\n");
+    let results: String = operations.into_iter().map(result_type::declaration).collect();
+    let mut text = format!("{HEADER}{results}declare namespace MCP.{identifier} {{\n");
     text += "  /** Return this TypeScript-style API header. */\n";
     text += "  function $api(toolName?: string, options?: { schema?: boolean }): Promise<McpApiHeader>;\n\n";
     text + &members(functions) + "}\n"
@@ -86,11 +88,11 @@ fn declarations(functions: &[&Function<'_>], indent: usize, used: usize) -> Stri
     let margin = " ".repeat(indent);
     let mut text = String::new();
     let mut is_full = false;
-    let mut left = 0;
+    let mut omitted = 0;
     for function in functions {
         let room = |limit: usize, text: &str| limit.saturating_sub(used + text.len() + FRAME_BYTES);
-        if function.method.len() > MAX_METHOD {
-            left += 1;
+        if function.method.len() > MAX_METHOD_NAME_BYTES {
+            omitted += 1;
             continue;
         }
         if !is_full {
@@ -107,8 +109,8 @@ fn declarations(functions: &[&Function<'_>], indent: usize, used: usize) -> Stri
         if outline.len() < room(FILE_BYTES, &text) {
             text += &outline;
         } else {
-            left += 1;
+            omitted += 1;
         }
     }
-    text + &more(left, &margin)
+    text + &omission(omitted, &margin)
 }

@@ -1,10 +1,10 @@
 //! Types as data, between schema and text.
 
-mod join;
+mod combine;
 
 use serde_json::Value;
 
-pub(super) use join::{meet, union};
+pub(super) use combine::{intersect, union};
 
 /// A type that is a single word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(super) struct Tuple<'a> {
 pub(super) struct Object<'a> {
     pub(super) fields: Vec<Field<'a>>,
     /// The number of fields that are not shown.
-    pub(super) more: usize,
+    pub(super) omitted_fields: usize,
     /// The type of all other keys, if the schema gives one.
     pub(super) rest: Option<Box<Type<'a>>>,
 }
@@ -93,9 +93,11 @@ impl Type<'_> {
     }
 
     /// Returns the number of omitted fields, if the type is an object that shows none.
-    fn left_out(&self) -> Option<usize> {
+    fn omitted_field_count(&self) -> Option<usize> {
         match self {
-            Self::Object(Object { fields, more, rest: None }) if fields.is_empty() && *more > 0 => Some(*more),
+            Self::Object(Object { fields, omitted_fields, rest: None }) if fields.is_empty() && *omitted_fields > 0 => {
+                Some(*omitted_fields)
+            }
             _ => None,
         }
     }

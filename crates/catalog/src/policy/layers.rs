@@ -28,7 +28,7 @@ pub struct RunScope<'a> {
 /// is allowed only if it is allowed with each of them.
 pub fn layers(config: &PolicyConfig, run: &RunScope<'_>) -> Vec<Layer> {
     let scopes = config.scopes.iter();
-    let own: Vec<(String, &Rules)> = scopes.clone().map(|scope| (scope.place.clone(), &scope.rules)).collect();
+    let own: Vec<(String, &Rules)> = scopes.clone().map(|scope| (scope.path.clone(), &scope.rules)).collect();
     let providers = match run.provider {
         Provider::Unknown => configured(config),
         known @ Provider::Known { .. } => vec![known.clone()],
@@ -39,18 +39,18 @@ pub fn layers(config: &PolicyConfig, run: &RunScope<'_>) -> Vec<Layer> {
         add(&mut layers, profile(&rules));
     }
     for scope in scopes.clone() {
-        layers.push(Layer { place: scope.place.clone(), lists: scope.rules.lists.clone() });
+        layers.push(Layer { origin: scope.path.clone(), lists: scope.rules.lists.clone() });
         for provider in &providers {
             let lists = for_provider(scope, provider).into_iter();
-            add(&mut layers, lists.map(|(place, rules)| Layer { place, lists: rules.lists.clone() }));
+            add(&mut layers, lists.map(|(origin, rules)| Layer { origin, lists: rules.lists.clone() }));
         }
     }
     if run.sandboxed {
         layers.extend(
-            scopes.map(|scope| Layer { place: format!("{}.sandbox.tools", scope.place), lists: scope.sandbox.clone() }),
+            scopes.map(|scope| Layer { origin: format!("{}.sandbox.tools", scope.path), lists: scope.sandbox.clone() }),
         );
     }
-    layers.push(Layer { place: "run".to_owned(), lists: run.lists.clone() });
+    layers.push(Layer { origin: "run".to_owned(), lists: run.lists.clone() });
     layers
 }
 
@@ -80,16 +80,16 @@ fn add(layers: &mut Vec<Layer>, more: impl IntoIterator<Item = Layer>) {
 /// Returns a scope's rules for the provider, then those for its model. The case of letters does not matter, as in
 /// OpenClaw.
 fn for_provider<'c>(scope: &'c Scope, provider: &Provider) -> Vec<(String, &'c Rules)> {
-    let place = Path::root(&scope.place).key("byProvider");
+    let path = Path::root(&scope.path).child("byProvider");
     let rules = |wanted: String| scope.by_provider.iter().filter(move |(key, _)| key.eq_ignore_ascii_case(&wanted));
     let found = provider.keys().into_iter().flat_map(rules);
-    found.map(|(key, rules)| (place.key(key).to_string(), rules)).collect()
+    found.map(|(key, rules)| (path.child(key).to_string(), rules)).collect()
 }
 
 /// Returns the layer of a profile: the last profile in `rules`, extended by the last `alsoAllow` in `rules`.
 fn profile(rules: &[(String, &Rules)]) -> Option<Layer> {
-    let (place, profile) = rules.iter().rev().find_map(|(place, rules)| Some((place, rules.profile.as_ref()?)))?;
+    let (origin, profile) = rules.iter().rev().find_map(|(origin, rules)| Some((origin, rules.profile.as_ref()?)))?;
     let also_allow = rules.iter().rev().find_map(|(_, rules)| rules.lists.also_allow.clone());
     let lists = Lists { allow: Some(profile.allow.clone()), also_allow, deny: Vec::new() };
-    Some(Layer { place: format!("{place}.profile: {}", profile.name), lists })
+    Some(Layer { origin: format!("{origin}.profile: {}", profile.name), lists })
 }

@@ -22,11 +22,11 @@ pub use layers::{RunScope, layers, provider_keys};
 pub use provider::{BadProvider, Provider};
 pub use unmatched::{KnownOwners, KnownTools, ListKind, UnmatchedPattern, unmatched};
 
-/// The lists of one place in the configuration.
+/// The lists from one part of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// Where the lists come from, for explanations: `tools`, `agents.main.tools`, `run`.
-    pub place: String,
+    pub origin: String,
     pub lists: Lists,
 }
 
@@ -40,8 +40,8 @@ pub struct Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'p> {
     Allowed,
-    Denied { place: &'p str, pattern: &'p Pattern },
-    NotAllowed { place: &'p str },
+    Denied { origin: &'p str, pattern: &'p Pattern },
+    NotAllowed { origin: &'p str },
 }
 
 impl From<Vec<Layer>> for Policy {
@@ -68,10 +68,10 @@ impl Policy {
     pub fn explain(&self, id: &ToolId) -> Decision<'_> {
         let denied = self.layers.iter().find_map(|layer| Some((layer, find_denying(&layer.lists.deny, id)?)));
         if let Some((layer, pattern)) = denied {
-            return Decision::Denied { place: &layer.place, pattern };
+            return Decision::Denied { origin: &layer.origin, pattern };
         }
         match self.layers.iter().find(|layer| !layer.allows(id)) {
-            Some(layer) => Decision::NotAllowed { place: &layer.place },
+            Some(layer) => Decision::NotAllowed { origin: &layer.origin },
             None => Decision::Allowed,
         }
     }
@@ -179,8 +179,8 @@ impl fmt::Display for Decision<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Allowed => f.write_str("allowed"),
-            Self::Denied { place, pattern } => write!(f, "denied by `{pattern}` in the deny list of `{place}`"),
-            Self::NotAllowed { place } => write!(f, "not in the allow list of `{place}`"),
+            Self::Denied { origin, pattern } => write!(f, "denied by `{pattern}` in the deny list of `{origin}`"),
+            Self::NotAllowed { origin } => write!(f, "not in the allow list of `{origin}`"),
         }
     }
 }

@@ -45,7 +45,7 @@ fn seen(policy: &Policy) -> Vec<String> {
 
 /// Checks which tools one layer of lists lets through.
 fn check(value: &Value, expected: &[&str]) {
-    let policy = Policy::from(vec![Layer { place: "tools".to_owned(), lists: lists(value) }]);
+    let policy = Policy::from(vec![Layer { origin: "tools".to_owned(), lists: lists(value) }]);
     assert_eq!(seen(&policy), expected, "{value}");
 }
 
@@ -473,8 +473,8 @@ fn a_refusal_names_the_layer_and_the_pattern() {
         assert_eq!(policy.explain(&ToolId::parse(id).unwrap()).to_string(), expected, "{id}");
     }
     let repo = ToolId::parse("mcp:github:delete_repo").unwrap();
-    let Decision::Denied { place, pattern } = policy.explain(&repo) else { panic!("allowed") };
-    assert_eq!((place, pattern.as_str()), ("tools", "*_repo"));
+    let Decision::Denied { origin, pattern } = policy.explain(&repo) else { panic!("allowed") };
+    assert_eq!((origin, pattern.as_str()), ("tools", "*_repo"));
 }
 
 /// Returns what a run of the agent `main` sees if its provider is the given one, or not known.

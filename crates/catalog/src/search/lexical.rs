@@ -76,8 +76,8 @@ impl Postings {
                     of_name: if counts.first().is_some_and(|count| *count > 0) { rarity / name } else { 0.0 },
                 };
                 let Some(at) = next.get_mut(*term as usize) else { continue };
-                if let Some(place) = entries.get_mut(*at as usize) {
-                    *place = entry;
+                if let Some(slot) = entries.get_mut(*at as usize) {
+                    *slot = entry;
                 }
                 *at += 1;
             }

@@ -224,18 +224,18 @@ struct GivenAgents<'p> {
 impl GivenAgents<'_> {
     fn read(&mut self, agents: &Value, path: &Path, errors: &mut Vec<ConfigError>) {
         let Value::Object(fields) = agents else {
-            errors.push(ConfigError::value(path, agents, "an object"));
+            errors.push(ConfigError::wrong_value(path, agents, "an object"));
             return;
         };
         for (key, value) in fields {
-            let path = path.key(key);
+            let path = path.child(key);
             match key.as_str() {
                 "defaults" => self.defaults = Agent::read(value, &path, errors, self.profiles),
                 "list" => self.read_list(value, &path, errors),
                 "entries" => self.read_entries(value, &path, errors),
                 foreign if keys::AGENTS.iter().any(|key| key.name == foreign) => {}
                 blank if blank.trim().is_empty() => {
-                    errors.push(ConfigError::value(&path, &Value::from(blank), "an id that is not blank"));
+                    errors.push(ConfigError::wrong_value(&path, &Value::from(blank), "an id that is not blank"));
                 }
                 id => self.add(id, value, &path, errors),
             }
@@ -244,13 +244,13 @@ impl GivenAgents<'_> {
 
     fn read_list(&mut self, value: &Value, path: &Path, errors: &mut Vec<ConfigError>) {
         let Value::Array(items) = value else {
-            errors.push(ConfigError::value(path, value, "a list of agents"));
+            errors.push(ConfigError::wrong_value(path, value, "a list of agents"));
             return;
         };
         for (position, item) in items.iter().enumerate() {
-            let path = path.index(position);
+            let path = path.item(position);
             let Some(given) = item.get("id") else {
-                errors.push(ConfigError::value(&path, item, "an object with an `id`"));
+                errors.push(ConfigError::wrong_value(&path, item, "an object with an `id`"));
                 continue;
             };
             match given.as_str().filter(|id| !id.trim().is_empty()) {
@@ -258,18 +258,18 @@ impl GivenAgents<'_> {
                     self.add(id, item, &path, errors);
                     self.suggest_default(id, DefaultBecause::First);
                 }
-                None => errors.push(ConfigError::value(&path.key("id"), given, "an id that is not blank")),
+                None => errors.push(ConfigError::wrong_value(&path.child("id"), given, "an id that is not blank")),
             }
         }
     }
 
     fn read_entries(&mut self, value: &Value, path: &Path, errors: &mut Vec<ConfigError>) {
         let Value::Object(fields) = value else {
-            errors.push(ConfigError::value(path, value, "an object"));
+            errors.push(ConfigError::wrong_value(path, value, "an object"));
             return;
         };
         for (id, agent) in fields {
-            self.add(id, agent, &path.key(id), errors);
+            self.add(id, agent, &path.child(id), errors);
         }
         if let [id] = fields.keys().collect::<Vec<_>>().as_slice() {
             self.suggest_default(id, DefaultBecause::First);
@@ -283,7 +283,7 @@ impl GivenAgents<'_> {
         }
         if self.agents.insert(folded(id), agent).is_some() {
             let expected = "one agent of each id (they are compared without regard to case)";
-            errors.push(ConfigError::value(path, &Value::from(id), expected));
+            errors.push(ConfigError::wrong_value(path, &Value::from(id), expected));
         }
     }
 
@@ -332,7 +332,7 @@ impl Agent {
                 ("rw", WorkspaceAccess::ReadWrite),
             ];
             let access = reader.choice("workspaceAccess", &accesses);
-            let path = reader.path().key("workspaceAccess");
+            let path = reader.path().child("workspaceAccess");
             (reader.choice("mode", &modes), access.map(|access| (access, path)))
         });
         let (sandbox_mode, workspace_access) = sandbox.unwrap_or_default();
@@ -389,7 +389,7 @@ impl TurnConfig {
             let text = value.as_str().filter(|text| text.len() <= MAX_INSTRUCTION_BYTES);
             if text.is_none() {
                 let expected = format!("a text of at most {MAX_INSTRUCTION_BYTES} bytes");
-                errors.push(ConfigError::value(&path, value, &expected));
+                errors.push(ConfigError::wrong_value(&path, value, &expected));
             }
             text.map(str::to_owned)
         });
@@ -413,7 +413,7 @@ impl ModelChoice {
     fn read(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<Self> {
         let name = |value: &Value, path: &Path| {
             let name = value.as_str().map(str::trim).filter(|name| !name.is_empty());
-            name.map(str::to_owned).ok_or_else(|| ConfigError::value(path, value, "a model, as `provider/model`"))
+            name.map(str::to_owned).ok_or_else(|| ConfigError::wrong_value(path, value, "a model, as `provider/model`"))
         };
         if !value.is_object() {
             let primary = name(value, path).map_err(|error| errors.push(error)).ok()?;
@@ -427,8 +427,11 @@ impl ModelChoice {
             let fallbacks = reader.list("fallbacks", name).unwrap_or_default();
             if fallbacks.len() > MAX_FALLBACK_MODELS {
                 let expected = format!("at most {MAX_FALLBACK_MODELS} models");
-                let error =
-                    ConfigError::value(&reader.path().key("fallbacks"), &Value::from(fallbacks.len()), &expected);
+                let error = ConfigError::wrong_value(
+                    &reader.path().child("fallbacks"),
+                    &Value::from(fallbacks.len()),
+                    &expected,
+                );
                 reader.report(error);
             }
             // OpenClaw allows fallbacks alone, for a primary model that is given elsewhere.
@@ -462,7 +465,11 @@ fn read_tools(
     })?;
     if let Some(runs) = tools.code_mode.given_max_live_runs() {
         let expected = "no value here (set it under `tools.codeMode`, because it counts the runs of all agents)";
-        errors.push(ConfigError::value(&path.key("codeMode").key(MAX_LIVE_RUNS.key), &Value::from(runs), expected));
+        errors.push(ConfigError::wrong_value(
+            &path.child("codeMode").child(MAX_LIVE_RUNS.key),
+            &Value::from(runs),
+            expected,
+        ));
     }
     tools.deny(core.denied);
     Some((tools, core.workspace_only))

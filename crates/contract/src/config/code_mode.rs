@@ -141,7 +141,7 @@ fn read_languages(reader: &mut Reader<'_, '_>) -> Option<Languages> {
     let before = errors.len();
     let listed = reader::list(value, &path, errors, |item, path| reader::choose(item, path, &words))?;
     if listed.is_empty() && errors.len() == before {
-        errors.push(ConfigError::value(&path, value, "at least one of `javascript`, `typescript`"));
+        errors.push(ConfigError::wrong_value(&path, value, "at least one of `javascript`, `typescript`"));
     }
     Some(Languages {
         javascript: listed.contains(&Language::JavaScript),

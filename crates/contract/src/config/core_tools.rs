@@ -230,7 +230,7 @@ fn roots(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Vec<FileR
             });
             match read {
                 Some((Some(path), access)) => Ok(FileRoot { path, access }),
-                Some((None, _)) | None => Err(ConfigError::value(path, value, "an object with `path`")),
+                Some((None, _)) | None => Err(ConfigError::wrong_value(path, value, "an object with `path`")),
             }
         }
         other => folder(other, path).map(|path| FileRoot { path, access: RootAccess::default() }),
@@ -241,7 +241,7 @@ fn roots(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Vec<FileR
 
 fn folder(value: &Value, path: &Path) -> Result<String, ConfigError> {
     let text = value.as_str().filter(|text| !text.trim().is_empty());
-    text.map(str::to_owned).ok_or_else(|| ConfigError::value(path, value, "a folder"))
+    text.map(str::to_owned).ok_or_else(|| ConfigError::wrong_value(path, value, "a folder"))
 }
 
 /// Reads a list of limited length.
@@ -253,7 +253,11 @@ fn limited(
 ) -> Vec<String> {
     let Some((value, path, errors)) = reader.field(key) else { return Vec::new() };
     if value.as_array().is_some_and(|items| items.len() > most) {
-        errors.push(ConfigError::value(&path, &Value::from("a longer list"), &format!("a list of at most {most}")));
+        errors.push(ConfigError::wrong_value(
+            &path,
+            &Value::from("a longer list"),
+            &format!("a list of at most {most}"),
+        ));
         return Vec::new();
     }
     reader::list(value, &path, errors, item).unwrap_or_default()
@@ -265,7 +269,7 @@ fn host(value: &Value, path: &Path) -> Result<String, ConfigError> {
     let is_address = |text: &str| text.parse::<std::net::IpAddr>().is_ok();
     let is_name = |text: &str| text.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_'));
     let host = text.filter(|text| !text.is_empty() && (is_address(text) || is_name(text)));
-    host.ok_or_else(|| ConfigError::value(path, value, "a host name or an address, without scheme and port"))
+    host.ok_or_else(|| ConfigError::wrong_value(path, value, "a host name or an address, without scheme and port"))
 }
 
 #[cfg(test)]

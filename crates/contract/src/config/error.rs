@@ -10,7 +10,7 @@ use crate::spelling::nearest;
 /// One error in a configuration. All errors are collected, so there may be many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The path of the value, in JavaScript syntax: `tools.byProvider["openai/gpt-5"].deny[0]`.
+    /// The path of the value: `tools.byProvider["openai/gpt-5"].deny[0]`.
     pub path: String,
     pub problem: Problem,
 }
@@ -26,7 +26,8 @@ impl ConfigError {
     /// The code with which a run fails if its configuration is invalid.
     pub const CODE: ErrorCode = ErrorCode::InvalidConfig;
 
-    pub fn value(path: &Path, found: &Value, expected: &str) -> Self {
+    /// Reports a value that is not the `expected` one.
+    pub fn wrong_value(path: &Path, found: &Value, expected: &str) -> Self {
         Self {
             path: path.to_string(),
             problem: Problem::Value { found: shown(found), expected: expected.to_owned(), nearest: None },
@@ -34,14 +35,19 @@ impl ConfigError {
     }
 
     /// Reports a wrong value that the message must not repeat.
-    pub fn hidden_value(path: &Path, expected: &str) -> Self {
+    pub fn secret_value(path: &Path, expected: &str) -> Self {
         let found = "another value, which may be a secret and is not shown".to_owned();
         let problem = Problem::Value { found, expected: expected.to_owned(), nearest: None };
         Self { path: path.to_string(), problem }
     }
 
     /// Reports a word that is not one of `candidates`, and suggests the nearest of them.
-    pub fn word<'a>(path: &Path, found: &Value, expected: &str, candidates: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn unknown_word<'a>(
+        path: &Path,
+        found: &Value,
+        expected: &str,
+        candidates: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         let nearest = found.as_str().and_then(|word| nearest(word, candidates)).map(str::to_owned);
         Self {
             path: path.to_string(),
@@ -49,11 +55,12 @@ impl ConfigError {
         }
     }
 
-    /// Reports a key that is not one of `known`, and suggests the nearest of them or of `accepted`, which are known but
-    /// not used.
-    pub fn unknown_key(path: &Path, key: &str, known: &[&'static str], accepted: &[&'static str]) -> Self {
-        let nearest = nearest(key, known.iter().chain(accepted).copied());
-        Self { path: path.key(key).to_string(), problem: Problem::UnknownKey { known: known.to_vec(), nearest } }
+    /// Reports a key that is not one of `known`, and suggests the nearest one.
+    ///
+    /// `ignored` are keys that are accepted without effect: they can be suggested, and are not listed as known.
+    pub fn unknown_key(path: &Path, key: &str, known: &[&'static str], ignored: &[&'static str]) -> Self {
+        let nearest = nearest(key, known.iter().chain(ignored).copied());
+        Self { path: path.child(key).to_string(), problem: Problem::UnknownKey { known: known.to_vec(), nearest } }
     }
 }
 
@@ -102,11 +109,13 @@ fn shortened(text: &str) -> String {
 pub struct Path(String);
 
 impl Path {
+    /// Creates the path of a top-level key.
     pub fn root(key: &str) -> Self {
         Self(key.to_owned())
     }
 
-    pub fn key(&self, key: &str) -> Self {
+    /// Returns the path of a key in the object at this path.
+    pub fn child(&self, key: &str) -> Self {
         let plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         // Quoted as JSON, so that a key cannot send control characters to a terminal.
@@ -117,7 +126,8 @@ impl Path {
         })
     }
 
-    pub fn index(&self, position: usize) -> Self {
+    /// Returns the path of an item in the list at this path.
+    pub fn item(&self, position: usize) -> Self {
         Self(format!("{}[{position}]", self.0))
     }
 }
@@ -136,15 +146,15 @@ mod tests {
 
     #[test]
     fn an_error_shows_the_path_the_value_and_what_was_expected() {
-        let path = Path::root("tools").key("mode");
+        let path = Path::root("tools").child("mode");
         let cases = [
-            (ConfigError::value(&path, &json!(7), "a word"), "`tools.mode`: expected a word, found `7`"),
+            (ConfigError::wrong_value(&path, &json!(7), "a word"), "`tools.mode`: expected a word, found `7`"),
             (
-                ConfigError::word(&path, &json!("tolls"), "one of `code`, `tools`", ["code", "tools"]),
+                ConfigError::unknown_word(&path, &json!("tolls"), "one of `code`, `tools`", ["code", "tools"]),
                 "`tools.mode`: expected one of `code`, `tools`, found `\"tolls\"`; did you mean `tools`?",
             ),
             (
-                ConfigError::word(&path, &json!("zebra"), "`code`", ["code"]),
+                ConfigError::unknown_word(&path, &json!("zebra"), "`code`", ["code"]),
                 "`tools.mode`: expected `code`, found `\"zebra\"`",
             ),
             (
@@ -171,13 +181,13 @@ mod tests {
         let root = Path::root("tools");
         let long = "k".repeat(61);
         let cases = [
-            (root.key("deny"), "tools.deny".to_owned()),
-            (root.key("google-ai"), "tools.google-ai".to_owned()),
-            (root.key("openai/gpt-5").key("deny").index(0), "tools[\"openai/gpt-5\"].deny[0]".to_owned()),
-            (root.key(""), "tools[\"\"]".to_owned()),
-            (root.key("7z"), "tools[\"7z\"]".to_owned()),
-            (root.key("\u{1b}[2J"), "tools[\"\\u001b[2J\"]".to_owned()),
-            (root.key(&long), format!("tools[\"{}…\"]", "k".repeat(60))),
+            (root.child("deny"), "tools.deny".to_owned()),
+            (root.child("google-ai"), "tools.google-ai".to_owned()),
+            (root.child("openai/gpt-5").child("deny").item(0), "tools[\"openai/gpt-5\"].deny[0]".to_owned()),
+            (root.child(""), "tools[\"\"]".to_owned()),
+            (root.child("7z"), "tools[\"7z\"]".to_owned()),
+            (root.child("\u{1b}[2J"), "tools[\"\\u001b[2J\"]".to_owned()),
+            (root.child(&long), format!("tools[\"{}…\"]", "k".repeat(60))),
         ];
         for (path, expected) in cases {
             assert_eq!(path.to_string(), expected);

@@ -63,11 +63,11 @@ struct PartialConfig {
 }
 
 impl PartialConfig {
-    fn empty(place: &Path) -> Self {
+    fn empty(path: &Path) -> Self {
         Self {
             code_mode: code_mode::PartialConfig::default(),
             tool_search: tool_search::PartialConfig::default(),
-            policy: PolicyConfig { scopes: vec![policy::Scope::empty(place)] },
+            policy: PolicyConfig { scopes: vec![policy::Scope::empty(path)] },
             search_meaning: None,
         }
     }

@@ -191,7 +191,7 @@ fn required<T>(
     read: impl FnOnce(&Value, &Path, &mut Vec<ConfigError>) -> Option<T>,
 ) -> Option<T> {
     if reader.raw(key).is_none() {
-        let error = ConfigError::value(&reader.path().key(key), &Value::Null, expected);
+        let error = ConfigError::wrong_value(&reader.path().child(key), &Value::Null, expected);
         reader.report(error);
     }
     let (value, path, errors) = reader.field(key)?;
@@ -204,7 +204,7 @@ fn read_address(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Op
     let text = value.as_str().map(str::trim).filter(is_address);
     if text.is_none() {
         // The value is not shown, because it may contain a password.
-        errors.push(ConfigError::hidden_value(path, "an http or https address"));
+        errors.push(ConfigError::secret_value(path, "an http or https address"));
     }
     text.map(str::to_owned)
 }
@@ -220,25 +220,25 @@ fn read_secret(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Opt
     if text.is_none() {
         // The value is not shown, because it may be a secret.
         let expected = "a string such as `${secret:NAME}` or `${VARIABLE}`";
-        errors.push(ConfigError::hidden_value(path, expected));
+        errors.push(ConfigError::secret_value(path, expected));
     }
     text
 }
 
 fn read_models(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Vec<ModelConfig> {
     let Value::Array(items) = value else {
-        errors.push(ConfigError::value(path, value, "a list of models"));
+        errors.push(ConfigError::wrong_value(path, value, "a list of models"));
         return Vec::new();
     };
     let model = |(position, item): (usize, &Value)| {
-        let path = path.index(position);
+        let path = path.item(position);
         reader::object(item, &path, errors, |reader| {
             reader.accept_table(keys::MODEL);
             reader.accept_unknown();
             let id = required(reader, "id", "the model's id", |value, path, errors| {
                 let id = value.as_str().filter(|id| !id.trim().is_empty());
                 if id.is_none() {
-                    errors.push(ConfigError::value(path, value, "the model's id"));
+                    errors.push(ConfigError::wrong_value(path, value, "the model's id"));
                 }
                 id.map(str::to_owned)
             });
@@ -269,11 +269,15 @@ const TOOL_FIELDS: [&str; 6] = ["functions", "mcp_servers", "plugins", "tool_cho
 fn read_extra(reader: &mut Reader<'_, '_>) -> Option<Map<String, Value>> {
     let (value, path, errors) = reader.field("extra")?;
     let Value::Object(fields) = value else {
-        errors.push(ConfigError::value(&path, value, "an object"));
+        errors.push(ConfigError::wrong_value(&path, value, "an object"));
         return None;
     };
     for (key, value) in fields.iter().filter(|(key, _)| TOOL_FIELDS.contains(&key.as_str())) {
-        errors.push(ConfigError::value(&path.key(key), value, "no tools here (`tools` decides which tools a run has)"));
+        errors.push(ConfigError::wrong_value(
+            &path.child(key),
+            value,
+            "no tools here (`tools` decides which tools a run has)",
+        ));
     }
     Some(fields.clone())
 }

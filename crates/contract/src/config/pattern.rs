@@ -48,12 +48,12 @@ impl Pattern {
     /// Reads an entry of a list.
     pub fn read(value: &Value, path: &Path) -> Result<Self, ConfigError> {
         let Some(text) = value.as_str() else {
-            return Err(ConfigError::value(path, value, &BadPattern::Blank.to_string()));
+            return Err(ConfigError::wrong_value(path, value, &BadPattern::Blank.to_string()));
         };
         Self::parse(text).map_err(|bad| match bad {
-            BadPattern::UnknownGroup => ConfigError::word(path, value, &bad.to_string(), Group::names()),
+            BadPattern::UnknownGroup => ConfigError::unknown_word(path, value, &bad.to_string(), Group::names()),
             BadPattern::Blank | BadPattern::BlankAround | BadPattern::TooLong => {
-                ConfigError::value(path, value, &bad.to_string())
+                ConfigError::wrong_value(path, value, &bad.to_string())
             }
         })
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_invalid_pattern_is_reported_with_its_path() {
-        let found = |value: &Value| Pattern::read(value, &Path::root("deny").index(3)).unwrap_err().to_string();
+        let found = |value: &Value| Pattern::read(value, &Path::root("deny").item(3)).unwrap_err().to_string();
         assert_eq!(
             found(&json!("group:runtme")),
             "`deny[3]`: expected a known group, found `\"group:runtme\"`; did you mean `group:runtime`?"

@@ -98,7 +98,7 @@ impl PluginEntry {
 fn config(reader: &mut Reader<'_, '_>) -> Option<Value> {
     let (value, path, errors) = reader.field("config")?;
     if !value.is_object() {
-        errors.push(ConfigError::value(&path, &Value::Null, "an object"));
+        errors.push(ConfigError::wrong_value(&path, &Value::Null, "an object"));
         return None;
     }
     Some(value.clone())
@@ -108,14 +108,14 @@ fn config(reader: &mut Reader<'_, '_>) -> Option<Value> {
 fn variable(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<String> {
     let text = value.as_str().map(str::to_owned);
     if text.is_none() {
-        errors.push(ConfigError::value(path, &Value::Null, "a string such as `${secret:NAME}` or `${VARIABLE}`"));
+        errors.push(ConfigError::wrong_value(path, &Value::Null, "a string such as `${secret:NAME}` or `${VARIABLE}`"));
     }
     text
 }
 
 fn id(value: &Value, path: &Path) -> Result<String, ConfigError> {
     let text = value.as_str().map(str::trim).filter(|text| !text.is_empty());
-    text.map(str::to_owned).ok_or_else(|| ConfigError::value(path, value, "a plugin's id"))
+    text.map(str::to_owned).ok_or_else(|| ConfigError::wrong_value(path, value, "a plugin's id"))
 }
 
 #[cfg(test)]

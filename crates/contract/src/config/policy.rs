@@ -21,7 +21,7 @@ pub struct PolicyConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The path of the scope in the configuration.
-    pub place: String,
+    pub path: String,
     pub rules: Rules,
     /// Keyed by `<provider>` or `<provider>/<model>`.
     pub by_provider: BTreeMap<String, Rules>,
@@ -66,9 +66,9 @@ impl Rules {
 }
 
 impl Scope {
-    pub(super) fn empty(place: &Path) -> Self {
+    pub(super) fn empty(path: &Path) -> Self {
         Self {
-            place: place.to_string(),
+            path: path.to_string(),
             rules: Rules::default(),
             by_provider: BTreeMap::new(),
             sandbox: Lists::default(),
@@ -82,7 +82,7 @@ impl Scope {
         });
         let sandbox = reader.object("sandbox", |sandbox| sandbox.object("tools", Lists::read)).flatten();
         Self {
-            place: reader.path().to_string(),
+            path: reader.path().to_string(),
             rules,
             by_provider: by_provider.unwrap_or_default(),
             sandbox: sandbox.unwrap_or_default(),

@@ -74,7 +74,7 @@ impl Profiles {
             if BUILT_IN.iter().any(|(taken, _)| *taken == name) {
                 let taken = BUILT_IN.map(|(name, _)| name);
                 let expected = format!("a name other than {}", listed(&taken));
-                errors.push(ConfigError::value(&path.key(&name), &Value::from(name), &expected));
+                errors.push(ConfigError::wrong_value(&path.child(&name), &Value::from(name), &expected));
             } else {
                 self.0.insert(name, allow);
             }
@@ -85,7 +85,7 @@ impl Profiles {
         let chosen = value.as_str().and_then(|name| self.0.get_key_value(name));
         chosen.map(|(name, allow)| Profile { name: name.clone(), allow: allow.clone() }).ok_or_else(|| {
             let known: Vec<&str> = self.0.keys().map(String::as_str).collect();
-            ConfigError::word(path, value, &format!("one of {}", listed(&known)), known.iter().copied())
+            ConfigError::unknown_word(path, value, &format!("one of {}", listed(&known)), known.iter().copied())
         })
     }
 }
@@ -111,7 +111,7 @@ mod tests {
         let mut profiles = Profiles::built_in();
         let mut errors = Vec::new();
         let given = json!({"readers": ["read*"], "full": ["read"], "broken": "read", "none": []});
-        profiles.add(&given, &Path::root("tools").key("profiles"), &mut errors);
+        profiles.add(&given, &Path::root("tools").child("profiles"), &mut errors);
         assert_eq!(
             errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
             [

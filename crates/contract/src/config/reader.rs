@@ -37,7 +37,7 @@ pub(super) fn switch_or_object<T: Default>(
         Value::Bool(enabled) => switch(*enabled),
         Value::Object(_) => object(value, path, errors, read).unwrap_or_default(),
         Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            errors.push(ConfigError::value(path, value, "`true`, `false` or an object"));
+            errors.push(ConfigError::wrong_value(path, value, "`true`, `false` or an object"));
             T::default()
         }
     }
@@ -51,7 +51,7 @@ pub fn object<T>(
     read: impl FnOnce(&mut Reader<'_, '_>) -> T,
 ) -> Option<T> {
     let Value::Object(fields) = value else {
-        errors.push(ConfigError::value(path, value, "an object"));
+        errors.push(ConfigError::wrong_value(path, value, "an object"));
         return None;
     };
     let (known_keys, foreign_keys) = (Vec::new(), Vec::new());
@@ -69,14 +69,14 @@ pub fn entries<T>(
     mut read: impl FnMut(&Value, &Path, &mut Vec<ConfigError>) -> Option<T>,
 ) -> BTreeMap<String, T> {
     let Value::Object(fields) = value else {
-        errors.push(ConfigError::value(path, value, "an object"));
+        errors.push(ConfigError::wrong_value(path, value, "an object"));
         return BTreeMap::new();
     };
     let mut entries = BTreeMap::new();
     for (key, value) in fields {
         if key.trim().is_empty() {
-            errors.push(ConfigError::value(path, &Value::from(key.as_str()), "keys that are not blank"));
-        } else if let Some(entry) = read(value, &path.key(key), errors) {
+            errors.push(ConfigError::wrong_value(path, &Value::from(key.as_str()), "keys that are not blank"));
+        } else if let Some(entry) = read(value, &path.child(key), errors) {
             entries.insert(key.clone(), entry);
         }
     }
@@ -110,7 +110,7 @@ impl<'v> Reader<'v, '_> {
     /// Returns the raw value of a field, its path, and the list to report errors to; `None` if the field is absent.
     pub fn field(&mut self, key: &'static str) -> Option<(&'v Value, Path, &mut Vec<ConfigError>)> {
         self.known_keys.push(key);
-        self.fields.get(key).map(|value| (value, self.path.key(key), &mut *self.errors))
+        self.fields.get(key).map(|value| (value, self.path.child(key), &mut *self.errors))
     }
 
     /// Returns the raw value of a field that is accepted under another table.
@@ -121,7 +121,7 @@ impl<'v> Reader<'v, '_> {
     pub fn flag(&mut self, key: &'static str) -> Option<bool> {
         let (value, path, errors) = self.field(key)?;
         if value.as_bool().is_none() {
-            errors.push(ConfigError::value(&path, value, "`true` or `false`"));
+            errors.push(ConfigError::wrong_value(&path, value, "`true` or `false`"));
         }
         value.as_bool()
     }
@@ -132,7 +132,7 @@ impl<'v> Reader<'v, '_> {
         let number = whole(value).map(|raw| bound.clamp(raw));
         if number.is_none() {
             let expected = format!("a whole number from {} to {}", bound.range.start(), bound.range.end());
-            errors.push(ConfigError::value(&path, value, &expected));
+            errors.push(ConfigError::wrong_value(&path, value, &expected));
         }
         number
     }
@@ -142,7 +142,7 @@ impl<'v> Reader<'v, '_> {
         let (value, path, errors) = self.field(key)?;
         let number = whole(value).filter(|number| *number >= least);
         if number.is_none() {
-            errors.push(ConfigError::value(&path, value, &format!("a whole number from {least}")));
+            errors.push(ConfigError::wrong_value(&path, value, &format!("a whole number from {least}")));
         }
         number
     }
@@ -150,7 +150,7 @@ impl<'v> Reader<'v, '_> {
     /// Reports a field that cannot be set here.
     pub(super) fn forbid(&mut self, key: &'static str, expected: &str) {
         if let Some((value, path, errors)) = self.field(key) {
-            errors.push(ConfigError::value(&path, value, expected));
+            errors.push(ConfigError::wrong_value(&path, value, expected));
         }
     }
 
@@ -159,7 +159,7 @@ impl<'v> Reader<'v, '_> {
         let (value, path, errors) = self.field(key)?;
         let text = value.as_str().filter(|text| !text.trim().is_empty());
         if text.is_none() {
-            errors.push(ConfigError::value(&path, value, expected));
+            errors.push(ConfigError::wrong_value(&path, value, expected));
         }
         text.map(str::to_owned)
     }
@@ -202,12 +202,12 @@ pub fn list<T>(
     mut item: impl FnMut(&Value, &Path) -> Result<T, ConfigError>,
 ) -> Option<Vec<T>> {
     let Value::Array(items) = value else {
-        errors.push(ConfigError::value(path, value, "a list"));
+        errors.push(ConfigError::wrong_value(path, value, "a list"));
         return None;
     };
     let mut read = Vec::new();
     for (position, value) in items.iter().enumerate() {
-        match item(value, &path.index(position)) {
+        match item(value, &path.item(position)) {
             Ok(one) => read.push(one),
             Err(error) => errors.push(error),
         }
@@ -222,7 +222,7 @@ pub fn choose<T: Copy>(value: &Value, path: &Path, words: &[(&str, T)]) -> Resul
         many => format!("one of {}", listed(many)),
     };
     let chosen = words.iter().find(|(word, _)| value.as_str() == Some(*word));
-    chosen.map(|(_, meaning)| *meaning).ok_or_else(|| ConfigError::word(path, value, &expected, known))
+    chosen.map(|(_, meaning)| *meaning).ok_or_else(|| ConfigError::unknown_word(path, value, &expected, known))
 }
 
 /// Returns a whole number. `1e4` and `10000.0` are accepted too, because some JSON5 parsers return every number as a

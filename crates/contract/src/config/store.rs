@@ -105,7 +105,7 @@ fn text(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<String> {
     let text = value.as_str().filter(|text| !text.trim().is_empty());
     if text.is_none() {
         // The value is not shown, because it may contain a password even if it is not a string.
-        errors.push(ConfigError::value(&path, &Value::Null, "a string"));
+        errors.push(ConfigError::wrong_value(&path, &Value::Null, "a string"));
     }
     text.map(str::to_owned)
 }

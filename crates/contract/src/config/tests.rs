@@ -19,7 +19,7 @@ fn an_empty_configuration_disables_everything_and_has_no_policy() {
     assert!(!config.code_mode.enabled);
     assert!(!config.tool_search.enabled);
     let [scope] = config.policy.scopes.as_slice() else { panic!("{:?}", config.policy) };
-    assert_eq!((scope.place.as_str(), &scope.rules), ("tools", &super::policy::Rules::default()));
+    assert_eq!((scope.path.as_str(), &scope.rules), ("tools", &super::policy::Rules::default()));
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn an_agents_tool_search_is_merged_before_enabled_is_decided() {
 fn an_agents_policy_is_kept_beside_the_global_one() {
     let tools = json!({"deny": ["exec"], "profiles": {"mine": ["read"]}});
     let config = agents(&tools, &json!({"main": {"tools": {"allow": ["read"], "profile": "mine"}}, "b": {}})).unwrap();
-    let places = |id: &str| config.tools(id).policy.scopes.iter().map(|scope| scope.place.clone()).collect::<Vec<_>>();
-    assert_eq!(places("main"), ["tools", "agents.main.tools"]);
-    assert_eq!(places("b"), ["tools"]);
+    let paths = |id: &str| config.tools(id).policy.scopes.iter().map(|scope| scope.path.clone()).collect::<Vec<_>>();
+    assert_eq!(paths("main"), ["tools", "agents.main.tools"]);
+    assert_eq!(paths("b"), ["tools"]);
     let scope = &config.tools("main").policy.scopes[1];
     assert_eq!(scope.rules.profile.as_ref().unwrap().name, "mine");
     assert!(scope.rules.lists.deny.is_empty());

@@ -11,8 +11,8 @@ pub enum BadFrame {
     Cut,
     #[error("frame has {0} bytes after its last field")]
     Trailing(usize),
-    #[error("frame has unknown {0}")]
-    Unknown(&'static str),
+    #[error("frame has an invalid field: {0}")]
+    Invalid(&'static str),
     #[error("frame contains text that is not UTF-8")]
     NotUtf8,
     #[error("frame contains text that is not JSON")]
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(BadFrame::Unknown("flag")),
+            _ => Err(BadFrame::Invalid("flag")),
         }
     }
 

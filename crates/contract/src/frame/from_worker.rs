@@ -1,4 +1,5 @@
-//! Frames from a worker to the host. A worker is not trusted, so decoding checks every field.
+//! Frames from a worker to the host. A worker is not trusted, so decoding checks the structure and every value; only
+//! the payloads of calls are checked later, when they are used.
 
 use serde_json::value::RawValue;
 
@@ -12,13 +13,13 @@ use crate::limits::{MAX_LEG_MEDIA_BLOCKS, MAX_LEG_MEDIA_BYTES};
 /// A frame from a worker to the host.
 #[derive(Clone, Debug)]
 pub enum FromWorker {
-    /// The first frame of every worker: it has loaded the image, entered the jail and is ready.
+    /// The first frame of every worker: it has loaded the guest image, entered the jail and is ready.
     Hello(Hello),
     /// Sent instead of `Hello` by a worker that cannot run on this system.
     Unfit { reason: String },
     /// A leg has ended.
     Leg(CellId, Leg),
-    /// The snapshot of a cell, which is no longer in the worker.
+    /// A snapshot was taken of the cell, which is no longer in the worker.
     Frozen { cell: CellId, snapshot: Vec<u8> },
     /// No snapshot could be taken; the cell is no longer in the worker.
     NotFrozen { cell: CellId, failure: Failure },
@@ -29,13 +30,13 @@ pub enum FromWorker {
 pub struct Hello {
     /// The guest image that the worker has loaded.
     pub image: ImageId,
-    /// The size of that image in a cell's memory. `memoryLimitBytes` counts what is beyond it.
+    /// The size of the guest image in a cell's memory. `memoryLimitBytes` counts what is beyond it.
     pub image_bytes: u64,
     pub jail: Jail,
     /// How many cells the worker can hold at a time.
     pub slots: u32,
     /// Whether the kernel reports which pages a cell changed. Without it, the worker compares all of the cell's memory
-    /// with the image to take a snapshot.
+    /// with the guest image to take a snapshot.
     pub page_scan: bool,
 }
 
@@ -79,20 +80,26 @@ pub enum LegEnd {
 pub struct HostCall {
     pub id: CallId,
     pub method: Method,
-    /// What is called: a tool's id, or the name of a namespace. Empty for other methods.
+    /// A tool's id, a namespace's name, or the operation of `Output` and `State`; otherwise empty.
     pub target: String,
-    /// The arguments as JSON.
+    /// The arguments as JSON. Decoding does not check them.
     pub payload: Vec<u8>,
 }
 
 /// The kind of a host call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
+    /// Searches the catalog.
     Search,
+    /// Describes a tool; the target is its id.
     Describe,
+    /// Calls a tool; the target is its id.
     Call,
+    /// Calls a function of a plugin's namespace; the target is the namespace's name.
     Namespace,
+    /// Suspends the run and returns its output so far.
     Yield,
+    /// Replies after a time.
     Timer,
     /// Reads stored outputs: the target is `list`, `read`, `lines`, `json` or `grep`, the payload an array of arguments.
     Output,
@@ -104,14 +111,15 @@ pub enum Method {
 /// Why a cell failed, and the position in its source, if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
+    /// `None` if the cell's own code failed, for example with an exception that it did not catch.
     pub code: Option<ErrorCode>,
     pub message: String,
-    pub place: Option<Place>,
+    pub position: Option<SourcePosition>,
 }
 
 /// A position in the cell's source, counting from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SourcePosition {
     pub line: u32,
     pub column: u32,
 }
@@ -209,7 +217,7 @@ impl FromWorker {
         let cell = CellId(from.u64()?);
         let decoded = match kind {
             // These frames concern no cell, so their cell id is 0.
-            HELLO | UNFIT if cell.0 != 0 => return Err(BadFrame::Unknown("cell")),
+            HELLO | UNFIT if cell.0 != 0 => return Err(BadFrame::Invalid("cell")),
             HELLO => Self::Hello(Hello {
                 image: ImageId(from.array()?),
                 image_bytes: from.u64()?,
@@ -217,7 +225,7 @@ impl FromWorker {
                     0 => Jail::None,
                     1 => Jail::Seccomp,
                     2 => Jail::Full,
-                    _ => return Err(BadFrame::Unknown("jail")),
+                    _ => return Err(BadFrame::Invalid("jail")),
                 },
                 slots: from.u32()?,
                 page_scan: from.bool()?,
@@ -226,7 +234,7 @@ impl FromWorker {
             LEG => Self::Leg(cell, read_leg(&mut from)?),
             FROZEN => Self::Frozen { cell, snapshot: from.bytes()?.to_vec() },
             NOT_FROZEN => Self::NotFrozen { cell, failure: read_failure(&mut from)? },
-            _ => return Err(BadFrame::Unknown("kind")),
+            _ => return Err(BadFrame::Invalid("kind")),
         };
         from.finish()?;
         Ok(decoded)
@@ -286,20 +294,20 @@ fn read_leg(from: &mut Reader<'_>) -> Result<Leg, BadFrame> {
         blocks += 1;
         bytes += media.data.len();
         let fits = blocks <= MAX_LEG_MEDIA_BLOCKS && bytes <= MAX_LEG_MEDIA_BYTES;
-        if fits { Ok(kind.item(media)) } else { Err(BadFrame::Unknown("amount of media")) }
+        if fits { Ok(kind.item(media)) } else { Err(BadFrame::Invalid("amount of media")) }
     };
     let output = from.list(|from| match from.u8()? {
         0 => Ok(OutputItem::Text { text: from.text()? }),
         1 => Ok(OutputItem::Json { value: read_json(from)? }),
         2 => media(from, MediaKind::Image),
         3 => media(from, MediaKind::Audio),
-        _ => Err(BadFrame::Unknown("output")),
+        _ => Err(BadFrame::Invalid("output")),
     })?;
     let end = match from.u8()? {
         0 => LegEnd::Completed { value: read_json(from)? },
         1 => LegEnd::Suspended { calls: from.list(read_call)?, cleared: from.list(|from| from.u32().map(CallId))? },
         2 => LegEnd::Failed(read_failure(from)?),
-        _ => return Err(BadFrame::Unknown("end")),
+        _ => return Err(BadFrame::Invalid("end")),
     };
     Ok(Leg { end, output, run_us, memory_bytes })
 }
@@ -316,15 +324,15 @@ fn read_media(from: &mut Reader<'_>, kind: MediaKind) -> Result<Media, BadFrame>
     let (mime_type, data, handle) = (from.text()?, from.bytes()?, from.text()?);
     if handle.is_empty() {
         return match kind.has(&mime_type) {
-            true if data.is_empty() => Err(BadFrame::Unknown("empty media")),
+            true if data.is_empty() => Err(BadFrame::Invalid("empty media")),
             true => Ok(Media { mime_type, data: data.into(), handle: None }),
-            false => Err(BadFrame::Unknown("media type")),
+            false => Err(BadFrame::Invalid("media type")),
         };
     }
     let handle = OutputHandle::new(handle);
     let is_handle = handle.as_str().len() <= OutputHandle::MAX_BYTES && handle.parts().is_some();
     if !is_handle || !mime_type.is_empty() || !data.is_empty() {
-        return Err(BadFrame::Unknown("reference to media"));
+        return Err(BadFrame::Invalid("reference to media"));
     }
     Ok(Media::reference(handle))
 }
@@ -332,7 +340,7 @@ fn read_media(from: &mut Reader<'_>, kind: MediaKind) -> Result<Media, BadFrame>
 fn read_call(from: &mut Reader<'_>) -> Result<HostCall, BadFrame> {
     Ok(HostCall {
         id: CallId(from.u32()?),
-        method: Method::from_number(from.u8()?).ok_or(BadFrame::Unknown("method"))?,
+        method: Method::from_number(from.u8()?).ok_or(BadFrame::Invalid("method"))?,
         target: from.text()?,
         payload: from.bytes()?.to_vec(),
     })
@@ -346,20 +354,20 @@ fn read_json(from: &mut Reader<'_>) -> Result<Box<RawValue>, BadFrame> {
 fn write_failure(out: &mut Writer, failure: &Failure) {
     out.bytes(failure.code.map_or("", ErrorCode::as_str).as_bytes());
     out.bytes(failure.message.as_bytes());
-    // Lines count from 1, so line 0 means that there is no place.
-    let place = failure.place.unwrap_or(Place { line: 0, column: 0 });
-    out.u32(place.line);
-    out.u32(place.column);
+    // Lines count from 1, so line 0 means that there is none.
+    let position = failure.position.unwrap_or(SourcePosition { line: 0, column: 0 });
+    out.u32(position.line);
+    out.u32(position.column);
 }
 
 fn read_failure(from: &mut Reader<'_>) -> Result<Failure, BadFrame> {
     let code = match from.text()?.as_str() {
         "" => None,
-        text => Some(ErrorCode::parse(text).ok_or(BadFrame::Unknown("error code"))?),
+        text => Some(ErrorCode::parse(text).ok_or(BadFrame::Invalid("error code"))?),
     };
     let message = from.text()?;
-    let place = Place { line: from.u32()?, column: from.u32()? };
-    Ok(Failure { code, message, place: (place.line > 0).then_some(place) })
+    let position = SourcePosition { line: from.u32()?, column: from.u32()? };
+    Ok(Failure { code, message, position: (position.line > 0).then_some(position) })
 }
 
 fn write_count(out: &mut Writer, count: usize) {

@@ -9,7 +9,7 @@ mod from_worker;
 mod to_worker;
 
 pub use codec::{BadFrame, FrameBuffer, Reader, Writer};
-pub use from_worker::{Failure, FromWorker, Hello, HostCall, Jail, Leg, LegEnd, Method, Place};
+pub use from_worker::{Failure, FromWorker, Hello, HostCall, Jail, Leg, LegEnd, Method, SourcePosition};
 pub use to_worker::{Budget, Deliver, Reply, ReplyValue, Start, Thaw, ToWorker};
 
 /// The longest frame: the largest snapshot that can be configured, and a leg's output.

@@ -62,10 +62,10 @@ fn leg_end() -> impl Strategy<Value = LegEnd> {
         payload,
     });
     let failure =
-        (prop::option::of(0..16_usize), ".{0,50}", any::<bool>()).prop_map(|(code, message, placed)| Failure {
+        (prop::option::of(0..16_usize), ".{0,50}", any::<bool>()).prop_map(|(code, message, has_position)| Failure {
             code: code.map(|code| ErrorCode::ALL[code]),
             message,
-            place: placed.then_some(Place { line: 3, column: 9 }),
+            position: has_position.then_some(SourcePosition { line: 3, column: 9 }),
         });
     prop_oneof![
         any::<i64>().prop_map(|number| LegEnd::Completed { value: json(&number.to_string()) }),
@@ -106,7 +106,7 @@ fn media_that_a_worker_must_not_send_are_rejected() {
         OutputItem::Image(Media { mime_type: "image/png".to_owned(), ..reference(handle) }),
     ];
     for item in rejected {
-        assert!(matches!(decoded(vec![item.clone()]), Err(BadFrame::Unknown(_))), "{item:?}");
+        assert!(matches!(decoded(vec![item.clone()]), Err(BadFrame::Invalid(_))), "{item:?}");
     }
 }
 
@@ -160,7 +160,7 @@ fn other_frames_from_a_worker_round_trip() {
     let hello =
         Hello { image: ImageId([3; 32]), image_bytes: 1 << 20, jail: Jail::Seccomp, slots: 64, page_scan: true };
     let cell = CellId(5);
-    let failure = Failure { code: Some(ErrorCode::SnapshotLimitExceeded), message: "x".to_owned(), place: None };
+    let failure = Failure { code: Some(ErrorCode::SnapshotLimitExceeded), message: "x".to_owned(), position: None };
     for frame in [
         FromWorker::Hello(hello),
         FromWorker::Unfit { reason: "no jail".to_owned() },
@@ -198,6 +198,6 @@ fn a_frame_that_belongs_to_no_cell_but_has_a_cell_id_is_rejected() {
         frame[5] = 1;
         let refused =
             if to_worker { ToWorker::decode(&frame[4..]).map(drop) } else { FromWorker::decode(&frame[4..]).map(drop) };
-        assert_eq!(refused, Err(BadFrame::Unknown("cell")));
+        assert_eq!(refused, Err(BadFrame::Invalid("cell")));
     }
 }

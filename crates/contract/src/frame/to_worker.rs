@@ -139,7 +139,7 @@ impl ToWorker {
         let cell = CellId(from.u64()?);
         let decoded = match kind {
             // These frames concern no cell, so their cell id is 0.
-            CATALOG | FORGET if cell.0 != 0 => return Err(BadFrame::Unknown("cell")),
+            CATALOG | FORGET if cell.0 != 0 => return Err(BadFrame::Invalid("cell")),
             CATALOG => Self::Catalog { hash: CatalogHash(from.array()?), tables: from.bytes()?.to_vec() },
             FORGET => Self::Forget { hash: CatalogHash(from.array()?) },
             START => Self::Start(
@@ -164,7 +164,7 @@ impl ToWorker {
                 },
             ),
             DROP => Self::Drop(cell),
-            _ => return Err(BadFrame::Unknown("kind")),
+            _ => return Err(BadFrame::Invalid("kind")),
         };
         from.finish()?;
         Ok(decoded)
@@ -186,7 +186,7 @@ fn read_language(from: &mut Reader<'_>) -> Result<Language, BadFrame> {
     match from.u8()? {
         0 => Ok(Language::JavaScript),
         1 => Ok(Language::TypeScript),
-        _ => Err(BadFrame::Unknown("language")),
+        _ => Err(BadFrame::Invalid("language")),
     }
 }
 
@@ -197,7 +197,7 @@ fn read_languages(from: &mut Reader<'_>) -> Result<Languages, BadFrame> {
             languages.push(language);
         }
     }
-    Languages::of(&languages).ok_or(BadFrame::Unknown("languages"))
+    Languages::of(&languages).ok_or(BadFrame::Invalid("languages"))
 }
 
 fn write_deliver(out: &mut Writer, deliver: &Deliver) {
@@ -225,7 +225,7 @@ fn read_deliver(from: &mut Reader<'_>) -> Result<Deliver, BadFrame> {
         let value = match from.u8()? {
             0 => ReplyValue::Resolved(from.bytes()?.to_vec()),
             1 => ReplyValue::Rejected(from.bytes()?.to_vec()),
-            _ => return Err(BadFrame::Unknown("reply")),
+            _ => return Err(BadFrame::Invalid("reply")),
         };
         Ok(Reply { call, value })
     })?;

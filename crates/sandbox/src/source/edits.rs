@@ -1,7 +1,7 @@
 //! Edits of a text that keep its lines: blanks in place, and recorded insertions.
 
 use super::lines::{is_separator, narrow, terminator};
-use contract::frame::Place;
+use contract::frame::SourcePosition;
 
 /// On `line`, from generated `column` on, subtract `delta` to get the model's column.
 ///
@@ -16,14 +16,14 @@ pub(crate) struct Shift {
 }
 
 /// Returns the place in the model's source for a place in the script.
-pub(super) fn original(shifts: &[Shift], line: u32, column: u32) -> Place {
+pub(super) fn original(shifts: &[Shift], line: u32, column: u32) -> SourcePosition {
     let following = shifts.partition_point(|shift| (shift.line, shift.column) <= (line, column));
     let on_line = |shift: &&Shift| shift.line == line;
     let delta = shifts.get(..following).and_then(<[Shift]>::last).filter(on_line);
     let moved = column.saturating_add_signed(-delta.map_or(0, |shift| shift.delta));
     let limit = shifts.get(following).filter(on_line);
     let limit = limit.map_or(u32::MAX, |shift| shift.column.saturating_add_signed(-shift.delta));
-    Place { line, column: moved.min(limit).max(1) }
+    SourcePosition { line, column: moved.min(limit).max(1) }
 }
 
 /// A text that is being edited. Offsets refer to the original text.
@@ -106,7 +106,7 @@ impl Edits {
 
 #[cfg(test)]
 mod tests {
-    use super::{Edits, Place, Shift, original};
+    use super::{Edits, Shift, SourcePosition, original};
 
     #[test]
     fn blanks_keep_lines_and_columns() {
@@ -134,10 +134,10 @@ mod tests {
         let lines: [(u32, &[u32]); 2] = [(1, &[1, 2, 2, 2, 2, 3, 4, 4, 4, 4, 4, 4]), (2, &[1, 1])];
         for (line, columns) in lines {
             for (column, expected) in (1..).zip(columns) {
-                let place = Place { line, column: *expected };
+                let place = SourcePosition { line, column: *expected };
                 assert_eq!(original(&shifts, line, column), place, "{line}:{column}");
             }
         }
-        assert_eq!(original(&shifts, 9, 7), Place { line: 9, column: 7 });
+        assert_eq!(original(&shifts, 9, 7), SourcePosition { line: 9, column: 7 });
     }
 }

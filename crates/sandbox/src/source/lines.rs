@@ -5,10 +5,10 @@
 //! difference: QuickJS does not count a lone CR in a comment, nor U+2028 and U+2029 in comments,
 //! strings and templates.
 
-use contract::frame::Place;
+use contract::frame::SourcePosition;
 
 /// Returns the place of the byte at `offset`.
-pub(super) fn place(text: &str, offset: usize) -> Place {
+pub(super) fn place(text: &str, offset: usize) -> SourcePosition {
     let mut line = 1;
     let mut line_start = 0;
     for start in starts(text) {
@@ -18,7 +18,7 @@ pub(super) fn place(text: &str, offset: usize) -> Place {
         line += 1;
         line_start = start;
     }
-    Place { line, column: narrow(offset.saturating_sub(line_start)).saturating_add(1) }
+    SourcePosition { line, column: narrow(offset.saturating_sub(line_start)).saturating_add(1) }
 }
 
 /// Returns the offsets at which a line starts, without the first.
@@ -54,7 +54,7 @@ pub(super) fn narrow(offset: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use contract::frame::Place;
+    use contract::frame::SourcePosition;
 
     use super::place;
 
@@ -73,7 +73,7 @@ mod tests {
             ("a\nb", 99, (2, 98)),
         ];
         for (text, offset, (line, column)) in cases {
-            assert_eq!(place(text, offset), Place { line, column }, "{text:?} at {offset}");
+            assert_eq!(place(text, offset), SourcePosition { line, column }, "{text:?} at {offset}");
         }
     }
 }

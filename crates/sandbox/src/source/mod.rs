@@ -32,7 +32,7 @@ pub use typed::{InsertedReturn, TypedCell};
 use contract::cell::Language;
 use contract::config::Languages;
 #[cfg(test)]
-use contract::frame::Place;
+use contract::frame::SourcePosition;
 use contract::limits::MAX_SOURCE_BYTES;
 use oxc_allocator::Allocator;
 #[cfg(test)]

@@ -121,10 +121,10 @@ fn is_require(callee: &Expression<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::source::{Language, ModuleForm, Place, Rejection, prepare};
+    use crate::source::{Language, ModuleForm, Rejection, SourcePosition, prepare};
 
     fn refused(what: ModuleForm, line: u32, column: u32) -> Option<Rejection> {
-        let place = Place { line, column };
+        let place = SourcePosition { line, column };
         Some(Rejection::ModuleAccess { what, place })
     }
 

@@ -10,7 +10,7 @@ use super::lines::{narrow, place};
 use super::rejection::{Rejection, STRAY_BRACKET};
 use super::scan::{Scanned, Scanner};
 use super::{guard, javascript, modules};
-use contract::frame::Place;
+use contract::frame::SourcePosition;
 
 const PREFIX: &str = "(async()=>{\n";
 const SUFFIX: &str = "\n})";
@@ -46,7 +46,7 @@ impl WrappedCell {
     }
 
     /// Returns the place in the model's source for an offset into the wrapped text.
-    pub(super) fn place(&self, offset: u32) -> Place {
+    pub(super) fn place(&self, offset: u32) -> SourcePosition {
         place(self.source(), self.offset(offset))
     }
 
@@ -125,7 +125,7 @@ fn refuse_modules(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(), Re
 }
 
 /// Returns the first problem of the text, and its place.
-fn complaint(returned: &ParserReturn<'_>, wrapped: &WrappedCell) -> Option<(String, Place)> {
+fn complaint(returned: &ParserReturn<'_>, wrapped: &WrappedCell) -> Option<(String, SourcePosition)> {
     let diagnostic = returned.diagnostics.first();
     if diagnostic.is_none() && wraps_one_function(&returned.program, wrapped) {
         return None;
@@ -221,16 +221,16 @@ fn fragment(message: &str) -> String {
 mod tests {
     use contract::config::Languages;
 
-    use crate::source::{Language, Place, Rejection, prepare, prepare_allowing};
+    use crate::source::{Language, Rejection, SourcePosition, prepare, prepare_allowing};
 
     /// Checks the place of a syntax error, and that its message contains `expected`.
     fn check(source: &str, language: Language, line: u32, column: u32, expected: &str) {
         let (message, place) = match (prepare(source, language), language) {
             (Err(Rejection::Syntax { message, place }), Language::JavaScript)
             | (Err(Rejection::TypeScript { message, place }), Language::TypeScript) => (message, place),
-            (other, _) => (format!("{other:?}"), Place { line: 0, column: 0 }),
+            (other, _) => (format!("{other:?}"), SourcePosition { line: 0, column: 0 }),
         };
-        assert_eq!(place, Place { line, column }, "{source}: {message}");
+        assert_eq!(place, SourcePosition { line, column }, "{source}: {message}");
         assert!(message.contains(expected), "{source}: {message}");
     }
 

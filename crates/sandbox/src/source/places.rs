@@ -1,6 +1,6 @@
 //! Maps places in the script that QuickJS ran to places in the source that the model wrote.
 
-use contract::frame::{BadFrame, Place, Reader};
+use contract::frame::{BadFrame, Reader, SourcePosition};
 
 use super::edits::{Shift, original};
 use super::lines;
@@ -30,7 +30,7 @@ impl Places {
 
     /// Returns the place in the model's source for a place in the script, if the script has it. Both count from 1,
     /// columns in bytes.
-    pub(crate) fn original(&self, line: u32, column: u32) -> Option<Place> {
+    pub(crate) fn original(&self, line: u32, column: u32) -> Option<SourcePosition> {
         let length = self.lengths.get(usize::try_from(line.checked_sub(1)?).ok()?)?;
         (1..=length.saturating_add(1)).contains(&column).then(|| original(&self.shifts, line, column))
     }
@@ -78,7 +78,7 @@ fn read_short(from: &mut Reader<'_>) -> Result<u32, BadFrame> {
 
 #[cfg(test)]
 mod tests {
-    use contract::frame::{Place, Reader};
+    use contract::frame::{Reader, SourcePosition};
 
     use super::{Places, Shift};
 
@@ -101,7 +101,7 @@ mod tests {
             ((1, u32::MAX), None),
         ];
         for ((line, column), expected) in cases {
-            let expected = expected.map(|(line, column)| Place { line, column });
+            let expected = expected.map(|(line, column)| SourcePosition { line, column });
             assert_eq!(places.original(line, column), expected, "{line}:{column}");
         }
 

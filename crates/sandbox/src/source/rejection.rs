@@ -4,7 +4,7 @@ use std::fmt;
 
 use contract::cell::Language;
 use contract::error::ErrorCode;
-use contract::frame::Place;
+use contract::frame::SourcePosition;
 
 /// The message for a closing bracket that does not match.
 pub(super) const STRAY_BRACKET: &str = "this bracket does not close an open one, remove it or add the opening one";
@@ -22,7 +22,7 @@ pub(crate) enum Rejection {
         "the code is nested too deeply or is too costly to parse: split it into \
          smaller statements and functions, and put parentheses around a regular expression in it"
     )]
-    TooDeep { place: Place },
+    TooDeep { place: SourcePosition },
 
     #[error(
         "a cell is JavaScript and this looks like a shell command: write JavaScript, and if this \
@@ -40,13 +40,13 @@ pub(crate) enum Rejection {
     Empty,
 
     #[error("{what} is not available: {}", what.advice())]
-    ModuleAccess { what: ModuleForm, place: Place },
+    ModuleAccess { what: ModuleForm, place: SourcePosition },
 
     #[error("syntax error: {message}")]
-    Syntax { message: String, place: Place },
+    Syntax { message: String, place: SourcePosition },
 
     #[error("TypeScript error: {message}")]
-    TypeScript { message: String, place: Place },
+    TypeScript { message: String, place: SourcePosition },
 }
 
 impl Rejection {
@@ -64,7 +64,7 @@ impl Rejection {
     }
 
     /// Returns the place in the model's source, if the rejection has one.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<SourcePosition> {
         match self {
             Self::TooLarge { .. } | Self::Shell | Self::Python | Self::Empty => None,
             Self::TooDeep { place }
@@ -75,7 +75,7 @@ impl Rejection {
     }
 
     /// Creates an error that the parser found, or would find.
-    pub(super) fn syntax(language: Language, message: String, place: Place) -> Self {
+    pub(super) fn syntax(language: Language, message: String, place: SourcePosition) -> Self {
         match language {
             Language::JavaScript => Self::Syntax { message, place },
             Language::TypeScript => Self::TypeScript { message, place },

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, Strategy, any, prop_oneof, proptest};
 use proptest::sample::select;
 
-use super::{Language, MAX_SOURCE_BYTES, Place, Rejection, prepare};
+use super::{Language, MAX_SOURCE_BYTES, Rejection, SourcePosition, prepare};
 
 /// Punctuation, names and literals, which random text joins without a space.
 const TOKENS: &str = "( ) [ ] { } < > => = == ! ? ?. : ; , . ... + - * / % && | & ?? ++ -- ` ${ ' \" \\ é 😀 \
@@ -137,7 +137,7 @@ fn code_fences_are_removed_and_line_numbers_stay() {
     let script = prepared.map(|prepared| prepared.script);
     assert_eq!(script.as_deref(), Ok("(async()=>{\n\n\nlet x    = 1\nreturn x\n\n\n})"));
     let rejection = prepare("```js\nreturn (\n```", Language::JavaScript);
-    let place = Place { line: 3, column: 1 };
+    let place = SourcePosition { line: 3, column: 1 };
     assert!(matches!(rejection, Err(Rejection::Syntax { place: found, .. }) if found == place));
 }
 
@@ -162,9 +162,9 @@ fn typescript_that_cannot_be_erased_is_rejected() {
     for (source, line, column, expected) in cases {
         let (message, place) = match prepare(source, Language::TypeScript) {
             Err(Rejection::TypeScript { message, place }) => (message, place),
-            other => (format!("{other:?}"), Place { line: 0, column: 0 }),
+            other => (format!("{other:?}"), SourcePosition { line: 0, column: 0 }),
         };
-        assert_eq!(place, Place { line, column }, "{source}: {message}");
+        assert_eq!(place, SourcePosition { line, column }, "{source}: {message}");
         assert!(message.contains(expected), "{source}: {message}");
     }
 }

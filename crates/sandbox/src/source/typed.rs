@@ -1,7 +1,7 @@
 //! Judges text that a person types at a prompt: whether it is a whole cell, and whether the cell is one expression.
 
 use contract::cell::Language;
-use contract::frame::Place;
+use contract::frame::SourcePosition;
 use contract::limits::MAX_SOURCE_BYTES;
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{ArrowFunctionBody, Expression, FunctionBody, Program, Statement};
@@ -29,16 +29,16 @@ const RETURN: &str = "return ";
 
 /// Where a `return` was inserted into a text that was typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InsertedReturn(Place);
+pub struct InsertedReturn(SourcePosition);
 
 impl InsertedReturn {
     /// Returns the place in the typed text for a place in the cell.
-    pub fn typed_place(self, in_cell: Place) -> Place {
+    pub fn typed_place(self, in_cell: SourcePosition) -> SourcePosition {
         let Self(at) = self;
         let is_moved = in_cell.line == at.line && in_cell.column > at.column;
         let column =
             if is_moved { in_cell.column.saturating_sub(narrow(RETURN.len())).max(at.column) } else { in_cell.column };
-        Place { column, ..in_cell }
+        SourcePosition { column, ..in_cell }
     }
 }
 
@@ -151,7 +151,7 @@ fn with_return(source: &str, start: usize) -> Option<TypedCell> {
 
 #[cfg(test)]
 mod tests {
-    use contract::frame::Place;
+    use contract::frame::SourcePosition;
 
     use super::TypedCell;
 
@@ -186,7 +186,7 @@ mod tests {
             ("/* why\n*/ foo()", (1, 20), (1, 20)),
         ] {
             let TypedCell::Expression { inserted, .. } = TypedCell::judge(typed) else { panic!("{typed}") };
-            let place = |(line, column)| Place { line, column };
+            let place = |(line, column)| SourcePosition { line, column };
             assert_eq!(inserted.typed_place(place(in_cell)), place(expected), "{typed}");
         }
     }

@@ -170,9 +170,9 @@ pub(crate) fn echo(call: &HostCall) -> Reply {
 pub(crate) fn end(leg: Leg) -> End {
     match leg.end {
         LegEnd::Completed { value } => End::Value(serde_json::from_str(value.get()).unwrap()),
-        LegEnd::Failed(Failure { code, message, place }) => {
-            let place = place.map_or(String::new(), |place| format!(" (at {}:{})", place.line, place.column));
-            End::Failed(code.map(|code| code.as_str()), message + &place)
+        LegEnd::Failed(Failure { code, message, position }) => {
+            let position = position.map_or(String::new(), |at| format!(" (at {}:{})", at.line, at.column));
+            End::Failed(code.map(|code| code.as_str()), message + &position)
         }
         LegEnd::Suspended { calls, .. } => End::Suspended(
             calls

@@ -9,7 +9,7 @@ use crate::text::{cut, in_comment, property};
 const INLINE_BYTES: usize = 72;
 
 /// Space kept free for the last line and the end of an object that is shortened to fit.
-const CLOSING_BYTES: usize = 48;
+const OBJECT_END_BYTES: usize = 48;
 
 impl<'a> Printer<'a> {
     pub(super) fn object(&mut self, object: &Object<'a>, indent: usize) {
@@ -45,9 +45,9 @@ impl<'a> Printer<'a> {
                 self.push(">");
             }
         }
-        if object.more > 0 {
-            let fields = if object.more == 1 { "field" } else { "fields" };
-            self.push(&format!(" /* … {} {fields} */", object.more));
+        if object.omitted_fields > 0 {
+            let fields = if object.omitted_fields == 1 { "field" } else { "fields" };
+            self.push(&format!(" /* … {} {fields} */", object.omitted_fields));
         }
     }
 
@@ -67,8 +67,8 @@ impl<'a> Printer<'a> {
         }
         self.is_broken |= object.rest.as_deref().is_some_and(|rest| *rest != Type::UNKNOWN);
         self.push(if object.rest.is_some() { "; [key: string]: unknown" } else { "" });
-        if object.more > 0 {
-            self.push(&format!(" /* … {} more */", object.more));
+        if object.omitted_fields > 0 {
+            self.push(&format!(" /* … {} more */", object.omitted_fields));
         }
         self.push(" }");
     }
@@ -92,7 +92,7 @@ impl<'a> Printer<'a> {
                 self.push(&format!(" {comment}"));
             }
             self.push("\n");
-            if layout == Layout::Fitted && self.out.len() + CLOSING_BYTES > self.limit {
+            if layout == Layout::Fitted && self.out.len() + OBJECT_END_BYTES > self.limit {
                 self.out.truncate(start);
                 break;
             }
@@ -102,9 +102,9 @@ impl<'a> Printer<'a> {
             }
         }
         self.others(object, indent + 2);
-        let left = object.more + object.fields.len() - shown;
-        if left > 0 {
-            self.push(&format!("{margin}/* … {left} more */\n"));
+        let omitted = object.omitted_fields + object.fields.len() - shown;
+        if omitted > 0 {
+            self.push(&format!("{margin}/* … {omitted} more */\n"));
         }
         self.push(&" ".repeat(indent));
         self.push("}");

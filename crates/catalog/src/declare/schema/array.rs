@@ -3,19 +3,19 @@
 use serde_json::{Map, Value};
 
 use super::super::shape::{Tuple, Type};
-use super::{Builder, Place};
+use super::{Builder, Nesting};
 
 const MAX_ITEMS: usize = 16;
 
 impl<'a> Builder<'a> {
-    pub(super) fn array(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+    pub(super) fn array(&mut self, keywords: &'a Map<String, Value>, nesting: Nesting) -> Type<'a> {
         let items = keywords.get("items");
         // Draft 2020-12 has `prefixItems` followed by `items`; earlier, the list was `items`, followed by
         // `additionalItems`.
         match (keywords.get("prefixItems"), items) {
-            (Some(Value::Array(first)), rest) => self.tuple(first, rest, keywords, place),
-            (_, Some(Value::Array(first))) => self.tuple(first, keywords.get("additionalItems"), keywords, place),
-            (_, Some(item)) => Type::Array(Box::new(self.schema(item, place))),
+            (Some(Value::Array(first)), rest) => self.tuple(first, rest, keywords, nesting),
+            (_, Some(Value::Array(first))) => self.tuple(first, keywords.get("additionalItems"), keywords, nesting),
+            (_, Some(item)) => Type::Array(Box::new(self.schema(item, nesting))),
             (_, None) => Type::Array(Box::new(Type::UNKNOWN)),
         }
     }
@@ -25,15 +25,15 @@ impl<'a> Builder<'a> {
         first: &'a [Value],
         rest: Option<&'a Value>,
         keywords: &'a Map<String, Value>,
-        place: Place,
+        nesting: Nesting,
     ) -> Type<'a> {
         let bound = |key: &str| keywords.get(key).and_then(Value::as_u64).and_then(|bound| usize::try_from(bound).ok());
-        let items: Vec<Type<'a>> = first.iter().take(MAX_ITEMS).map(|item| self.schema(item, place)).collect();
+        let items: Vec<Type<'a>> = first.iter().take(MAX_ITEMS).map(|item| self.schema(item, nesting)).collect();
         let is_full = bound("maxItems").is_some_and(|most| most <= first.len());
         let rest = match rest {
             _ if first.len() > MAX_ITEMS => Some(self.omit()),
             _ if is_full => None,
-            Some(rest) => Some(self.schema(rest, place)).filter(|rest| *rest != Type::NEVER),
+            Some(rest) => Some(self.schema(rest, nesting)).filter(|rest| *rest != Type::NEVER),
             None => Some(Type::UNKNOWN),
         };
         // Strictly, nothing is required without a lower bound, but a tuple is meant to be complete.

@@ -5,26 +5,26 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::super::shape::{Field, Object, Type, union};
-use super::{Builder, Place};
+use super::{Builder, Nesting};
 use crate::text::MAX_NAME;
 
 const MAX_PATTERNS: usize = 8;
 
 impl<'a> Builder<'a> {
-    pub(super) fn object(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+    pub(super) fn object(&mut self, keywords: &'a Map<String, Value>, nesting: Nesting) -> Type<'a> {
         let properties = keywords.get("properties").and_then(Value::as_object);
         let declared = properties.map_or(0, Map::len);
-        if place.levels == 0 && declared > 0 {
+        if nesting.levels == 0 && declared > 0 {
             self.is_cut = true;
-            return Type::Object(Object { more: declared, ..Object::default() });
+            return Type::Object(Object { omitted_fields: declared, ..Object::default() });
         }
-        let place = Place { levels: place.levels.saturating_sub(1), ..place };
-        let fields = self.fields(keywords, properties, place);
+        let nesting = Nesting { levels: nesting.levels.saturating_sub(1), ..nesting };
+        let fields = self.fields(keywords, properties, nesting);
         let shown = fields.iter().filter(|field| properties.is_some_and(|all| all.contains_key(&field.name))).count();
-        let more = declared.saturating_sub(shown);
-        self.is_cut |= more > 0;
-        let rest = self.rest(keywords, fields.is_empty() && more == 0, place);
-        Type::Object(Object { fields, more, rest: rest.map(Box::new) })
+        let omitted_fields = declared.saturating_sub(shown);
+        self.is_cut |= omitted_fields > 0;
+        let rest = self.rest(keywords, fields.is_empty() && omitted_fields == 0, nesting);
+        Type::Object(Object { fields, omitted_fields, rest: rest.map(Box::new) })
     }
 
     /// Inspects only as many names as are shown.
@@ -32,7 +32,7 @@ impl<'a> Builder<'a> {
         &mut self,
         keywords: &'a Map<String, Value>,
         properties: Option<&'a Map<String, Value>>,
-        place: Place,
+        nesting: Nesting,
     ) -> Vec<Field<'a>> {
         let required = keywords.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let known = |name: &str| properties.and_then(|all| all.get(name));
@@ -48,7 +48,7 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let value = match schema.or_else(|| keywords.get("additionalProperties")) {
-                Some(schema) => self.schema(schema, place),
+                Some(schema) => self.schema(schema, nesting),
                 None => Type::UNKNOWN,
             };
             fields.push(Field { name: name.to_owned(), required, value, schemas: schema.into_iter().collect() });
@@ -58,16 +58,16 @@ impl<'a> Builder<'a> {
 
     /// Returns the type of undeclared keys. `additionalProperties: false` needs no note: readers assume it if fields
     /// are declared.
-    fn rest(&mut self, keywords: &'a Map<String, Value>, is_empty: bool, place: Place) -> Option<Type<'a>> {
+    fn rest(&mut self, keywords: &'a Map<String, Value>, is_empty: bool, nesting: Nesting) -> Option<Type<'a>> {
         let patterns = keywords.get("patternProperties").and_then(Value::as_object);
         let mut values: Vec<Type<'a>> =
-            patterns.into_iter().flatten().take(MAX_PATTERNS).map(|(_, schema)| self.schema(schema, place)).collect();
+            patterns.into_iter().flatten().take(MAX_PATTERNS).map(|(_, schema)| self.schema(schema, nesting)).collect();
         if patterns.is_some_and(|patterns| patterns.len() > MAX_PATTERNS) {
             values.push(self.omit());
         }
         match keywords.get("additionalProperties") {
             Some(Value::Bool(false)) if is_empty => values.push(Type::NEVER),
-            Some(schema @ (Value::Bool(true) | Value::Object(_))) => values.push(self.schema(schema, place)),
+            Some(schema @ (Value::Bool(true) | Value::Object(_))) => values.push(self.schema(schema, nesting)),
             _ => {}
         }
         if values.is_empty() { None } else { Some(union(values)) }

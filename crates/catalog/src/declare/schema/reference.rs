@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::super::refs;
 use super::super::shape::Type;
-use super::{Builder, Definition, Place, literal};
+use super::{Builder, Definition, Nesting, literal};
 
 impl<'a> Builder<'a> {
     /// Returns a definition or, if no more definitions are allowed, an outline in place.
-    pub(super) fn reference(&mut self, reference: &Value, place: Place) -> Type<'a> {
+    pub(super) fn reference(&mut self, reference: &Value, nesting: Nesting) -> Type<'a> {
         let Some(target) = refs::resolve(self.root, reference) else {
             return self.omit();
         };
@@ -16,18 +16,18 @@ impl<'a> Builder<'a> {
             return Type::Defined(at);
         }
         if literal::fits_inline(target) {
-            return self.schema(target, place);
+            return self.schema(target, nesting);
         }
         if self.schemas.len() > self.detail.definitions {
-            return self.schema(target, Place { levels: 0, ..place });
+            return self.schema(target, Nesting { levels: 0, ..nesting });
         }
         self.define(target, &refs::name(reference))
     }
 
     /// Returns the target itself, to be merged with the keywords beside the reference.
-    pub(super) fn expanded(&mut self, reference: &Value, place: Place) -> Type<'a> {
+    pub(super) fn expanded(&mut self, reference: &Value, nesting: Nesting) -> Type<'a> {
         match refs::resolve(self.root, reference) {
-            Some(target) => self.schema(target, place),
+            Some(target) => self.schema(target, nesting),
             None => self.omit(),
         }
     }

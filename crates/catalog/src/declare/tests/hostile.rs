@@ -6,7 +6,7 @@ use contract::tool::Operation;
 use serde_json::{Map, Value, json};
 
 use super::function;
-use crate::declare::function::{FUNCTION_BYTES, Function, MAX_METHOD};
+use crate::declare::function::{FUNCTION_BYTES, Function, MAX_METHOD_NAME_BYTES};
 
 /// Far more than needed, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -16,7 +16,7 @@ const STACK_BYTES: usize = 512 << 10;
 
 fn check(name: &str, description: &str, schema: &Value) -> String {
     // The longest possible names, in the deepest position.
-    let (operation, method) = (Operation::ReadResource, "m".repeat(MAX_METHOD));
+    let (operation, method) = (Operation::ReadResource, "m".repeat(MAX_METHOD_NAME_BYTES));
     let longest =
         || Function { operation, method: &method, ..function(description, schema, Some(schema)) }.declaration(4);
     assert!(longest().len() <= FUNCTION_BYTES, "{name} has {} bytes", longest().len());

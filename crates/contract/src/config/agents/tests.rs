@@ -17,8 +17,8 @@ fn denied(config: &AgentsConfig, agent: &str) -> Vec<String> {
     scopes.iter().flat_map(|scope| &scope.rules.lists.deny).map(|pattern| pattern.as_str().to_owned()).collect()
 }
 
-fn places(config: &AgentsConfig, agent: &str) -> Vec<String> {
-    config.tools(agent).policy.scopes.iter().map(|scope| scope.place.clone()).collect()
+fn scope_paths(config: &AgentsConfig, agent: &str) -> Vec<String> {
+    config.tools(agent).policy.scopes.iter().map(|scope| scope.path.clone()).collect()
 }
 
 fn root_paths(config: &AgentsConfig, agent: &str) -> Vec<String> {
@@ -37,9 +37,9 @@ fn an_agent_is_found_in_each_shape_and_without_regard_to_case() {
     for (agent, pattern) in [("Main", "a"), ("main", "a"), (" MAIN", "a"), ("work", "b"), ("Own", "c")] {
         assert_eq!(denied(&config, agent), [pattern], "{agent}");
     }
-    assert_eq!(places(&config, "main"), ["tools", "agents.list[0].tools"]);
-    assert_eq!(places(&config, "work"), ["tools", "agents.entries.work.tools"]);
-    assert_eq!(places(&config, "own"), ["tools", "agents.own.tools"]);
+    assert_eq!(scope_paths(&config, "main"), ["tools", "agents.list[0].tools"]);
+    assert_eq!(scope_paths(&config, "work"), ["tools", "agents.entries.work.tools"]);
+    assert_eq!(scope_paths(&config, "own"), ["tools", "agents.own.tools"]);
     assert_eq!(denied(&config, "other"), Vec::<String>::new());
 }
 
@@ -56,7 +56,7 @@ fn defaults_apply_to_every_agent_and_an_agents_own_settings_replace_them() {
         ],
     });
     let config = resolve(&json!({"deny": ["g"]}), &agents);
-    assert_eq!(places(&config, "a"), ["tools", "agents.defaults.tools", "agents.list[0].tools"]);
+    assert_eq!(scope_paths(&config, "a"), ["tools", "agents.defaults.tools", "agents.list[0].tools"]);
     for (agent, patterns, workspace, sandboxed) in [
         ("a", vec!["g", "d", "x"], "~/a", false),
         ("b", vec!["g", "d"], "~/all", true),
@@ -144,7 +144,7 @@ fn file_roots_are_those_of_the_configuration_else_the_workspace() {
 fn a_sandboxed_agent_without_write_access_has_no_tools_that_can_write() {
     let denied_with = |sandbox: Value| {
         let config = resolve(&Value::Null, &json!({"defaults": {"sandbox": sandbox}, "list": [{"id": "a"}]}));
-        (config.sandbox_mode("a"), denied(&config, "a").len(), places(&config, "a").len())
+        (config.sandbox_mode("a"), denied(&config, "a").len(), scope_paths(&config, "a").len())
     };
     assert_eq!(denied_with(json!({"mode": "all"})), (SandboxMode::All, 0, 1));
     assert_eq!(denied_with(json!({"mode": "all", "workspaceAccess": "rw"})), (SandboxMode::All, 0, 1));
@@ -154,7 +154,7 @@ fn a_sandboxed_agent_without_write_access_has_no_tools_that_can_write() {
 }
 
 #[test]
-fn mistakes_are_reported_with_their_places() {
+fn mistakes_are_reported_with_their_scope_paths() {
     let agents = json!({
         "list": [{"name": "x"}, {"id": " "}, {"id": "a", "tool": {}}, {"id": "A"}, {"id": "b", "sandbox": {"mode": "on"}}],
         "defaults": {"workspace": 7, "future": {}},

@@ -60,7 +60,7 @@ pub fn unused(settings: &Value) -> Vec<UnusedSetting> {
     for (key, value) in fields(settings) {
         let path = Path::root(key);
         match key.as_str() {
-            "tools" => report.tools(value, &path, Place::Global),
+            "tools" => report.tools(value, &path, ToolsOwner::Global),
             "agents" => report.agents(value, &path),
             "approvals" => report.foreign(value, &path, keys::APPROVALS),
             "plugins" => report.plugins(value, &path),
@@ -141,7 +141,7 @@ fn without(value: &Value, is_left_out: impl Fn(&str, &Value) -> bool) -> Cow<'_,
 
 /// Whose `tools` an object is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ToolsOwner {
     Global,
     Agent,
 }
@@ -175,7 +175,7 @@ impl Report {
             if let Some(foreign) = table.iter().find(|foreign| foreign.name == key)
                 && let Some(kind) = (foreign.judge)(value)
             {
-                self.add(&path.key(key), kind, foreign.reason);
+                self.add(&path.child(key), kind, foreign.reason);
             }
         }
     }
@@ -185,7 +185,7 @@ impl Report {
         self.foreign(object, path, table);
         let is_known = |key: &str| used.contains(&key) || table.iter().any(|foreign| foreign.name == key);
         for (key, _) in fields(object).filter(|(key, _)| !is_known(key)) {
-            self.add(&path.key(key), UnusedKind::Unknown, UNKNOWN);
+            self.add(&path.child(key), UnusedKind::Unknown, UNKNOWN);
         }
     }
 
@@ -198,7 +198,7 @@ impl Report {
 
     fn rules_inside(&mut self, value: &Value, path: &Path) {
         for (key, below) in fields(value) {
-            let path = path.key(key);
+            let path = path.child(key);
             if is_tool_rule(key, below) {
                 self.add(&path, UnusedKind::NotEnforced, RULES);
             } else {
@@ -206,39 +206,39 @@ impl Report {
             }
         }
         for (position, below) in value.as_array().into_iter().flatten().enumerate() {
-            self.rules_inside(below, &path.index(position));
+            self.rules_inside(below, &path.item(position));
         }
     }
 
-    fn tools(&mut self, tools: &Value, path: &Path, place: Place) {
+    fn tools(&mut self, tools: &Value, path: &Path, owner: ToolsOwner) {
         self.foreign(tools, path, keys::TOOLS);
         if let Some(code_mode) = tools.get("codeMode") {
-            self.newer_code_mode(code_mode, &path.key("codeMode"));
+            self.newer_code_mode(code_mode, &path.child("codeMode"));
         }
         if tools.pointer("/toolSearch/mode").and_then(Value::as_str) == Some(DIRECTORY) {
-            self.add(&path.key("toolSearch").key("mode"), UnusedKind::NotApplicable, NEWER);
+            self.add(&path.child("toolSearch").child("mode"), UnusedKind::NotApplicable, NEWER);
         }
-        let exec = path.key("exec");
+        let exec = path.child("exec");
         self.foreign(at(tools, &["exec"]), &exec, keys::EXEC);
-        self.foreign(at(tools, &["exec", "applyPatch"]), &exec.key("applyPatch"), keys::APPLY_PATCH);
-        let web = path.key("web");
+        self.foreign(at(tools, &["exec", "applyPatch"]), &exec.child("applyPatch"), keys::APPLY_PATCH);
+        let web = path.child("web");
         self.foreign(at(tools, &["web"]), &web, keys::WEB);
-        self.foreign(at(tools, &["web", "fetch"]), &web.key("fetch"), keys::FETCH);
-        if place == Place::Agent {
+        self.foreign(at(tools, &["web", "fetch"]), &web.child("fetch"), keys::FETCH);
+        if owner == ToolsOwner::Agent {
             self.shared(at(tools, &["exec"]), &exec, &["timeoutSec", "timeoutSeconds"]);
-            self.shared(at(tools, &["fs"]), &path.key("fs"), &[]);
+            self.shared(at(tools, &["fs"]), &path.child("fs"), &[]);
             let limits = ["maxChars", "maxCharsCap", "maxResponseBytes", "timeoutSeconds", "maxRedirects"];
-            self.shared(at(tools, &["web", "fetch"]), &web.key("fetch"), &limits);
+            self.shared(at(tools, &["web", "fetch"]), &web.child("fetch"), &limits);
         }
     }
 
     /// Reports what an agent cannot change about a core tool.
     fn shared(&mut self, tool: &Value, path: &Path, keys: &[&str]) {
         if tool.get("enabled").and_then(Value::as_bool) == Some(true) {
-            self.add(&path.key("enabled"), UnusedKind::NotApplicable, ONLY_RESTRICTS);
+            self.add(&path.child("enabled"), UnusedKind::NotApplicable, ONLY_RESTRICTS);
         }
         for (key, _) in fields(tool).filter(|(key, _)| keys.contains(&key.as_str())) {
-            self.add(&path.key(key), UnusedKind::NotApplicable, FOR_ALL);
+            self.add(&path.child(key), UnusedKind::NotApplicable, FOR_ALL);
         }
     }
 
@@ -248,26 +248,26 @@ impl Report {
             self.add(path, UnusedKind::NotApplicable, NEWER);
         }
         if code_mode.get("enabled").is_some_and(is_auto) {
-            self.add(&path.key("enabled"), UnusedKind::NotApplicable, NEWER);
+            self.add(&path.child("enabled"), UnusedKind::NotApplicable, NEWER);
         }
         if code_mode.get("executor").is_some() {
             let reason = "cells always run in the QuickJS sandbox";
-            self.add(&path.key("executor"), UnusedKind::NotApplicable, reason);
+            self.add(&path.child("executor"), UnusedKind::NotApplicable, reason);
         }
     }
 
     fn agents(&mut self, agents: &Value, path: &Path) {
         for (key, value) in fields(agents) {
-            let path = path.key(key);
+            let path = path.child(key);
             match key.as_str() {
                 "defaults" => self.agent(value, &path, &[]),
                 "list" => {
                     for (position, agent) in value.as_array().into_iter().flatten().enumerate() {
-                        self.agent(agent, &path.index(position), &["id", "default"]);
+                        self.agent(agent, &path.item(position), &["id", "default"]);
                     }
                 }
                 "entries" => {
-                    fields(value).for_each(|(id, agent)| self.agent(agent, &path.key(id), &["default"]));
+                    fields(value).for_each(|(id, agent)| self.agent(agent, &path.child(id), &["default"]));
                 }
                 _ => match keys::AGENTS.iter().find(|foreign| foreign.name == key) {
                     Some(foreign) => self.add(&path, UnusedKind::NotApplicable, foreign.reason),
@@ -281,25 +281,25 @@ impl Report {
         let used: Vec<&str> = AGENT_KEYS.iter().chain(more).copied().collect();
         self.open(agent, path, &used, keys::AGENT);
         let sandbox = at(agent, &["sandbox"]);
-        self.open(sandbox, &path.key("sandbox"), &["mode", "workspaceAccess"], keys::SANDBOX);
+        self.open(sandbox, &path.child("sandbox"), &["mode", "workspaceAccess"], keys::SANDBOX);
         if matches!(sandbox.get("mode").and_then(Value::as_str), Some("all" | "non-main")) {
-            self.add(&path.key("sandbox").key("mode"), UnusedKind::NotEnforced, CONTAINER);
+            self.add(&path.child("sandbox").child("mode"), UnusedKind::NotEnforced, CONTAINER);
         }
-        self.tools(at(agent, &["tools"]), &path.key("tools"), Place::Agent);
-        self.open(at(agent, &["model"]), &path.key("model"), &["primary", "fallbacks"], &[]);
+        self.tools(at(agent, &["tools"]), &path.child("tools"), ToolsOwner::Agent);
+        self.open(at(agent, &["model"]), &path.child("model"), &["primary", "fallbacks"], &[]);
     }
 
     fn models(&mut self, models: &Value, path: &Path) {
         self.open(models, path, &["providers"], keys::MODELS);
         for (id, provider) in fields(at(models, &["providers"])) {
-            let path = path.key("providers").key(id);
+            let path = path.child("providers").child(id);
             if keys::has_foreign_api(provider) {
                 self.add(&path, UnusedKind::NotApplicable, FOREIGN_API);
                 continue;
             }
             self.open(provider, &path, &PROVIDER_KEYS, keys::MODEL_PROVIDER);
             for (position, model) in at(provider, &["models"]).as_array().into_iter().flatten().enumerate() {
-                self.open(model, &path.key("models").index(position), &MODEL_KEYS, keys::MODEL);
+                self.open(model, &path.child("models").item(position), &MODEL_KEYS, keys::MODEL);
             }
         }
     }
@@ -307,7 +307,7 @@ impl Report {
     fn plugins(&mut self, plugins: &Value, path: &Path) {
         self.foreign(plugins, path, keys::PLUGINS);
         for (id, entry) in fields(at(plugins, &["entries"])) {
-            self.foreign(entry, &path.key("entries").key(id), keys::PLUGIN_ENTRY);
+            self.foreign(entry, &path.child("entries").child(id), keys::PLUGIN_ENTRY);
         }
     }
 }
@@ -325,20 +325,20 @@ fn is_tool_rule(key: &str, value: &Value) -> bool {
 fn find_included(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) {
     for (key, below) in fields(value) {
         if key == INCLUDE {
-            errors.push(not_followed(&path.key(key), below));
+            errors.push(not_followed(&path.child(key), below));
         } else {
-            find_included(below, &path.key(key), errors);
+            find_included(below, &path.child(key), errors);
         }
     }
     for (position, below) in value.as_array().into_iter().flatten().enumerate() {
-        find_included(below, &path.index(position), errors);
+        find_included(below, &path.item(position), errors);
     }
 }
 
 fn not_followed(path: &Path, value: &Value) -> ConfigError {
     let expected = "the settings themselves (cellmate does not read included files, and without the restrictions in \
                     them a run could have more tools; copy them here)";
-    ConfigError::value(path, value, expected)
+    ConfigError::wrong_value(path, value, expected)
 }
 
 fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {

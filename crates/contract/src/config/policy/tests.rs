@@ -16,7 +16,7 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
 }
 
 #[test]
-fn an_absent_list_is_not_an_empty_one() {
+fn absent_allow_lists_differ_from_empty_ones() {
     assert_eq!(read(&json!({})).unwrap(), Scope::empty(&Path::root("tools")));
     let empty = read(&json!({"allow": [], "alsoAllow": [], "deny": []})).unwrap();
     assert_eq!(empty.rules.lists, Lists { allow: Some(vec![]), also_allow: Some(vec![]), deny: vec![] });
@@ -37,7 +37,7 @@ fn every_list_is_read_into_its_field() {
         "sandbox": {"tools": {"allow": ["b"], "alsoAllow": ["c"], "deny": ["d"]}},
     }))
     .unwrap();
-    assert_eq!(scope.place, "tools");
+    assert_eq!(scope.path, "tools");
     assert_eq!(
         scope.rules.lists,
         Lists {
@@ -59,7 +59,7 @@ fn every_list_is_read_into_its_field() {
 }
 
 #[test]
-fn partly_given_objects_read_as_empty() {
+fn empty_nested_objects_equal_an_absent_policy() {
     for value in [json!({"sandbox": {}}), json!({"sandbox": {"tools": {}}}), json!({"byProvider": {}})] {
         assert_eq!(read(&value).unwrap(), Scope::empty(&Path::root("tools")), "{value}");
     }

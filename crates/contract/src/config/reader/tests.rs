@@ -72,7 +72,7 @@ fn choices_are_case_sensitive() {
 #[test]
 fn lists_report_each_wrong_item_with_its_index() {
     let text = |value: &Value, path: &Path| {
-        value.as_str().map(str::to_owned).ok_or_else(|| ConfigError::value(path, value, "text"))
+        value.as_str().map(str::to_owned).ok_or_else(|| ConfigError::wrong_value(path, value, "text"))
     };
     let (read, errors) = check(&json!({"names": ["a", 1, "b", {}]}), |reader| reader.list("names", text));
     assert_eq!(read, Some(Some(vec!["a".to_owned(), "b".to_owned()])));

@@ -215,7 +215,7 @@ impl<'a> VisitJs<'a> for NamespaceLevel {
 #[cfg(test)]
 mod tests {
     use crate::source::erase::tests::check;
-    use crate::source::{Language, ModuleForm, Place, Rejection, prepare};
+    use crate::source::{Language, ModuleForm, Rejection, SourcePosition, prepare};
 
     #[test]
     fn a_namespace_becomes_a_function_in_place() {
@@ -247,7 +247,7 @@ mod tests {
             let Err(Rejection::TypeScript { message, place }) = prepare(source, Language::TypeScript) else {
                 panic!("{source}")
             };
-            assert_eq!(place, Place { line: 1, column }, "{source}: {message}");
+            assert_eq!(place, SourcePosition { line: 1, column }, "{source}: {message}");
             assert!(message.contains(expected), "{source}: {message}");
         }
         let awaited = prepare("namespace N { for await (const a of b) {} }", Language::TypeScript);
@@ -269,7 +269,7 @@ mod tests {
             ("import fs = require('fs')", ModuleForm::Import, 1),
         ];
         for (source, what, column) in cases {
-            let place = Place { line: 1, column };
+            let place = SourcePosition { line: 1, column };
             assert_eq!(
                 prepare(source, Language::TypeScript).err(),
                 Some(Rejection::ModuleAccess { what, place }),

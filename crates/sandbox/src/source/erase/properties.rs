@@ -63,7 +63,7 @@ fn is_super_call(statement: &Statement<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::source::edits::original;
-    use crate::source::{Language, Place, Rejection, Shift, prepare};
+    use crate::source::{Language, Rejection, Shift, SourcePosition, prepare};
 
     #[test]
     fn parameters_are_assigned() {
@@ -97,7 +97,8 @@ mod tests {
         let source = "class A extends B { constructor(private x) { if (x) super() } }";
         let message = "a constructor with parameter properties must call `super(…)` as a separate \
                        statement";
-        let expected = Rejection::TypeScript { message: message.to_owned(), place: Place { line: 1, column: 21 } };
+        let expected =
+            Rejection::TypeScript { message: message.to_owned(), place: SourcePosition { line: 1, column: 21 } };
         assert_eq!(prepare(source, Language::TypeScript), Err(expected));
     }
 
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(prepared.shifts, [shift]);
         // QuickJS sees line 2: before, in and behind the insertion.
         for (column, expected) in [(34, 34), (35, 35), (40, 35), (44, 35), (45, 36)] {
-            let place = Place { line: 1, column: expected };
+            let place = SourcePosition { line: 1, column: expected };
             assert_eq!(original(&prepared.shifts, 1, column), place, "{column}");
         }
         Ok(())

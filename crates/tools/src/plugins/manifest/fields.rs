@@ -36,15 +36,15 @@ pub(super) fn required(
     expected: &str,
     is_valid: impl Fn(&str) -> bool,
 ) -> Option<String> {
-    let path = reader.path().key(key);
+    let path = reader.path().child(key);
     match reader.field(key) {
         Some((Value::String(text), _, _)) if is_valid(text) => Some(text.clone()),
         Some((value, path, errors)) => {
-            errors.push(ConfigError::value(&path, value, expected));
+            errors.push(ConfigError::wrong_value(&path, value, expected));
             None
         }
         None => {
-            reader.report(ConfigError::value(&path, &Value::Null, expected));
+            reader.report(ConfigError::wrong_value(&path, &Value::Null, expected));
             None
         }
     }

@@ -44,22 +44,22 @@ pub(super) fn read_namespace(reader: &mut Reader<'_, '_>, own: &[&str]) -> Optio
     let prompt = match reader.field("prompt") {
         Some((Value::String(text), _, _)) if text.len() <= MAX_TEXT_BYTES => Some(text.clone()),
         Some((value, path, errors)) => {
-            errors.push(ConfigError::value(&path, value, &format!("a text of at most {MAX_TEXT_BYTES} bytes")));
+            errors.push(ConfigError::wrong_value(&path, value, &format!("a text of at most {MAX_TEXT_BYTES} bytes")));
             None
         }
         None => None,
     };
     let tool = |value: &Value, path: &Path| match value.as_str().filter(|name| own.contains(name)) {
         Some(name) => Ok(name.to_owned()),
-        None => Err(ConfigError::word(path, value, "the name of a tool of this plugin", own.iter().copied())),
+        None => Err(ConfigError::unknown_word(path, value, "the name of a tool of this plugin", own.iter().copied())),
     };
     let required_tool_names = reader.list("requiredToolNames", tool).unwrap_or_default();
     if required_tool_names.is_empty() || required_tool_names.len() > MAX_PLUGIN_TOOLS {
-        let path = reader.path().key("requiredToolNames");
-        reader.report(ConfigError::value(&path, &json!([]), "the names of the tools that the namespace calls"));
+        let path = reader.path().child("requiredToolNames");
+        reader.report(ConfigError::wrong_value(&path, &json!([]), "the names of the tools that the namespace calls"));
     }
     let is_created = reader.flag("createScope").unwrap_or(false);
-    let path = reader.path().key("scope");
+    let path = reader.path().child("scope");
     let scope = match (reader.field("scope"), is_created) {
         (None, true) => Some(ScopeManifest::Created),
         (Some((value, path, errors)), false) => {
@@ -68,7 +68,7 @@ pub(super) fn read_namespace(reader: &mut Reader<'_, '_>, own: &[&str]) -> Optio
         (found, _) => {
             let value = found.map_or(&Value::Null, |(value, _, _)| value).clone();
             let expected = "an object with values and functions, or `createScope: true` instead of it";
-            reader.report(ConfigError::value(&path, &value, expected));
+            reader.report(ConfigError::wrong_value(&path, &value, expected));
             None
         }
     };
@@ -90,7 +90,7 @@ fn is_identifier(text: &str) -> bool {
 
 fn fixed_scope(value: &Value, path: &Path, tools: &[String], errors: &mut Vec<ConfigError>) -> Option<ScopeValue> {
     if !value.is_object() || value.get(TOOL_MARKER).is_some() {
-        errors.push(ConfigError::value(path, value, "an object with values and functions"));
+        errors.push(ConfigError::wrong_value(path, value, "an object with values and functions"));
         return None;
     }
     let before = errors.len();
@@ -113,11 +113,11 @@ fn scope_value(value: &Value, path: &Path, tools: &[String], errors: &mut Vec<Co
         }
         Value::Object(fields) => {
             let entry =
-                |(key, value): (&String, &Value)| (key.clone(), scope_value(value, &path.key(key), tools, errors));
+                |(key, value): (&String, &Value)| (key.clone(), scope_value(value, &path.child(key), tools, errors));
             ScopeValue::Object(fields.iter().map(entry).collect())
         }
         Value::Array(items) => {
-            let item = |(position, value): (usize, &Value)| scope_value(value, &path.index(position), tools, errors);
+            let item = |(position, value): (usize, &Value)| scope_value(value, &path.item(position), tools, errors);
             ScopeValue::Array(items.iter().enumerate().map(item).collect())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => ScopeValue::Json(value.clone()),
@@ -158,7 +158,7 @@ impl ArgumentMapping {
                         value.as_u64().and_then(|at| usize::try_from(at).ok()).filter(|at| *at < MAX_POSITIONS);
                     if position.is_none() {
                         let expected = format!("the position of an argument, from 0 to {}", MAX_POSITIONS - 1);
-                        errors.push(ConfigError::value(&path, value, &expected));
+                        errors.push(ConfigError::wrong_value(&path, value, &expected));
                     }
                     position
                 }
@@ -166,17 +166,17 @@ impl ArgumentMapping {
             let name = |value: &Value, path: &Path| match value {
                 Value::Null => Ok(None),
                 Value::String(name) if !name.is_empty() && name.len() <= MAX_NAME_BYTES => Ok(Some(name.clone())),
-                _ => Err(ConfigError::value(path, value, "the name of a field of the tool's input, or `null`")),
+                _ => Err(ConfigError::wrong_value(path, value, "the name of a field of the tool's input, or `null`")),
             };
             let positional = reader.list("positional", name).unwrap_or_default();
             if positional.len() > MAX_POSITIONS {
-                let path = reader.path().key("positional");
-                reader.report(ConfigError::value(&path, &json!([]), &format!("at most {MAX_POSITIONS} names")));
+                let path = reader.path().child("positional");
+                reader.report(ConfigError::wrong_value(&path, &json!([]), &format!("at most {MAX_POSITIONS} names")));
             }
             let constants = match reader.field("constants") {
                 Some((Value::Object(fields), _, _)) => fields.clone(),
                 Some((value, path, errors)) => {
-                    errors.push(ConfigError::value(&path, value, "an object with fields of the tool's input"));
+                    errors.push(ConfigError::wrong_value(&path, value, "an object with fields of the tool's input"));
                     Map::new()
                 }
                 None => Map::new(),

@@ -95,8 +95,8 @@ fn read_manifest(reader: &mut Reader<'_, '_>) -> Option<Manifest> {
     let has_tool_or_hook = !tools.is_empty() || before_tool_call.is_some() || after_tool_call.is_some();
     if !has_tool_or_hook {
         let expected = "at least one tool or hook";
-        let path = reader.path().key("tools");
-        reader.report(ConfigError::value(&path, &json!([]), expected));
+        let path = reader.path().child("tools");
+        reader.report(ConfigError::wrong_value(&path, &json!([]), expected));
     }
     Some(Manifest {
         id: id?,
@@ -116,8 +116,8 @@ fn read_manifest(reader: &mut Reader<'_, '_>) -> Option<Manifest> {
 /// Reports a list that has more than `max` entries.
 fn check_length(reader: &mut Reader<'_, '_>, key: &'static str, found: usize, max: usize) {
     if found > max {
-        let path = reader.path().key(key);
-        reader.report(ConfigError::value(&path, &json!([]), &format!("at most {max} entries, not {found}")));
+        let path = reader.path().child(key);
+        reader.report(ConfigError::wrong_value(&path, &json!([]), &format!("at most {max} entries, not {found}")));
     }
 }
 
@@ -128,10 +128,10 @@ fn is_version(text: &str) -> bool {
 
 /// Reads the command. It is never a shell string: a program and its arguments.
 fn read_command(reader: &mut Reader<'_, '_>) -> Option<Vec<String>> {
-    let path = reader.path().key("command");
+    let path = reader.path().child("command");
     let argument = |value: &Value, path: &Path| match value.as_str() {
         Some(text) if text.len() <= MAX_ARGUMENT_BYTES && !text.contains('\0') => Ok(text.to_owned()),
-        _ => Err(ConfigError::value(path, value, &format!("a text of at most {MAX_ARGUMENT_BYTES} bytes"))),
+        _ => Err(ConfigError::wrong_value(path, value, &format!("a text of at most {MAX_ARGUMENT_BYTES} bytes"))),
     };
     let command = reader.list("command", argument);
     let program = command.as_ref().and_then(|command| command.first());
@@ -139,7 +139,7 @@ fn read_command(reader: &mut Reader<'_, '_>) -> Option<Vec<String>> {
         let expected = "a program and its arguments, each as one text: the program is found in `PATH`, or is a path below \
                         the plugin's folder, such as `./run.sh`";
         let found = program.map_or(Value::Null, |program| json!(program));
-        reader.report(ConfigError::value(&path.index(0), &found, expected));
+        reader.report(ConfigError::wrong_value(&path.item(0), &found, expected));
         return None;
     }
     check_length(reader, "command", command.as_ref().map_or(0, Vec::len), MAX_ARGUMENTS);
@@ -162,9 +162,11 @@ fn read_variable(value: &Value, path: &Path) -> Result<String, ConfigError> {
         |text: &str| text.starts_with("LD_") || text.starts_with("DYLD_") || text.starts_with("CELLMATE_");
     match value.as_str().filter(|text| is_name(text) && !is_reserved(text)) {
         Some(text) => Ok(text.to_owned()),
-        None => {
-            Err(ConfigError::value(path, value, "the name of an environment variable, not of the loader or cellmate"))
-        }
+        None => Err(ConfigError::wrong_value(
+            path,
+            value,
+            "the name of an environment variable, not of the loader or cellmate",
+        )),
     }
 }
 
@@ -188,17 +190,17 @@ fn check_small_object(value: &Value, path: &Path) -> Result<(), ConfigError> {
     }
     let expected =
         format!("a JSON Schema, which is an object of at most {MAX_SCHEMA_BYTES} bytes and {MAX_TOOL_VALUES} values");
-    Err(ConfigError::value(path, value, &expected))
+    Err(ConfigError::wrong_value(path, value, &expected))
 }
 
 fn read_tools(reader: &mut Reader<'_, '_>, owner: &str) -> Vec<PluginTool> {
     let Some((value, path, errors)) = reader.field("tools") else { return Vec::new() };
     let Value::Array(items) = value else {
-        errors.push(ConfigError::value(&path, value, "a list of tools"));
+        errors.push(ConfigError::wrong_value(&path, value, "a list of tools"));
         return Vec::new();
     };
     if items.len() > MAX_PLUGIN_TOOLS {
-        errors.push(ConfigError::value(
+        errors.push(ConfigError::wrong_value(
             &path,
             value,
             &format!("at most {MAX_PLUGIN_TOOLS} tools, not {}", items.len()),
@@ -208,14 +210,18 @@ fn read_tools(reader: &mut Reader<'_, '_>, owner: &str) -> Vec<PluginTool> {
     let mut names = BTreeSet::new();
     let mut tools = Vec::new();
     for (position, item) in items.iter().enumerate() {
-        let path = path.index(position);
+        let path = path.item(position);
         let Some(tool) = reader::object(item, &path, errors, |reader| read_tool(reader, owner)).flatten() else {
             continue;
         };
         let name = tool.spec.id.name();
         if !names.insert(convenience_name(name).unwrap_or_else(|| name.to_owned())) {
             let name = json!(name);
-            errors.push(ConfigError::value(&path.key("name"), &name, "a name that no other tool of the plugin has"));
+            errors.push(ConfigError::wrong_value(
+                &path.child("name"),
+                &name,
+                "a name that no other tool of the plugin has",
+            ));
         }
         tools.push(tool);
     }
@@ -258,7 +264,7 @@ fn optional_text(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> O
     match value.as_str().filter(|text| text.len() <= MAX_TEXT_BYTES) {
         Some(text) => Some(text.to_owned()),
         None => {
-            errors.push(ConfigError::value(path, value, &format!("a text of at most {MAX_TEXT_BYTES} bytes")));
+            errors.push(ConfigError::wrong_value(path, value, &format!("a text of at most {MAX_TEXT_BYTES} bytes")));
             None
         }
     }
@@ -272,7 +278,7 @@ fn timeout(reader: &mut Reader<'_, '_>, bound: &Bound) -> Duration {
             let number = value.as_u64().filter(|number| bound.range.contains(number));
             if number.is_none() {
                 let (from, to) = (bound.range.start(), bound.range.end());
-                errors.push(ConfigError::value(&path, value, &format!("milliseconds from {from} to {to}")));
+                errors.push(ConfigError::wrong_value(&path, value, &format!("milliseconds from {from} to {to}")));
             }
             number
         }
@@ -287,9 +293,9 @@ fn read_hook(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<HookManif
         let cells = reader.flag("cells").unwrap_or(false);
         let timeout = timeout(reader, &PLUGIN_HOOK_TIMEOUT_MS);
         if tools.is_empty() && !cells {
-            let path = reader.path().key("tools");
+            let path = reader.path().child("tools");
             let expected = "patterns of the tools whose calls the hook sees, such as `[\"*\"]`, or `cells: true`";
-            reader.report(ConfigError::value(&path, &json!([]), expected));
+            reader.report(ConfigError::wrong_value(&path, &json!([]), expected));
         }
         HookManifest { tools, cells, timeout }
     })
@@ -298,17 +304,17 @@ fn read_hook(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<HookManif
 fn read_namespaces(reader: &mut Reader<'_, '_>, tools: &[PluginTool]) -> Vec<super::NamespaceManifest> {
     let Some((value, path, errors)) = reader.field("namespaces") else { return Vec::new() };
     let Value::Array(items) = value else {
-        errors.push(ConfigError::value(&path, value, "a list of namespaces"));
+        errors.push(ConfigError::wrong_value(&path, value, "a list of namespaces"));
         return Vec::new();
     };
     if items.len() > MAX_PLUGIN_NAMESPACES {
         let expected = format!("at most {MAX_PLUGIN_NAMESPACES} namespaces, not {}", items.len());
-        errors.push(ConfigError::value(&path, value, &expected));
+        errors.push(ConfigError::wrong_value(&path, value, &expected));
         return Vec::new();
     }
     let tool_names: Vec<&str> = tools.iter().map(|tool| tool.spec.id.name()).collect();
     let read = |(position, item): (usize, &Value)| {
-        reader::object(item, &path.index(position), errors, |reader| read_namespace(reader, &tool_names)).flatten()
+        reader::object(item, &path.item(position), errors, |reader| read_namespace(reader, &tool_names)).flatten()
     };
     items.iter().enumerate().filter_map(read).collect()
 }

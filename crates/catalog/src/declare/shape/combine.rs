@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Object, Type, Word};
 
-/// Returns the union: flat, without duplicates, and as short as possible.
+/// Returns the union: flat, without duplicates, and with `true | false` as `boolean` and `null` last.
 pub(in crate::declare) fn union(members: Vec<Type<'_>>) -> Type<'_> {
     let mut flat: Vec<Type<'_>> = Vec::new();
     for member in members {
@@ -16,8 +16,8 @@ pub(in crate::declare) fn union(members: Vec<Type<'_>>) -> Type<'_> {
             if part == Type::NEVER || flat.contains(&part) {
                 continue;
             }
-            match outline(&mut flat).zip(part.left_out()) {
-                Some((known, left)) => *known += left,
+            match omitted_field_count_mut(&mut flat).zip(part.omitted_field_count()) {
+                Some((known, omitted)) => *known += omitted,
                 None => flat.push(part),
             }
         }
@@ -35,28 +35,27 @@ pub(in crate::declare) fn union(members: Vec<Type<'_>>) -> Type<'_> {
     }
 }
 
-/// Returns the field count of a member that is an object without shown fields: several such members are merged into
-/// one.
-fn outline<'t>(members: &'t mut [Type<'_>]) -> Option<&'t mut usize> {
-    let object = members.iter_mut().find(|member| member.left_out().is_some())?;
-    if let Type::Object(object) = object { Some(&mut object.more) } else { None }
+/// Returns the omitted-field count of the first object that shows no fields, so that the counts of others can be added
+/// to it.
+fn omitted_field_count_mut<'t>(members: &'t mut [Type<'_>]) -> Option<&'t mut usize> {
+    let object = members.iter_mut().find(|member| member.omitted_field_count().is_some())?;
+    if let Type::Object(object) = object { Some(&mut object.omitted_fields) } else { None }
 }
 
-/// Returns the intersection. Merges types if that does not copy much, otherwise keeps the intersection.
-pub(in crate::declare) fn meet<'a>(one: Type<'a>, two: Type<'a>) -> Type<'a> {
+/// Returns the intersection, simplified if that copies little, otherwise as a [`Type::Intersection`].
+pub(in crate::declare) fn intersect<'a>(one: Type<'a>, two: Type<'a>) -> Type<'a> {
     match (one, two) {
         (Type::Word(Word::Unknown), other) | (other, Type::Word(Word::Unknown)) => other,
         (one, two) if one == two => one,
         (Type::Word(Word::Never), _) | (_, Type::Word(Word::Never)) => Type::NEVER,
         (Type::Union(members), small) | (small, Type::Union(members)) if small.is_small() => {
-            union(members.into_iter().map(|member| meet(member, small.clone())).collect())
+            union(members.into_iter().map(|member| intersect(member, small.clone())).collect())
         }
-        (Type::More(Word::Unknown, left), Type::Word(word)) | (Type::Word(word), Type::More(Word::Unknown, left)) => {
-            Type::More(word, left)
-        }
+        (Type::More(Word::Unknown, omitted), Type::Word(word))
+        | (Type::Word(word), Type::More(Word::Unknown, omitted)) => Type::More(word, omitted),
         (more @ Type::More(Word::Unknown, _), _) | (_, more @ Type::More(Word::Unknown, _)) => more,
         (Type::Object(one), Type::Object(two)) => Type::Object(merge(one, two)),
-        (Type::Array(one), Type::Array(two)) => Type::Array(Box::new(meet(*one, *two))),
+        (Type::Array(one), Type::Array(two)) => Type::Array(Box::new(intersect(*one, *two))),
         (one, two) if one.excludes(&two) => Type::NEVER,
         (Type::Word(_), narrow) | (narrow, Type::Word(_)) if narrow.kind().is_some() => narrow,
         // `type: object` beside a reference adds nothing to its target.
@@ -71,7 +70,7 @@ fn intersection<'a>(one: Type<'a>, two: Type<'a>) -> Type<'a> {
     for other in others {
         let is_kin = |part: &Type<'_>| matches!((part, &other), (Type::Object(_), Type::Object(_))) || *part == other;
         match parts.iter_mut().find(|part| is_kin(part)) {
-            Some(part) => *part = meet(std::mem::replace(part, Type::UNKNOWN), other),
+            Some(part) => *part = intersect(std::mem::replace(part, Type::UNKNOWN), other),
             None => parts.push(other),
         }
     }
@@ -80,12 +79,12 @@ fn intersection<'a>(one: Type<'a>, two: Type<'a>) -> Type<'a> {
 
 /// Merges two objects into one with the fields of both.
 fn merge<'a>(mut one: Object<'a>, two: Object<'a>) -> Object<'a> {
-    let places: HashMap<String, usize> =
-        one.fields.iter().enumerate().map(|(place, field)| (field.name.clone(), place)).collect();
+    let indices: HashMap<String, usize> =
+        one.fields.iter().enumerate().map(|(index, field)| (field.name.clone(), index)).collect();
     for field in two.fields {
-        match places.get(&field.name).and_then(|place| one.fields.get_mut(*place)) {
+        match indices.get(&field.name).and_then(|index| one.fields.get_mut(*index)) {
             Some(known) => {
-                known.value = meet(std::mem::replace(&mut known.value, Type::UNKNOWN), field.value);
+                known.value = intersect(std::mem::replace(&mut known.value, Type::UNKNOWN), field.value);
                 known.required |= field.required;
                 known.schemas.extend(field.schemas);
             }
@@ -93,9 +92,9 @@ fn merge<'a>(mut one: Object<'a>, two: Object<'a>) -> Object<'a> {
         }
     }
     one.fields.sort_by_key(|field| !field.required);
-    one.more += two.more;
+    one.omitted_fields += two.omitted_fields;
     one.rest = match (one.rest, two.rest) {
-        (Some(one), Some(two)) => Some(Box::new(meet(*one, *two))),
+        (Some(one), Some(two)) => Some(Box::new(intersect(*one, *two))),
         (one, two) => one.or(two),
     };
     one
