@@ -52,7 +52,8 @@ use arguments::{Arguments, Command};
 const SHUTDOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn main() -> std::process::ExitCode {
-    // First of all: sandbox workers, the keepers of MCP servers and shell commands are this program, re-executed.
+    // Must come first: sandbox workers, and the keeper processes that supervise MCP servers and shell commands, are
+    // this program re-executed; in them these calls do not return.
     sandbox::worker_main();
     process::keeper_main_closing_files(sandbox::close_inherited_files);
 
@@ -63,7 +64,7 @@ fn main() -> std::process::ExitCode {
     style::init(arguments.color);
     let kind = match arguments.command {
         Command::Mcp(_) | Command::Gateway(_) => log::CommandKind::Server,
-        _ => log::CommandKind::Short,
+        _ => log::CommandKind::OneShot,
     };
     if let Err(message) = log::init(&arguments.log, kind) {
         return render::fatal(&message);
@@ -81,6 +82,7 @@ fn main() -> std::process::ExitCode {
         Command::Plugins(arguments) => runtime.block_on(plugins::run(arguments)),
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
         Command::Config(arguments) => {
+            // `config check` creates sources of tools, whose tasks need a runtime, although the command is not async.
             let _entered = runtime.enter();
             config::run(&arguments)
         }

@@ -160,7 +160,7 @@ fn asking(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Option<A
         }
         Value::String(_) | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
             let expected = "`changes`, `never` or a list of patterns";
-            errors.push(ConfigError::word(path, value, expected, ["changes", "never"]));
+            errors.push(ConfigError::unknown_word(path, value, expected, ["changes", "never"]));
             None
         }
     }

@@ -24,12 +24,12 @@ pub struct Forwarded {
 pub(crate) enum Forwarding {
     /// All that the client has.
     Everything,
-    /// A few, and those that the entry lists by name.
+    /// A small fixed set, and those that the entry lists by name.
     Names,
-    /// A few, and those in the entry's `env`, where references are replaced.
-    References { before: &'static str, after: &'static str },
-    /// A few, and those in the entry's `env` as written.
-    Nothing,
+    /// A small fixed set, and those in the entry's `env`, where references are replaced.
+    References { prefix: &'static str, suffix: &'static str },
+    /// A small fixed set, and those in the entry's `env`, as literal text.
+    LiteralEnv,
 }
 
 /// An MCP client whose configuration can be read and edited.
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Returns the path of the key under which the client's file has its servers.
-    pub fn container(self) -> &'static [&'static str] {
+    pub fn servers_key(self) -> &'static [&'static str] {
         match self {
             Self::ClaudeCode | Self::ClaudeDesktop | Self::Cursor | Self::Windsurf | Self::Gemini | Self::Mcporter => {
                 &["mcpServers"]
@@ -103,9 +103,9 @@ impl Client {
 
     /// Returns the paths of all keys under which the client's file has servers, highest precedence first. Claude Code's
     /// user file also has servers that apply only in one folder.
-    pub(crate) fn containers(self, folder: &str) -> Vec<Vec<&str>> {
+    pub(crate) fn servers_keys(self, folder: &str) -> Vec<Vec<&str>> {
         let local = (self == Self::ClaudeCode).then(|| vec!["projects", folder, "mcpServers"]);
-        local.into_iter().chain([self.container().to_vec()]).collect()
+        local.into_iter().chain([self.servers_key().to_vec()]).collect()
     }
 
     /// Returns the syntax of variables in the client's file.
@@ -128,10 +128,10 @@ impl Client {
     pub(crate) fn forwarding(self) -> Forwarding {
         match self {
             Self::Codex => Forwarding::Names,
-            Self::Cursor | Self::Windsurf => Forwarding::References { before: "${env:", after: "}" },
+            Self::Cursor | Self::Windsurf => Forwarding::References { prefix: "${env:", suffix: "}" },
             // Gemini does not pass on variables that look like credentials, unless the entry names them.
-            Self::Gemini => Forwarding::References { before: "${", after: "}" },
-            Self::ClaudeDesktop => Forwarding::Nothing,
+            Self::Gemini => Forwarding::References { prefix: "${", suffix: "}" },
+            Self::ClaudeDesktop => Forwarding::LiteralEnv,
             Self::ClaudeCode | Self::VsCode | Self::OpenCode | Self::Zed | Self::Mcporter | Self::OpenClaw => {
                 Forwarding::Everything
             }

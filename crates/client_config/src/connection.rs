@@ -90,7 +90,7 @@ impl ConnectionRecord {
     /// Records the state of a client's file before our entry `name` is added to it.
     pub fn before(client: Client, name: &str, theirs: &Change, moved: Vec<MovedServer>) -> Result<Self, EditError> {
         let tree = theirs.tree_before()?;
-        let container = tree.at(client.container());
+        let container = tree.at(client.servers_key());
         let named = container.and_then(|container| container.get(name));
         let replaced = named.filter(|entry| !starts_cellmate(entry)).map(Tree::to_json);
         Ok(Self { client, file: theirs.file.clone(), container_added: container.is_none(), replaced, moved })
@@ -186,7 +186,7 @@ pub fn disconnect(
     record: Option<&ConnectionRecord>,
     intent: Intent,
 ) -> Result<Vec<String>, DisconnectError> {
-    let path: Vec<&str> = client.container().iter().copied().chain([name]).collect();
+    let path: Vec<&str> = client.servers_key().iter().copied().chain([name]).collect();
     if let Some(entry) = theirs.tree()?.at(&path) {
         if !starts_cellmate(entry) {
             return Err(DisconnectError::NotOurs { name: name.to_owned(), file: theirs.file.clone() });
@@ -217,8 +217,8 @@ pub fn disconnect(
         }
     }
     let is_empty = |tree: &Tree| tree.is_map() && tree.members().is_empty();
-    if record.container_added && theirs.tree()?.at(client.container()).is_some_and(is_empty) {
-        theirs.remove(client.container())?;
+    if record.container_added && theirs.tree()?.at(client.servers_key()).is_some_and(is_empty) {
+        theirs.remove(client.servers_key())?;
     }
     Ok(notes)
 }

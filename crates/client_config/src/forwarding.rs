@@ -46,15 +46,17 @@ impl Forwarded {
                     wanted.into_iter().chain(inherited.filter(|name| !passed(name))).cloned().chain(ours).collect();
                 forwarded.names = names.into_iter().collect();
             }
-            Forwarding::References { before, after } => {
+            Forwarding::References { prefix, suffix } => {
                 forwarded.env = paths(places);
                 let secret = BY_NAME.iter().filter(|name| set(name)).map(|name| (*name).to_owned());
                 // A client passes the reference itself on if the variable is not set, so those are left out.
                 let wanted = wanted.into_iter().filter(|name| set(name)).cloned();
-                forwarded.env.extend(wanted.chain(secret).map(|name| (name.clone(), format!("{before}{name}{after}"))));
+                forwarded
+                    .env
+                    .extend(wanted.chain(secret).map(|name| (name.clone(), format!("{prefix}{name}{suffix}"))));
             }
             Forwarding::Everything => forwarded.env = paths(places),
-            Forwarding::Nothing => {
+            Forwarding::LiteralEnv => {
                 forwarded.env = paths(places);
                 forwarded.notes.extend(not_forwarded(client, &wanted));
             }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::clients::Client;
 use crate::display;
-use crate::document::{self, Format, Servers};
+use crate::document::{self, Format, ServerContainer};
 use crate::edit::{Change, EditError};
 use crate::entry::{self, Entry, EntryError};
 use crate::files::{self, FileError};
@@ -97,7 +97,7 @@ impl ImportFile {
         Format::of(&self.file).parse(&text).map_err(|why| ImportError::Syntax { file, why })
     }
 
-    fn containers<'t>(&self, tree: &'t Tree, places: &Places) -> Vec<Servers<'t>> {
+    fn containers<'t>(&self, tree: &'t Tree, places: &Places) -> Vec<ServerContainer<'t>> {
         match self.client {
             Some(client) => document::clients_servers(tree, client, places),
             None => document::servers(tree),

@@ -54,7 +54,7 @@ impl ConfigFile {
         let Some(text) = text else { return Ok(None) };
         let parsed = match source {
             Source::Import(_) => Format::of(file).parse(&text),
-            Source::Named | Source::User | Source::Project => Format::of(file).parse_ours(&text),
+            Source::Named | Source::User | Source::Project => Format::of(file).parse_cellmate(&text),
         };
         let tree = parsed.map_err(|why| ConfigError::Syntax { file: file.to_owned(), why })?;
         Ok(Some(Self { file: file.to_owned(), source, text, tree }))
@@ -200,7 +200,9 @@ pub fn listed_files(places: &Places) -> Vec<ListedFile> {
     let mut imports: Vec<Client> = Vec::new();
     for (file, source) in &users {
         let Ok(Some(own)) = ConfigFile::open(file, *source) else { continue };
-        for client in document::words(&own.tree, "imports").unwrap_or_default().into_iter().filter_map(Client::parse) {
+        for client in
+            document::string_list(&own.tree, "imports").unwrap_or_default().into_iter().filter_map(Client::parse)
+        {
             if !imports.contains(&client) {
                 imports.push(client);
             }

@@ -86,7 +86,7 @@ impl KeyPath {
     }
 
     /// Returns the path of a key in the object at this path.
-    pub fn key(&self, key: &str) -> Self {
+    pub fn child(&self, key: &str) -> Self {
         self.with(Step::Key(key.to_owned()))
     }
 
@@ -148,12 +148,12 @@ impl fmt::Display for KeyPath {
         let mut steps = self.steps.iter();
         let root = match steps.next() {
             Some(Step::Key(key)) => Path::root(&contract::text::line(key, MAX_SHOWN_CHARS)),
-            Some(Step::Index(position)) => Path::root("").index(*position),
+            Some(Step::Index(position)) => Path::root("").item(*position),
             None => Path::root(""),
         };
         let path = steps.fold(root, |path, step| match step {
-            Step::Key(key) => path.key(key),
-            Step::Index(position) => path.index(*position),
+            Step::Key(key) => path.child(key),
+            Step::Index(position) => path.item(*position),
         });
         write!(f, "{path}")
     }

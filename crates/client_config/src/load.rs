@@ -12,7 +12,7 @@ use mcp::{Login, Transport};
 use serde_json::{Map, Value};
 
 use crate::clients::Client;
-use crate::document::{self, Format, Servers};
+use crate::document::{self, Format, ServerContainer};
 use crate::entry::{self, Entry};
 use crate::files::{self, FileError};
 use crate::places::{Places, Scope};
@@ -25,7 +25,7 @@ use crate::variables::{Variables, parse_env_file};
 use crate::{display, secrets};
 
 /// The most servers that are used; a machine could hardly run more.
-const MAX_SERVERS: usize = 256;
+pub(crate) const MAX_SERVERS: usize = 256;
 
 /// The merged configuration of all files.
 #[derive(Clone, PartialEq)]
@@ -106,7 +106,7 @@ pub fn users_section(places: &Places, section: &str) -> Result<Option<(PathBuf, 
     for (file, _) in own_files(places).into_iter().filter(|(_, source)| source.is_the_users()) {
         let failed = |why| ConfigError::File { file: file.clone(), why };
         let Some(text) = files::read(&file).map_err(failed)? else { continue };
-        let parsed = Format::of(&file).parse_ours(&text);
+        let parsed = Format::of(&file).parse_cellmate(&text);
         let tree = parsed.map_err(|why| ConfigError::Syntax { file: file.clone(), why })?;
         if let Some(found) = document::settings(&tree).get(section) {
             return Ok(Some((file, found.clone())));
@@ -277,7 +277,7 @@ impl<'p> ConfigLoader<'p> {
             Some(text) => text,
         };
         let tree =
-            Format::of(file).parse_ours(&text).map_err(|why| ConfigError::Syntax { file: file.to_owned(), why })?;
+            Format::of(file).parse_cellmate(&text).map_err(|why| ConfigError::Syntax { file: file.to_owned(), why })?;
         if !tree.is_map() {
             return Err(ConfigError::NoObject { file: file.to_owned(), found: tree.sort() });
         }
@@ -306,11 +306,11 @@ impl<'p> ConfigLoader<'p> {
             }
         }
         self.note_misspelt(file, lines, tree);
-        match document::words(tree, "trustedProjects") {
+        match document::string_list(tree, "trustedProjects") {
             Ok(folders) => self.once_trusted.extend(folders.into_iter().map(|folder| self.places.resolve(folder))),
             Err(found) => self.wrong_list(file, lines, "trustedProjects", found),
         }
-        match document::words(tree, "imports") {
+        match document::string_list(tree, "imports") {
             Ok(names) => self.take_imports(file, &names),
             Err(found) => self.wrong_list(file, lines, "imports", found),
         }
@@ -353,7 +353,7 @@ impl<'p> ConfigLoader<'p> {
 
     /// Reads the servers and restrictions of a project's own file. Its other settings are reported and not applied.
     fn take_projects_text(&mut self, file: &Path, text: &str) {
-        let tree = match Format::of(file).parse_ours(text) {
+        let tree = match Format::of(file).parse_cellmate(text) {
             Ok(tree) => tree,
             Err(why) => return self.problem(file, Some(why.line), None, why.why),
         };
@@ -383,7 +383,14 @@ impl<'p> ConfigLoader<'p> {
         }
     }
 
-    fn take(&mut self, file: &Path, source: Source, lines: &Lines, servers: &Servers<'_>, variables: &Variables) {
+    fn take(
+        &mut self,
+        file: &Path,
+        source: Source,
+        lines: &Lines,
+        servers: &ServerContainer<'_>,
+        variables: &Variables,
+    ) {
         for (position, member) in effective(servers.members).enumerate() {
             let line = lines.line(member.key_span.start);
             if position == MAX_CONFIG_ENTRIES {

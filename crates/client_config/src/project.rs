@@ -8,7 +8,7 @@ use contract::limits::MAX_PROJECT_DENY_PATTERNS;
 use serde_json::{Map, Value};
 
 use crate::display;
-use crate::document::{self, Servers};
+use crate::document::{self, ServerContainer};
 use crate::tree::{Member, Tree};
 
 /// Keys of a project's file that are applied. All others are for the user's configuration: `approvals`, `store`,
@@ -65,7 +65,7 @@ impl Restrictions {
         }
     }
 
-    fn refuse_keys(&mut self, path: &[&str], tree: &Tree, servers: &[Servers<'_>]) {
+    fn refuse_keys(&mut self, path: &[&str], tree: &Tree, servers: &[ServerContainer<'_>]) {
         // A file whose top level is the servers by name has no other keys.
         if servers.iter().any(|servers| servers.path == path) {
             return;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use telemetry::LogIgnored;
 
 use crate::clients::Client;
-use crate::document::{Format, Servers};
+use crate::document::{Format, ServerContainer};
 use crate::edit::{Change, WriteError, WrittenFile};
 use crate::entry::EntryError;
 use crate::load::{own_files, variables};
@@ -53,7 +53,7 @@ impl ProjectReview {
         let text = files::text(content.to_vec()).map_err(|why| why.to_string())?;
         let parsed = match client {
             Some(_) => Format::of(file).parse(&text),
-            None => Format::of(file).parse_ours(&text),
+            None => Format::of(file).parse_cellmate(&text),
         };
         let tree = parsed.map_err(|why| format!("{why}; fix it first"))?;
         let record = TrustRecord::new(file, content).ok_or("its path is not Unicode, so it cannot be recorded")?;
@@ -72,7 +72,7 @@ impl ProjectReview {
         Ok(reviewed)
     }
 
-    fn add(&mut self, servers: &Servers<'_>, origin: &Origin, variables: &Variables, places: &Places) {
+    fn add(&mut self, servers: &ServerContainer<'_>, origin: &Origin, variables: &Variables, places: &Places) {
         for member in servers.members {
             self.record.add_server(&member.key, &member.value.to_json());
             let name = display::plain(&member.key);

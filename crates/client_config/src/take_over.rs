@@ -56,7 +56,7 @@ pub fn take_over(
     let tree = theirs.tree()?;
     let mut taken = TakenOver { ours, moved: Vec::new(), not_moved: Vec::new() };
     let folder = folder.display().to_string();
-    for container in client.containers(&folder) {
+    for container in client.servers_keys(&folder) {
         let members = tree.at(&container).into_iter().flat_map(Tree::effective_members);
         for member in members.filter(|member| member.key != own_name) {
             match taken.take(client, member)? {
@@ -79,7 +79,7 @@ pub fn take_over(
 /// Returns how many servers a client's configuration has besides `own_name`, which is Cellmate itself.
 pub fn other_servers(client: Client, own_name: &str, folder: &Path, theirs: &Change) -> Result<usize, EditError> {
     let (tree, folder) = (theirs.tree()?, folder.display().to_string());
-    let found = client.containers(&folder).into_iter().filter_map(|container| tree.at(&container));
+    let found = client.servers_keys(&folder).into_iter().filter_map(|container| tree.at(&container));
     Ok(found.flat_map(Tree::effective_members).filter(|member| member.key != own_name).count())
 }
 

@@ -1,5 +1,7 @@
-//! Configuration files of every client with the expected reading: `tests/config/NAME` and `NAME.expected`.
-//! `CELLMATE_UPDATE_SNAPSHOTS=1` records the current reading; then read the difference.
+//! Loading configuration: files of every client, trust in projects, limits, and errors.
+//!
+//! `tests/config/NAME` is a client's file and `NAME.expected` what it is loaded as. `CELLMATE_UPDATE_SNAPSHOTS=1`
+//! records the current result; then read the difference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use contract::limits::{MAX_CONFIG_ENTRIES, MAX_CONFIG_FILE_BYTES, MAX_JSON_VALUE
 use mcp::{Callback, Login, Transport};
 use serde_json::{Value, json};
 
+use crate::load::MAX_SERVERS;
 use crate::{Places, ProjectReview, ServerEntry, TrustStore, load, project_files, users_section};
 
 fn folder() -> PathBuf {
@@ -72,7 +75,7 @@ fn read(name: &str) -> String {
 }
 
 #[test]
-fn every_clients_file_is_read_as_it_is() {
+fn each_client_fixture_loads_as_its_snapshot() {
     let mut wrong = Vec::new();
     let mut seen = 0;
     for entry in std::fs::read_dir(folder()).unwrap() {
@@ -121,7 +124,7 @@ impl Scratch {
 }
 
 #[test]
-fn other_clients_files_are_read_on_request() {
+fn client_files_listed_in_imports_are_read() {
     let server = |name: &str| format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);
     let ours = r#"{imports: ["claude", "cursor", "codex", "vscode", "gemini", "opencode", "windsurf", "zed", "mcporter", "openclaw", "claude-desktop"]}"#;
     let claude = r#"{"mcpServers": {"a": {"command": "x"}, "cellmate": {"command": "cellmate", "args": ["mcp"]}}, "projects": {"PROJECT": {"mcpServers": {"local": {"command": "x"}}}}}"#;
@@ -195,7 +198,7 @@ impl Scratch {
         }
     }
 
-    fn names(&self) -> Vec<String> {
+    fn servers_with_sources(&self) -> Vec<String> {
         self.loaded().0
     }
 }
@@ -214,12 +217,12 @@ fn a_projects_file_is_read_only_while_its_content_is_the_trusted_one() {
     assert!(problems[0].contains("it has changed since you trusted it"), "{problems:?}");
     // A change of one byte revokes the trust.
     scratch.write(PROJECT, &format!("{project} "));
-    assert_eq!(scratch.names(), ["a user"]);
+    assert_eq!(scratch.servers_with_sources(), ["a user"]);
     scratch.write(PROJECT, project);
-    assert_eq!(scratch.names(), ["a user", "b project"]);
+    assert_eq!(scratch.servers_with_sources(), ["a user", "b project"]);
     // A file with the same content in another project is not trusted.
     let elsewhere = Scratch::with(&[(PROJECT, project)]);
-    assert_eq!(elsewhere.names(), [""; 0]);
+    assert_eq!(elsewhere.servers_with_sources(), [""; 0]);
 }
 
 #[test]
@@ -286,13 +289,13 @@ fn imported_client_files_in_a_project_need_trust() {
         let text =
             format!(r#"{{"{key}": {{"t": {{"command": "x", "trusted": true}}}}, "approvals": {{"ask": "never"}}}}"#);
         let scratch = Scratch::with(&[(USER, &format!("{{imports: ['{client}']}}")), (&file, &text)]);
-        assert_eq!(scratch.names().len(), 0, "{client}");
+        assert_eq!(scratch.servers_with_sources().len(), 0, "{client}");
         scratch.trust();
         let loaded = load(&scratch.places()).unwrap();
         assert_eq!((loaded.servers.len(), loaded.settings), (1, json!({})), "{client}");
         assert!(!loaded.servers[0].trusted);
         scratch.write(&file, &format!("{text} "));
-        assert_eq!(scratch.names().len(), 0, "{client}");
+        assert_eq!(scratch.servers_with_sources().len(), 0, "{client}");
     }
 }
 
@@ -301,7 +304,7 @@ fn a_changed_env_file_of_a_trusted_project_is_not_used() {
     let project = r"{mcpServers: {b: {command: 'x', envFile: '.env'}, c: {command: 'x'}}}";
     let scratch = Scratch::with(&[(PROJECT, project), ("project/.env", "A=1\n")]);
     scratch.trust();
-    assert_eq!(scratch.names(), ["b project", "c project"]);
+    assert_eq!(scratch.servers_with_sources(), ["b project", "c project"]);
     scratch.write("project/.env", "A=1\nLD_PRELOAD=/project/evil.so\n");
     let (servers, problems) = scratch.loaded();
     assert_eq!(servers, ["c project"]);
@@ -309,11 +312,12 @@ fn a_changed_env_file_of_a_trusted_project_is_not_used() {
 }
 
 #[test]
-fn a_file_that_is_too_long_or_has_too_many_values_is_refused_from_any_source() {
+fn a_file_that_is_too_long_too_deep_or_has_too_many_values_is_refused_from_any_source() {
     let long = format!("{{mcpServers: {{}}}}{}", " ".repeat(MAX_CONFIG_FILE_BYTES));
     let many = format!("{{a: [{}]}}", "0,".repeat(MAX_JSON_VALUES));
     let deep = "[".repeat(200_000);
-    // A client's file in the home folder may be longer than the others.
+    // The problems are the endless `envFile`, the project's file and the client's file. The last one is not a problem
+    // if it is only long, because a client's file in the home folder may be longer than the others.
     for (hostile, expected) in [(&long, 2), (&many, 3), (&deep, 3)] {
         let scratch = Scratch::with(&[(USER, hostile)]);
         assert!(load(&scratch.places()).is_err());
@@ -322,20 +326,29 @@ fn a_file_that_is_too_long_or_has_too_many_values_is_refused_from_any_source() {
         let (servers, problems) = scratch.loaded();
         assert_eq!((servers.len(), problems.len()), (0, expected), "{problems:?}");
     }
+}
+
+#[test]
+fn a_clients_file_in_the_home_folder_is_refused_above_its_own_limit() {
     let longest = format!("{{}}{}", " ".repeat(MAX_USER_FILE_BYTES - 2));
     let problems =
         |text: &str| Scratch::with(&[(USER, "{imports: ['cursor']}"), ("home/.cursor/mcp.json", text)]).loaded().1;
     assert!(problems(&longest).is_empty());
     assert!(problems(&format!("{longest} "))[0].contains("more than 16777216 bytes"));
+}
+
+#[test]
+fn servers_above_the_limit_are_reported_and_the_entries_of_a_file_are_limited() {
     let servers: String = (0..2_000).map(|number| format!("s{number}: {{command: 'x'}},\n")).collect();
     let scratch = Scratch::with(&[(USER, &format!("{{mcpServers: {{{servers}}}}}"))]);
     let (servers, problems) = scratch.loaded();
-    assert_eq!((servers.len(), problems.len()), (256, MAX_CONFIG_ENTRIES - 256 + 1));
+    // One problem for each entry above the limit, and one for the entries that are not read.
+    assert_eq!((servers.len(), problems.len()), (MAX_SERVERS, MAX_CONFIG_ENTRIES - MAX_SERVERS + 1));
     assert!(problems.last().unwrap().contains("more than 512 servers"), "{:?}", problems.last());
 }
 
 #[test]
-fn a_clients_file_that_is_named_is_read_as_that_client_reads_it() {
+fn a_clients_file_that_is_passed_explicitly_is_read_as_that_client_reads_it() {
     let gemini = r#"{"mcpServers": {"d": {"command": "$TOKEN"}}, "tools": {"core": ["ls"]}}"#;
     let scratch = Scratch::with(&[("home/.gemini/settings.json", gemini)]);
     let named = Places { named: vec![scratch.0.path().join("home/.gemini/settings.json")], ..scratch.places() };
@@ -346,10 +359,14 @@ fn a_clients_file_that_is_named_is_read_as_that_client_reads_it() {
 }
 
 #[test]
-fn a_cellmate_file_that_cannot_be_read_is_an_error_with_its_position() {
+fn a_syntax_error_in_a_cellmate_file_is_an_error_with_its_position() {
     let scratch = Scratch::with(&[("home/.config/cellmate/config.json5", "{\n  mcpServers: hunter2 }")]);
     let error = load(&scratch.places()).unwrap_err().to_string();
     assert!(error.ends_with("config.json5`: line 2, column 15: expected a value; a string needs quotes"), "{error}");
+}
+
+#[test]
+fn a_missing_file_that_is_passed_explicitly_is_an_error() {
     let named = places(&[PathBuf::from("/not/there.json5")], Path::new("/home/me"), folder());
     let error = load(&named).unwrap_err().to_string();
     assert_eq!(error, "`/not/there.json5` does not exist; create it with `cellmate servers add`");
@@ -397,7 +414,7 @@ fn an_entry_without_a_transport_names_the_key_that_was_meant() {
 }
 
 #[test]
-fn printed_configuration_has_no_secrets() {
+fn debug_output_has_no_secrets() {
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "expected" || end == "env") {

@@ -78,10 +78,10 @@ pub(super) fn mistakes(config: &Value) -> Vec<EntryMistake> {
     let mut found = Vec::new();
     for container in CONTAINERS {
         let Some(servers) = container.iter().try_fold(config, |value, key| value.get(key)) else { continue };
-        let path = container.iter().fold(KeyPath::root(), |path, key| path.key(key));
+        let path = container.iter().fold(KeyPath::root(), |path, key| path.child(key));
         for (name, entry) in servers.as_object().into_iter().flatten() {
             for (key, value) in entry.as_object().into_iter().flatten() {
-                let path = path.key(name).key(key);
+                let path = path.child(name).child(key);
                 if TEXTS.contains(&key.as_str()) {
                     found.extend(wrong_texts(&path, value));
                 }
@@ -117,7 +117,7 @@ fn wrong_texts(path: &KeyPath, texts: &Value) -> Vec<EntryMistake> {
             // Others are used as they are, or make the entry unusable.
             Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => return None,
         };
-        let path = path.key(name);
+        let path = path.child(name);
         let message = format!("`{path}`: expected a string, found {sort}, which is passed as text; write it in quotes");
         Some(EntryMistake { path, severity: Severity::Warning, message: display::plain(&message), unused: None })
     });

@@ -31,7 +31,7 @@ fn search(schema: &Value, value: &Value, path: &KeyPath, found: &mut Vec<MovedNu
         Value::Object(fields) => {
             for (key, value) in fields.iter().filter(|(key, value)| !is_refused(key, value)) {
                 if let Some(below) = schema::below(schema, Some(key)) {
-                    search(below, value, &path.key(key), found);
+                    search(below, value, &path.child(key), found);
                 }
             }
         }

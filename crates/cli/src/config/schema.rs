@@ -56,11 +56,11 @@ pub(super) fn meant(path: &KeyPath) -> Option<KeyPath> {
             continue;
         };
         match below(here, Some(key)) {
-            Some(below) => (here, known) = (below, known.key(key)),
+            Some(below) => (here, known) = (below, known.child(key)),
             None => {
                 let keys = options(here).filter_map(|option| option.get("properties")?.as_object());
                 let meant = nearest(key, keys.flatten().map(|(key, _)| key.as_str()))?;
-                return Some(known.key(meant));
+                return Some(known.child(meant));
             }
         }
     }

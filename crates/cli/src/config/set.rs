@@ -87,7 +87,7 @@ fn set(change: &mut Change, source: Source, path: &KeyPath, value: &Value) -> Re
     }
     let is_switch = matches!(value, Value::Bool(_) | Value::String(_)) && schema::is_switch_or_object(path);
     match now(change, path)? {
-        Some(Value::Object(_)) if is_switch => change.set_at(&path.key("enabled"), value),
+        Some(Value::Object(_)) if is_switch => change.set_at(&path.child("enabled"), value),
         _ => change.set_at(path, value),
     }
 }

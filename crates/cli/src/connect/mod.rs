@@ -148,7 +148,7 @@ fn connect(arguments: &ConnectArguments) -> Result<Vec<String>, ConnectError> {
     }
     let (command, args) = our_command(&places)?;
     let forwarded = forwarded(client, &places, taken.as_ref().map(|taken| &taken.ours))?;
-    let path: Vec<&str> = client.container().iter().copied().chain([NAME]).collect();
+    let path: Vec<&str> = client.servers_key().iter().copied().chain([NAME]).collect();
     theirs.set(&path, &client.entry(&command, &args, &forwarded))?;
     let moved = taken.as_ref().map(|taken| taken.moved().to_vec()).unwrap_or_default();
     // A project's file cannot mark a server as trusted.

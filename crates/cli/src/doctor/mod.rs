@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::arguments::DoctorArguments;
 use crate::{render, secrets, state};
 use core_tools::CoreTools;
-use servers::Servers;
+use servers::ServerSection;
 
 pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let began = Instant::now();
@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     if let (Value::Object(all), Some(core_tools)) = (&mut all, &core_tools) {
         all.insert("coreTools".to_owned(), core_tools.json.clone());
     }
-    let servers = match Servers::check(&arguments).await {
+    let servers = match ServerSection::check(&arguments).await {
         Ok(servers) => servers,
         // The checks of the machine and the store are worth printing even if the configuration is invalid.
         Err(message) => {

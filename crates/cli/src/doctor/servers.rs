@@ -8,32 +8,34 @@ use crate::policy;
 use crate::servers::{ServerReport, probe_all, problem_json, server_json, server_reports};
 use crate::unmatched::{self, PatternWarning};
 
+/// What `cellmate doctor` reports about the configured servers and the patterns of the policy.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(super) struct ServerSection {
     reports: Vec<ServerReport>,
     problems: Vec<Problem>,
-    /// Patterns of the policy that match no tool. They are no failure.
+    /// Patterns of the policy that match no tool. Not counted as problems.
     patterns: Vec<PatternWarning>,
 }
 
-impl Servers {
+impl ServerSection {
     /// Reports on every configured server. Fails if the configuration or the state folder cannot be used.
     pub(super) async fn check(arguments: &DoctorArguments) -> Result<Self, String> {
         let places = arguments.store.places();
         let loaded = client_config::load(&places).map_err(|error| error.to_string())?;
-        let store = arguments.store.arguments();
+        let store_arguments = arguments.store.arguments();
         if arguments.servers {
-            let lists = store.lists(&places);
+            let tool_lists = store_arguments.lists(&places);
             let on = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
-            // Probing stores each result in `lists`, which the reports read; the servers are stopped again.
-            drop(probe_all(on, lists).await);
+            // Probing stores each list of tools in a file, which the reports read; the servers are stopped again.
+            drop(probe_all(on, tool_lists).await);
         }
-        let reports = server_reports(&loaded, &places, store).await.map_err(|error| error.to_string())?;
-        let (state, lists) = (store.folder(&places), store.lists(&places));
+        let reports = server_reports(&loaded, &places, store_arguments).await.map_err(|error| error.to_string())?;
+        let (state, tool_lists) = (store_arguments.folder(&places), store_arguments.lists(&places));
         let patterns = policy::read(&loaded.settings).map_or_else(
+            // An invalid policy is reported by the check of the gateway.
             |_| Vec::new(),
             |policy| {
-                let known = unmatched::known_tools(&loaded, &policy, &places, state.as_deref(), lists);
+                let known = unmatched::known_tools(&loaded, &policy, &places, state.as_deref(), tool_lists);
                 unmatched::warnings(&loaded.settings, &known)
             },
         );

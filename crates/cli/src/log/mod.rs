@@ -44,7 +44,7 @@ pub(crate) struct LogArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandKind {
     Server,
-    Short,
+    OneShot,
 }
 
 /// The file that the log of this process is written to, once its folder is known.
@@ -61,13 +61,13 @@ pub(crate) fn init(arguments: &LogArguments, kind: CommandKind) -> Result<(), St
     let on_stderr = match (&given, kind) {
         (Some(filter), _) => filter.clone(),
         (None, CommandKind::Server) => default(LevelFilter::WARN),
-        (None, CommandKind::Short) => default(LevelFilter::OFF),
+        (None, CommandKind::OneShot) => default(LevelFilter::OFF),
     };
     let on_stderr = on_stderr.with_target(CONSOLE, LevelFilter::OFF);
     // The file has more than standard error, which some clients show to their users.
     let in_file = match kind {
         CommandKind::Server => given.unwrap_or_else(|| quiet_libraries(default(LevelFilter::INFO))),
-        CommandKind::Short => default(LevelFilter::OFF),
+        CommandKind::OneShot => default(LevelFilter::OFF),
     };
     let stderr = if io::stderr().is_terminal() {
         fmt::layer().with_ansi(false).with_writer(Stderr(Format::Text)).with_filter(on_stderr).boxed()

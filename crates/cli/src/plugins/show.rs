@@ -34,6 +34,7 @@ pub(super) fn run(arguments: &ShowArguments) -> ExitCode {
 
 fn show(arguments: &ShowArguments) -> Result<(), String> {
     let host = arguments.place.host()?;
+    // Fails if the id is invalid or unknown.
     host.folder.get(&arguments.id).map_err(|error| error.to_string())?;
     let reports = plugin_reports(&host, &arguments.place.settings()?)?;
     let Some(report) = reports.into_iter().find(|report| report.plugin.id == arguments.id) else {
@@ -66,7 +67,7 @@ fn show(arguments: &ShowArguments) -> Result<(), String> {
 pub(super) fn summary(manifest: &Manifest) -> String {
     let shown = |text: &str| line(text, MAX_LINE_CHARS);
     let mut text = format!(
-        "{} {} ({}): {}\nruns        {}\n",
+        "{} {} ({}): {}\ncommand     {}\n",
         shown(&manifest.name),
         manifest.version,
         manifest.id,
@@ -86,7 +87,7 @@ pub(super) fn summary(manifest: &Manifest) -> String {
     }
     for (name, hook) in manifest.hooks() {
         let tools = hook.tools.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let cells = if hook.cells { "; cells" } else { "" };
+        let cells = if hook.cells { "; also for cells" } else { "" };
         text += &format!("hook        {name}: {}{cells}\n", shown(&tools));
     }
     for namespace in &manifest.namespaces {

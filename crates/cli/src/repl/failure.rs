@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use contract::frame::Place;
+use contract::frame::SourcePosition;
 use sandbox::InsertedReturn;
 
 /// The most names of earlier cells that are remembered.
@@ -17,7 +17,8 @@ pub(super) fn in_typed_text(error: &str, inserted: InsertedReturn) -> String {
 fn with_typed_place(error: &str, inserted: InsertedReturn) -> Option<String> {
     let (message, place) = error.strip_suffix(')')?.rsplit_once(" (at ")?;
     let (line, column) = place.split_once(':')?;
-    let Place { line, column } = inserted.typed_place(Place { line: line.parse().ok()?, column: column.parse().ok()? });
+    let SourcePosition { line, column } =
+        inserted.typed_place(SourcePosition { line: line.parse().ok()?, column: column.parse().ok()? });
     Some(format!("{message} (at {line}:{column})"))
 }
 

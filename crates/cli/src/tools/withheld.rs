@@ -56,19 +56,19 @@ impl WithheldTools {
         }
         match self.policy.explain(id) {
             Decision::Allowed => None,
-            Decision::Denied { place, pattern } => {
-                let setting = format!("{place}.deny");
+            Decision::Denied { origin, pattern } => {
+                let setting = format!("{origin}.deny");
                 let file = place_in_files(places, &setting, Some(pattern.as_str()));
                 Some(format!(
                     "the policy denies `{name}`: the pattern `{pattern}` in `{setting}`{file}; remove it there to use the \
                      tool"
                 ))
             }
-            Decision::NotAllowed { place } => {
-                let file = place_in_files(places, place, None);
+            Decision::NotAllowed { origin } => {
+                let file = place_in_files(places, origin, None);
                 Some(format!(
-                    "the policy denies `{name}`: it is not in the allow list of `{place}`{file}; add `{}` there to use the \
-                     tool",
+                    "the policy denies `{name}`: it is not in the allow list of `{origin}`{file}; add `{}` there to \
+                     use the tool",
                     display::plain(id.as_str())
                 ))
             }

@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use contract::ids::RunId;
-use contract::tool::InputHash;
+use contract::tool::ContentHash;
 use serde_json::{Value, json};
 use store::{Change, Durability, FencedRun, Keys, Location, NewRun, RunState, Store};
 
@@ -199,7 +199,7 @@ async fn forge(place: &Place, run: &RunId) {
     let tables = store.tables(&row.catalog, 1 << 24).await.unwrap().unwrap();
     let mut calls = store.calls(run).await.unwrap();
     calls[1].payload = calls[1].payload.replace("main", "other");
-    calls[1].input_hash = InputHash::of(calls[1].payload.as_bytes()).to_string();
+    calls[1].input_hash = ContentHash::of(calls[1].payload.as_bytes()).to_string();
     let mut held = FencedRun::new(NewRun {
         run_id: "cm_forged".into(),
         scope: row.scope,
