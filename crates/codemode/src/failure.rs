@@ -18,8 +18,8 @@ pub(crate) fn failure_text(failure: &Failure) -> String {
     if text.len() > MAX_ERROR_BYTES * 2 {
         text.truncate(text.floor_char_boundary(MAX_ERROR_BYTES * 2));
     }
-    if let Some(place) = failure.place {
-        text += &format!(" (at {}:{})", place.line, place.column);
+    if let Some(position) = failure.position {
+        text += &format!(" (at {}:{})", position.line, position.column);
     }
     text
 }
@@ -40,7 +40,7 @@ pub(crate) fn failed_with(failure: &Failure) -> CellResult {
 }
 
 pub(crate) fn failure(code: ErrorCode, message: impl Into<String>) -> Failure {
-    Failure { code: Some(code), message: message.into(), place: None }
+    Failure { code: Some(code), message: message.into(), position: None }
 }
 
 /// Logs an error whose text must not reach the model, and returns the message for the model. `advice` says what failed

@@ -1,8 +1,8 @@
 //! The mode of a run, and the form in which its results are shown.
 //!
-//! In code mode the model can `wait` for the cell. In Tool Search the cell must end within one turn, and its answers
-//! contain telemetry: what it did and cost, and what showing every tool would have cost. Telemetry contains ids and
-//! numbers, never inputs.
+//! In code mode the model can `wait` for the cell. In Tool Search the cell must end within one tool call, and its
+//! answers contain telemetry: what it did and cost, and what showing every tool would have cost. Telemetry contains ids
+//! and numbers, never inputs.
 
 use std::borrow::Cow;
 

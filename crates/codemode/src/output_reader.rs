@@ -274,8 +274,8 @@ impl OutputReader {
         let (mut data, mut at) = (Vec::new(), offset);
         while at < end {
             let Some(piece) = self.store().output_piece(&row.handle, OutputPosition::Byte(at)).await? else { break };
-            let place = |byte: u64| usize::try_from(byte.saturating_sub(piece.start_byte)).unwrap_or(usize::MAX);
-            data.extend_from_slice(piece.data.get(place(at)..place(end).min(piece.data.len())).unwrap_or_default());
+            let index = |byte: u64| usize::try_from(byte.saturating_sub(piece.start_byte)).unwrap_or(usize::MAX);
+            data.extend_from_slice(piece.data.get(index(at)..index(end).min(piece.data.len())).unwrap_or_default());
             at = piece.start_byte + piece.data.len() as u64;
         }
         Ok(BASE64_STANDARD.encode(data))

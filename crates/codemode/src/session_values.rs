@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use contract::frame::{HostCall, ReplyValue};
 use contract::ids::{CallId, RunId};
 use contract::limits::{MAX_STATE_BYTES, MAX_STATE_KEY_BYTES, MAX_STATE_KEYS, MAX_STATE_VALUE_BYTES};
-use executor::{Journal, Reservation, RunDataBudget, UnwrittenValue};
+use executor::{Journal, Reservation, RunDataBudget, UncommittedValue};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -138,18 +138,18 @@ pub(crate) enum Freshness {
 
 /// Reads which values the session has, and adds what the run has written since its last commit.
 pub(crate) async fn read_sizes(journal: &Journal) -> Result<Sizes, StoreError> {
-    let (mut sizes, unwritten) = loop {
-        let (as_of, unwritten) = (journal.value_commits(), journal.unwritten_keys());
+    let (mut sizes, uncommitted) = loop {
+        let (as_of, uncommitted) = (journal.value_commits(), journal.uncommitted_keys());
         let mut sizes = Sizes { as_of, ..Sizes::default() };
         for value in journal.store().session_value_sizes(journal.session()).await? {
             sizes.set(&value.key, usize::try_from(value.bytes).unwrap_or(usize::MAX), &value.version);
         }
         // If a commit has ended in the meantime, other runs may have replaced what it wrote.
         if journal.value_commits() == as_of {
-            break (sizes, unwritten);
+            break (sizes, uncommitted);
         }
     };
-    for (key, bytes, version) in unwritten {
+    for (key, bytes, version) in uncommitted {
         match bytes {
             Some(bytes) => sizes.set(&key, bytes, &version),
             None => sizes.remove(&key),
@@ -219,7 +219,7 @@ impl<'a> Operation<'a> {
         let function = call.target.as_str();
         let text = std::str::from_utf8(&call.payload).unwrap_or_default();
         let arguments: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-        let argument = |place: usize| arguments.get(place).map(|argument| argument.get());
+        let argument = |index: usize| arguments.get(index).map(|argument| argument.get());
         let key = || read_key(function, argument(0));
         match function {
             "store" => {
@@ -242,7 +242,7 @@ impl<'a> Operation<'a> {
         self,
         run: &RunId,
         call: CallId,
-        unwritten: impl Fn(&str) -> Option<UnwrittenValue>,
+        uncommitted: impl Fn(&str) -> Option<UncommittedValue>,
         sizes: Option<(&Sizes, Freshness)>,
     ) -> Decision {
         // The same if the call is made again after a crash.
@@ -263,9 +263,9 @@ impl<'a> Operation<'a> {
                     Decision::Write { write, reply }
                 }
             }
-            Self::Load { key } => match unwritten(&key) {
-                Some(UnwrittenValue { value: Some(value), version }) => Decision::Reply(loaded(&value, &version)),
-                Some(UnwrittenValue { value: None, .. }) => Decision::Reply("null".to_owned()),
+            Self::Load { key } => match uncommitted(&key) {
+                Some(UncommittedValue { value: Some(value), version }) => Decision::Reply(loaded(&value, &version)),
+                Some(UncommittedValue { value: None, .. }) => Decision::Reply("null".to_owned()),
                 None => Decision::Load(key),
             },
             Self::Forget { key, expected: Some(expected) } => {
@@ -273,7 +273,7 @@ impl<'a> Operation<'a> {
                 Decision::WriteIf { write: ValueWrite { key, value: None, version, expected: Some(expected) }, reply }
             }
             Self::Forget { key, expected: None } => {
-                let exists = match unwritten(&key) {
+                let exists = match uncommitted(&key) {
                     Some(last) => last.value.is_some(),
                     None => match fresh {
                         Some(sizes) => sizes.by_key.contains_key(&key),

@@ -63,7 +63,7 @@ impl LeaseClock {
 
     /// Returns whether the lease has not expired yet.
     pub fn lasts(&self) -> bool {
-        self.renewed.lock().elapsed() + fault::time_before_timers() < self.length
+        self.renewed.lock().elapsed() + fault::clock_lead() < self.length
     }
 
     pub fn length_ms(&self) -> i64 {

@@ -26,7 +26,7 @@ pub struct DataBudget {
 /// What the run reserves counts against both.
 #[derive(Clone, Debug)]
 pub struct RunDataBudget {
-    host: DataBudget,
+    process: DataBudget,
     run: DataBudget,
 }
 
@@ -75,7 +75,7 @@ impl DataBudget {
 
     /// Creates the budget of one run.
     pub fn for_run(&self) -> RunDataBudget {
-        RunDataBudget { host: self.clone(), run: Self::new(self.limit / 3 * 2) }
+        RunDataBudget { process: self.clone(), run: Self::new(self.limit / 3 * 2) }
     }
 
     /// Returns how many bytes are reserved.
@@ -95,15 +95,15 @@ impl DataBudget {
 }
 
 impl RunDataBudget {
-    /// Reserves memory for a JSON text of `text` bytes that is parsed into `values` values.
-    pub fn reserve(&self, text: usize, values: usize) -> Result<Reservation, DataBudgetError> {
-        let bytes = text.saturating_mul(COPIES).saturating_add(values.saturating_mul(VALUE_BYTES));
+    /// Reserves memory for a JSON text of `text_bytes` that is parsed into `values` values.
+    pub fn reserve(&self, text_bytes: usize, values: usize) -> Result<Reservation, DataBudgetError> {
+        let bytes = text_bytes.saturating_mul(COPIES).saturating_add(values.saturating_mul(VALUE_BYTES));
         if !self.run.take(bytes) {
             return Err(DataBudgetError::Run { needed: bytes, limit: self.run.limit });
         }
-        if !self.host.take(bytes) {
+        if !self.process.take(bytes) {
             self.run.give_back(bytes);
-            return Err(DataBudgetError::Host { needed: bytes, limit: self.host.limit });
+            return Err(DataBudgetError::Host { needed: bytes, limit: self.process.limit });
         }
         Ok(Reservation { data: self.clone(), bytes })
     }
@@ -112,7 +112,7 @@ impl RunDataBudget {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.data.run.give_back(self.bytes);
-        self.data.host.give_back(self.bytes);
+        self.data.process.give_back(self.bytes);
     }
 }
 

@@ -27,7 +27,7 @@ pub use canned::{CannedError, CannedTools};
 pub use clock::LeaseClock;
 pub use data_budget::{DataBudget, DataBudgetError, Reservation, RunDataBudget};
 pub use executor::Executor;
-pub use journal::{IntentReceipt, Journal, JournalFull, OpenError, UnwrittenValue};
+pub use journal::{IntentReceipt, Journal, JournalFull, OpenError, UncommittedValue};
 pub use large::{LargeSource, LargeText, insert_texts};
 pub use outcome::{DropCause, DroppedResult, NOT_CALLED, Outcome, RESULT_DROPPED, ToolResult, UNKNOWN_OUTCOME};
 pub use question::{Answer, Question, QuestionKind, QuestionSender};

@@ -65,7 +65,7 @@ impl Cell {
         self.open.insert(call.id, Open::new(&call, state, now));
         match call.method {
             Method::Yield if self.turns == Turns::One => {
-                // A cell of one turn cannot yield: no `wait` would follow.
+                // A cell of Tool Search cannot yield: no `wait` would follow.
                 self.settle(call.id, ReplyValue::Resolved(b"null".to_vec()));
             }
             Method::Yield => {}

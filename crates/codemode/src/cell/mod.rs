@@ -185,7 +185,7 @@ impl Cell {
                 return self.fail(Failure {
                     code: Some(ErrorCode::Aborted),
                     message: "the run was aborted".to_owned(),
-                    place: None,
+                    position: None,
                 });
             }
         }
@@ -385,7 +385,7 @@ impl Cell {
                 "the cell ran for its whole budget of {} ms without finishing; do less work in one cell",
                 self.limits.timeout_ms
             ),
-            place: None,
+            position: None,
         }
     }
 
@@ -413,7 +413,7 @@ fn broke_protocol(what: &str) -> Failure {
     Failure {
         code: Some(ErrorCode::InternalError),
         message: format!("the sandbox worker that held the cell broke the protocol: {what}"),
-        place: None,
+        position: None,
     }
 }
 
@@ -422,7 +422,7 @@ fn nothing_pending() -> Failure {
     Failure {
         code: None,
         message: "the cell waits, but it has no tool call and no timer pending that could resume it".to_owned(),
-        place: None,
+        position: None,
     }
 }
 

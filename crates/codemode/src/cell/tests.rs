@@ -89,7 +89,8 @@ fn a_timeout_names_the_whole_budget_although_the_worker_had_only_the_rest_of_it(
     cell.on(suspended(vec![call(1, Method::Call)]), 5);
     assert_eq!(words(&cell.on(settled(1), 400)), ["deliver [1] for 600"]);
     let message = "the cell ran for its whole budget of 600 ms".to_owned();
-    let actions = cell.on(leg(LegEnd::Failed(Failure { code: Some(ErrorCode::Timeout), message, place: None })), 1000);
+    let actions =
+        cell.on(leg(LegEnd::Failed(Failure { code: Some(ErrorCode::Timeout), message, position: None })), 1000);
     let [Action::Answer(Answer::Failed { failure, .. }), Action::Close] = actions.as_slice() else {
         panic!("{actions:?}")
     };
@@ -330,7 +331,7 @@ fn a_second_wait_joins_the_first() {
 
 #[test]
 fn abort_and_loss_end_a_cell_in_every_state() {
-    let lost = || Event::Lost(Failure { code: Some(ErrorCode::InternalError), message: String::new(), place: None });
+    let lost = || Event::Lost(Failure { code: Some(ErrorCode::InternalError), message: String::new(), position: None });
     let before: [Vec<(u64, Event)>; 4] = [
         vec![],
         vec![(0, suspended(vec![call(1, Method::Call)]))],

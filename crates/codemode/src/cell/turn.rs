@@ -67,7 +67,7 @@ pub(crate) fn out_of_time<'a>(timeout_ms: u64, open: impl Iterator<Item = (Pendi
     if !blocks.is_empty() {
         message += &format!(": {}", blocks.join("; "));
     }
-    Failure { code: Some(ErrorCode::Timeout), message, place: None }
+    Failure { code: Some(ErrorCode::Timeout), message, position: None }
 }
 
 fn block(state: PendingState, method: Method, target: &str) -> String {

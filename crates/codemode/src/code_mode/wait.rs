@@ -58,7 +58,7 @@ async fn wait_for_result(
     let mut changes = registry.changes();
     loop {
         let row = match registry.store.run(run_id).await {
-            // Only cells of code mode can be resumed; those of Tool Search end within one turn.
+            // Only cells of code mode can be resumed; those of Tool Search end within one tool call.
             Ok(row) => row
                 .filter(|row| row.scope.admits(executor.scope()))
                 .filter(|row| row.run_id.starts_with(RunMode::CodeMode.run_prefix())),

@@ -11,7 +11,7 @@ use contract::frame::{Failure, HostCall, Method, ReplyValue};
 use contract::ids::CallId;
 use contract::json;
 use contract::limits::MAX_QUERY_BYTES;
-use contract::tool::InputHash;
+use contract::tool::ContentHash;
 use executor::clock::now_ms;
 use executor::{
     CallEnd, CallRequest, Executor, Journal, Outcome, ProgressSink, RESULT_DROPPED, Reservation, RunDataBudget,
@@ -454,14 +454,14 @@ impl Driver {
         {
             let commits = self.run.journal.value_commits();
             self.session_calls.sizes.take_if(|sizes| freshness == Freshness::Earlier && sizes.as_of != commits);
-            let unwritten = |key: &str| self.run.journal.unwritten_value(key);
+            let uncommitted = |key: &str| self.run.journal.uncommitted_value(key);
             let sizes = self.session_calls.sizes.as_ref().map(|sizes| (sizes, freshness));
             let operation = match self.run.mode {
                 RunMode::CodeMode => Operation::read(call),
                 RunMode::ToolSearch(_) => Err(Refusal::ToolSearch),
             };
             let decision = operation
-                .map_or_else(Decision::Refuse, |operation| operation.decide(&self.run.id, call.id, unwritten, sizes));
+                .map_or_else(Decision::Refuse, |operation| operation.decide(&self.run.id, call.id, uncommitted, sizes));
             let id = call.id;
             let (reply, held) = match decision {
                 Decision::Refuse(refusal) => (refuse(&refusal, &call.target), None),
@@ -588,7 +588,7 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
     let target = recorded_target(&call.target);
     let row = CallRow::requested(call.id, call.method.as_str(), &target, payload, parent, now);
     // The hash is over the original bytes: replayed legs are compared by it.
-    CallRow { leg, due_at, input_hash: InputHash::of(&call.payload).to_string(), ..row }
+    CallRow { leg, due_at, input_hash: ContentHash::of(&call.payload).to_string(), ..row }
 }
 
 /// Returns the waiting calls that have an outcome in the store, and those that have a decision.

@@ -1,6 +1,6 @@
 //! The driver of a run: a task that does what the state machine in `cell` decides.
 //!
-//! The driver owns the cell, its place in a worker, its calls and its timers; all of them end with it. It writes a
+//! The driver owns the cell, its slot in a worker, its calls and its timers; all of them end with it. It writes a
 //! run's state to the journal before it reports it to a client.
 
 mod calls;
@@ -37,7 +37,7 @@ use crate::failure::failure;
 use crate::mode::RunMode;
 use crate::output_reader::ReadCache;
 use crate::pool::Pool;
-use crate::replay::leg_end;
+use crate::replay::to_journal_end;
 use crate::run_telemetry;
 use calls::SessionCalls;
 use location::{CellLocation, CellOperation};
@@ -190,7 +190,7 @@ impl Driver {
         driver.listeners.push((tool_call_id, listener));
         driver.has_caller = true;
         driver.enter_exec();
-        // A cell of one turn cannot be resumed.
+        // A cell of Tool Search cannot be resumed.
         driver.record_at = matches!(driver.run.mode, RunMode::CodeMode).then(|| driver.began + RECORD_AFTER);
         driver.work = Some(driver.start());
         driver
@@ -431,7 +431,7 @@ impl Driver {
         }
         // Recorded after its calls, so that a leg whose end is written has all of them.
         if let Some(begun) = self.begun.take() {
-            let ended = begun.ended.clone().unwrap_or_else(|| leg_end(leg));
+            let ended = begun.ended.clone().unwrap_or_else(|| to_journal_end(leg));
             self.run.journal.leg_ended(LegRow { ended: Some(ended), ..begun });
         }
         Ok(())
@@ -446,11 +446,11 @@ impl Driver {
                 _ => self.reserve(call),
             },
             Err(OpenError::Refused(full)) => Some((full.code(), full.to_string())),
-            Err(spent @ OpenError::RunFailed(_)) => {
+            Err(spent @ (OpenError::TooManyRefused(_) | OpenError::CannotReject(_))) => {
                 return Err(failure(ErrorCode::TooManyPendingToolCalls, spent.to_string()));
             }
-            Err(reused @ OpenError::Reused { .. }) => {
-                return Err(failure(ErrorCode::InternalError, reused.to_string()));
+            Err(violation @ OpenError::IdNotIncreasing { .. }) => {
+                return Err(failure(ErrorCode::InternalError, violation.to_string()));
             }
         };
         if let Some((code, message)) = refused {

@@ -11,7 +11,7 @@ use super::location::CellLocation;
 use super::{Driver, Run};
 use crate::cell::{Cell, Event, ReopenedCall, ResumedFrom, SpentResources};
 use crate::pool::Lease;
-use crate::replay::{Comparison, MAX_RESUMING_MS, ReplayFailure, Start, Walk, leg_end};
+use crate::replay::{Comparison, MAX_RESUMING_MS, ReplayFailure, Start, Walk, to_journal_end};
 use crate::run_telemetry;
 
 /// Creates a driver for a stored run, and resumes the run's open calls.
@@ -26,9 +26,9 @@ pub(crate) async fn resumed(
     let telemetry = run_telemetry::of_resumed_run(row, &calls, &run.executor, &run.mode);
     let last_leg = legs.iter().map(|leg| leg.leg).max().unwrap_or(0);
     let age_ms = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
-    let frozen = snapshot.is_some();
+    let has_snapshot = snapshot.is_some();
     let snapshot = snapshot.filter(|snapshot| run.pool.can_thaw(snapshot));
-    if frozen && snapshot.is_none() {
+    if has_snapshot && snapshot.is_none() {
         let image = run.pool.image().to_string();
         let entry = json!({"note": "replayed", "runId": run.id, "legs": legs.len(), "image": image});
         run.journal.entry(NewEntry::new(now_ms(), EntryKind::Note, &entry));
@@ -41,12 +41,12 @@ pub(crate) async fn resumed(
         }
         snapshot => {
             let replayed = replay_legs(&run, row.snapshot_leg, snapshot, legs, &calls, output_budget).await;
-            let ReplayedCell { place, leg, ended, cleared } = replayed.map_err(|failure| failure.failure())?;
+            let ReplayedCell { lease, leg, ended, cleared } = replayed.map_err(|failure| failure.failure())?;
             for call in calls.iter_mut().filter(|call| cleared.contains(&call.call)) {
                 call.state = CallState::Cleared;
                 run.journal.cleared(call.call);
             }
-            (CellLocation::Live(place), Some((leg, ended)))
+            (CellLocation::Live(lease), Some((leg, ended)))
         }
     };
     let now = now_ms();
@@ -74,9 +74,9 @@ pub(crate) async fn resumed(
     if let Some((leg, ended)) = last {
         driver.begun = ended;
         // The leg's end is handled as an event like any other; the event carries the cell's location.
-        let place = std::mem::replace(&mut driver.location, CellLocation::None);
+        let location = std::mem::replace(&mut driver.location, CellLocation::None);
         let event = Event::LegEnded(without(leg, &calls));
-        driver.work = Some(Box::pin(std::future::ready((place, event))));
+        driver.work = Some(Box::pin(std::future::ready((location, event))));
     }
     driver.span().in_scope(|| tracing::info!(legs = legs.len(), "run resumed"));
     resume_calls(&mut driver, calls);
@@ -139,7 +139,7 @@ fn without(mut leg: Leg, known: &[CallRow]) -> Leg {
 
 /// A cell that was run again up to its last leg.
 struct ReplayedCell {
-    place: Lease,
+    lease: Lease,
     /// The last leg, with all output that was not returned to the model yet.
     leg: Leg,
     /// The last leg's row for the journal, if the journal does not have its end yet.
@@ -176,7 +176,7 @@ async fn replay_legs(
         let (_, mut leg) = walk.step(row, allowed).await?;
         walk.compare_leg(row, &leg)?;
         if row.ended.is_none() {
-            ended = Some(LegRow { ended: Some(leg_end(&leg)), ..row.clone() });
+            ended = Some(LegRow { ended: Some(to_journal_end(&leg)), ..row.clone() });
         } else {
             ended = None;
             // Its time was counted when it first ran. Only the time of a leg without a recorded end counts now.
@@ -190,8 +190,8 @@ async fn replay_legs(
     }
     let timers = calls.iter().filter(|row| row.state == CallState::Requested && row.method == Method::Timer.as_str());
     let cleared = timers.map(|row| row.call).filter(|call| from_source && !walk.comparison.waits_for(*call)).collect();
-    match (last, walk.into_place()) {
-        (Some(leg), Some(place)) => Ok(ReplayedCell { place, leg: Leg { output, ..leg }, ended, cleared }),
+    match (last, walk.into_lease()) {
+        (Some(leg), Some(lease)) => Ok(ReplayedCell { lease, leg: Leg { output, ..leg }, ended, cleared }),
         _ => Err(ReplayFailure::Hole(first)),
     }
 }

@@ -6,24 +6,36 @@ use serde::Serialize;
 use super::escaped_bytes;
 use super::lines::without_break;
 
-/// Bytes of the longest pattern, and memory that the compiled pattern and its automaton may take.
+/// The maximum length of a pattern.
 const MAX_PATTERN_BYTES: usize = 4 << 10;
+
+/// The maximum memory of the compiled pattern, and of its automaton.
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// Lines up to this length are returned whole, once. Of longer ones, the surroundings of every match are returned.
 const MAX_LINE_BYTES: usize = 2_000;
 
-/// Bytes that are shown on each side of a match in a long line, and of the match itself.
+/// Bytes that are shown on each side of a match in a long line.
 const AROUND_BYTES: usize = 200;
+
+/// Bytes that are shown of a match in a long line.
 const MAX_MATCH_BYTES: usize = 1_000;
 
-/// A longer line is searched in parts of this length. They overlap, so that only a match that is longer than the overlap
-/// can be missed.
+/// A line of which this many bytes have arrived without its end is searched in parts of at least this length. A line
+/// that ends within a piece is searched whole.
+///
+/// Parts overlap, so that only a match that is longer than the overlap can be missed. `^` also matches at the start of
+/// each part.
 const PART_BYTES: usize = 1 << 20;
+
+/// Bytes of a part that are searched again with the next part.
 const OVERLAP_BYTES: usize = 4 << 10;
 
 /// Bytes of all matches together, as JSON. The search stops there.
 const MAX_RESULT_BYTES: usize = 1 << 20;
+
+/// Bytes of a match as JSON without its text: the field names and numbers.
+const MATCH_OVERHEAD_BYTES: usize = 64;
 
 /// A search in progress.
 #[derive(Debug)]
@@ -32,13 +44,14 @@ pub(crate) struct Grep {
     limit: usize,
     matches: Vec<Match>,
     bytes: usize,
-    /// The line that is being read, counted from 0, and what is known of it.
+    /// The number of the current line, counted from 0.
     line: u64,
-    started: String,
-    /// The unit of the text at which `started` begins.
-    unit: u64,
-    /// Whether a part of the line was searched already.
-    is_long: bool,
+    /// The text of the current line that was not searched yet, with the overlap.
+    buffered: String,
+    /// Where `buffered` begins in the whole text, in UTF-16 code units.
+    offset_utf16: u64,
+    /// Whether a part of the current line was searched already.
+    is_partly_searched: bool,
 }
 
 /// A line that matches, or a match in a long line.
@@ -46,7 +59,7 @@ pub(crate) struct Grep {
 pub(crate) struct Match {
     /// Counted from 0, as `output.lines` counts.
     pub(crate) line: u64,
-    /// Where the match begins in the text, as `output.read` counts.
+    /// Where the match begins in the text, in UTF-16 code units, as `output.read` counts.
     pub(crate) offset: u64,
     pub(crate) text: String,
 }
@@ -77,9 +90,9 @@ impl Grep {
             matches: Vec::new(),
             bytes: 0,
             line: 0,
-            started: String::new(),
-            unit: 0,
-            is_long: false,
+            buffered: String::new(),
+            offset_utf16: 0,
+            is_partly_searched: false,
         })
     }
 
@@ -89,10 +102,10 @@ impl Grep {
             if self.is_complete() {
                 return;
             }
-            self.started += part;
+            self.buffered += part;
             if part.ends_with('\n') {
                 self.end_line();
-            } else if self.started.len() >= PART_BYTES {
+            } else if self.buffered.len() >= PART_BYTES {
                 self.search_part();
             }
         }
@@ -105,61 +118,60 @@ impl Grep {
 
     /// Searches the last line, and returns the matches.
     pub(crate) fn finish(mut self) -> Vec<Match> {
-        if !self.started.is_empty() && !self.is_complete() {
+        if !self.buffered.is_empty() && !self.is_complete() {
             self.end_line();
         }
         self.matches
     }
 
     fn end_line(&mut self) {
-        let whole = std::mem::take(&mut self.started);
+        let whole = std::mem::take(&mut self.buffered);
         let line = without_break(&whole);
-        if self.is_long || line.len() > MAX_LINE_BYTES {
+        if self.is_partly_searched || line.len() > MAX_LINE_BYTES {
             self.search_long(line, line.len());
         } else if let Some(found) = self.pattern.find(line) {
-            let offset = self.unit + units(line.get(..found.start()).unwrap_or_default());
+            let offset = self.offset_utf16 + utf16_len(line.get(..found.start()).unwrap_or_default());
             self.add(offset, line.to_owned());
         }
-        self.unit += units(&whole);
+        self.offset_utf16 += utf16_len(&whole);
         self.line += 1;
-        self.is_long = false;
+        self.is_partly_searched = false;
     }
 
     /// Searches the beginning of a long line, and keeps the overlap with its next part.
     fn search_part(&mut self) {
-        let mut part = std::mem::take(&mut self.started);
+        let mut part = std::mem::take(&mut self.buffered);
         let end = part.floor_char_boundary(part.len().saturating_sub(OVERLAP_BYTES));
         self.search_long(&part, end);
-        self.unit += units(part.get(..end).unwrap_or_default());
-        self.started = part.split_off(end);
-        self.is_long = true;
+        self.offset_utf16 += utf16_len(part.get(..end).unwrap_or_default());
+        self.buffered = part.split_off(end);
+        self.is_partly_searched = true;
     }
 
     /// Adds all matches that begin before `end`, or at the end of the line.
     fn search_long(&mut self, line: &str, end: usize) {
-        let (mut at, mut unit) = (0, self.unit);
+        let (mut at, mut offset) = (0, self.offset_utf16);
         let pattern = self.pattern.clone();
         for found in pattern.find_iter(line) {
             if self.is_complete() || (found.start() >= end && end < line.len()) {
                 return;
             }
-            unit += units(line.get(at..found.start()).unwrap_or_default());
+            offset += utf16_len(line.get(at..found.start()).unwrap_or_default());
             at = found.start();
             let from = line.floor_char_boundary(at.saturating_sub(AROUND_BYTES));
             let to = found.end().min(at + MAX_MATCH_BYTES) + AROUND_BYTES;
             let to = line.ceil_char_boundary(to.min(line.len()));
-            self.add(unit, line.get(from..to).unwrap_or_default().to_owned());
+            self.add(offset, line.get(from..to).unwrap_or_default().to_owned());
         }
     }
 
     fn add(&mut self, offset: u64, text: String) {
-        // With the names of the fields.
-        self.bytes += escaped_bytes(&text) + 64;
+        self.bytes += escaped_bytes(&text) + MATCH_OVERHEAD_BYTES;
         self.matches.push(Match { line: self.line, offset, text });
     }
 }
 
-fn units(text: &str) -> u64 {
+fn utf16_len(text: &str) -> u64 {
     if text.is_ascii() { text.len() as u64 } else { text.chars().map(|letter| letter.len_utf16() as u64).sum() }
 }
 
@@ -197,24 +209,28 @@ mod tests {
     #[test]
     fn every_match_of_a_long_line_is_returned_with_what_surrounds_it() {
         let mut text = "x".repeat(3 * PART_BYTES);
-        let places = [10, PART_BYTES - 2, PART_BYTES + 5_000, 3 * PART_BYTES - 4];
-        for place in places {
-            text.replace_range(place..place + 3, "key");
+        let positions = [10, PART_BYTES - 2, PART_BYTES + 5_000, 3 * PART_BYTES - 4];
+        for position in positions {
+            text.replace_range(position..position + 3, "key");
         }
         let text = format!("first\n{text}\nkey");
         let found = grep(&text, 256 << 10, "key", 100);
         let offsets: Vec<u64> = found.iter().map(|one| one.offset).collect();
-        let expected = places.map(|place| place as u64 + 6).into_iter().chain([6 + 3 * PART_BYTES as u64 + 1]);
+        let expected = positions.map(|position| position as u64 + 6).into_iter().chain([6 + 3 * PART_BYTES as u64 + 1]);
         assert_eq!(offsets, expected.collect::<Vec<_>>());
         assert!(found.iter().all(|one| one.text.len() <= 403 && one.text.contains("key")));
         assert_eq!(found.iter().map(|one| one.line).collect::<Vec<_>>(), [1, 1, 1, 1, 2]);
     }
 
     #[test]
-    fn patterns_and_results_are_bounded() {
+    fn invalid_patterns_are_refused() {
         for pattern in ["(", "(?=a)", r"(a)\1", &"a".repeat(5_000), r"\w{1000}{1000}"] {
             assert!(Grep::new(pattern, false, 1).is_err(), "{pattern:.20}");
         }
+    }
+
+    #[test]
+    fn results_stop_at_the_byte_limit() {
         let lines = format!("{}\n", "y".repeat(1_999)).repeat(10_000);
         let found = grep(&lines, 256 << 10, "y", 10_000);
         let bytes = serde_json::to_string(&found).unwrap().len();

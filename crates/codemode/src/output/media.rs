@@ -66,9 +66,9 @@ pub(crate) fn take_media(
             OutputItem::Audio(media) => taken.show(MediaKind::Audio, media),
             OutputItem::Json { value } if may_have_blocks(&value) => {
                 // The JSON comes before its images, as in a tool's result.
-                let place = taken.shown.len();
+                let index = taken.shown.len();
                 let value = taken.out_of(value);
-                taken.shown.insert(place, OutputItem::Json { value });
+                taken.shown.insert(index, OutputItem::Json { value });
             }
             item => taken.shown.push(item),
         }

@@ -12,7 +12,7 @@ const MAX_ITEMS: usize = 20;
 const MAX_CHARS: usize = 400;
 const MAX_KEY_CHARS: usize = 60;
 
-/// What is known of the values at one place. A place in an array has several.
+/// What is known of the values at one path. A path through an array has several.
 #[derive(Clone, Debug, Default)]
 struct Shape {
     string: bool,
@@ -94,8 +94,8 @@ impl Fields {
 
     /// Returns the shape of a field, or `None` if there are too many fields.
     fn field(&mut self, key: &str) -> Option<&mut Shape> {
-        let place = match self.fields.iter().position(|field| field.key == key) {
-            Some(place) => place,
+        let index = match self.fields.iter().position(|field| field.key == key) {
+            Some(index) => index,
             None if self.fields.len() == MAX_KEYS => {
                 self.has_more = true;
                 return None;
@@ -105,7 +105,7 @@ impl Fields {
                 self.fields.len() - 1
             }
         };
-        let field = self.fields.get_mut(place)?;
+        let field = self.fields.get_mut(index)?;
         field.seen += 1;
         Some(&mut field.shape)
     }

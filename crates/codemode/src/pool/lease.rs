@@ -1,4 +1,4 @@
-//! A cell's place in a worker. Dropping it drops the cell.
+//! A cell's slot in a worker. Dropping it drops the cell.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_millis(1000);
 /// How long a freeze may take. Memory is read, compared and compressed, which takes seconds for the largest cells.
 const FREEZE_WAIT: Duration = Duration::from_secs(30);
 
-/// A cell's place in a worker.
+/// A cell's slot in a worker.
 #[derive(Debug)]
 pub struct Lease {
     worker: Arc<Worker>,
@@ -68,7 +68,7 @@ impl Lease {
         self.leg(turn, budget, None, &frame).await
     }
 
-    /// Freezes the resting cell into a snapshot, and frees its place.
+    /// Freezes the resting cell into a snapshot, and frees its slot.
     pub async fn freeze(mut self, max_bytes: u64) -> Result<Vec<u8>, FreezeError> {
         let frame = ToWorker::Freeze { cell: self.cell, max_bytes };
         let turn = self.turn(Request::Freeze { worker: self.worker.id() }).await?;

@@ -90,7 +90,7 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// Returns the failure of a cell that lost its place in the pool, or got none. Why a worker cannot be started is an
+    /// Returns the failure of a cell that lost its slot in the pool, or got none. Why a worker cannot be started is an
     /// operator's concern, so the model reads only an incident id.
     pub(crate) fn failure(&self) -> Failure {
         let (code, message) = match self {
@@ -102,7 +102,7 @@ impl PoolError {
             Self::Full | Self::QueueFull => (ErrorCode::RuntimeUnavailable, self.to_string()),
             Self::WorkerDied(_) => (ErrorCode::InternalError, self.to_string()),
         };
-        Failure { code: Some(code), message, place: None }
+        Failure { code: Some(code), message, position: None }
     }
 }
 

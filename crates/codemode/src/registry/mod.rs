@@ -277,8 +277,8 @@ impl RunRegistry {
     pub(crate) async fn lock_run(&self, run_id: &RunId) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         let mut spread = DefaultHasher::new();
         run_id.hash(&mut spread);
-        let place = usize::try_from(spread.finish() % WAKE_LOCKS as u64).unwrap_or(0);
-        match self.waking.get(place) {
+        let index = usize::try_from(spread.finish() % WAKE_LOCKS as u64).unwrap_or(0);
+        match self.waking.get(index) {
             Some(lock) => Some(lock.lock().await),
             None => None,
         }
@@ -357,8 +357,8 @@ pub(crate) struct ClaimGuard<'a> {
 impl Drop for ClaimGuard<'_> {
     fn drop(&mut self) {
         let mut claiming = self.claiming.lock();
-        if let Some(place) = claiming.iter().position(|run_id| *run_id == self.run_id) {
-            claiming.swap_remove(place);
+        if let Some(index) = claiming.iter().position(|run_id| *run_id == self.run_id) {
+            claiming.swap_remove(index);
         }
     }
 }

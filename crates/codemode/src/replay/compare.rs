@@ -1,4 +1,4 @@
-//! Compares replayed legs with the journal. Pure: runs no leg and reads no store.
+//! Compares replayed legs with the journal. Does no I/O: it runs no leg and reads no store.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -7,9 +7,9 @@ use contract::cell::OutputItem;
 use contract::frame::{HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use contract::limits::MAX_TARGET_BYTES;
-use contract::tool::InputHash;
+use contract::tool::ContentHash;
 use serde_json::value::RawValue;
-use store::{CallRow, LegEndKind, LegEnded, LegRow};
+use store::{CallRow, CallState, LegEndKind, LegEnded, LegRow};
 
 use super::divergence::{
     Divergence, happened_end, happened_output, made_call, recorded_call, recorded_end, recorded_output,
@@ -33,16 +33,16 @@ pub(crate) struct Comparison<'a> {
     legs: &'a [LegRow],
     calls: &'a [CallRow],
     /// The leg after which the last snapshot was taken. It and all earlier legs are known to have ended suspended.
-    frozen: Option<i64>,
+    last_snapshot_leg: Option<i64>,
     /// Calls that have no reply yet and were not cleared.
     open: BTreeSet<CallId>,
 }
 
-/// Returns the end of a leg in the journal's format.
-pub(crate) fn leg_end(leg: &Leg) -> LegEnded {
+/// Converts the end of a leg to the journal's format. `output_digest` also holds the digest of a returned value.
+pub(crate) fn to_journal_end(leg: &Leg) -> LegEnded {
     let mut digest = output_digest(&leg.output);
     if let LegEnd::Completed { value } = &leg.end {
-        digest = format!("{digest}{VALUE_MARK}{}", InputHash::of(value.get().as_bytes()));
+        digest = format!("{digest}{VALUE_MARK}{}", ContentHash::of(value.get().as_bytes()));
     }
     LegEnded { kind: kind_of(&leg.end), output_digest: digest }
 }
@@ -59,7 +59,7 @@ fn recorded_digest(ended: &LegEnded) -> &str {
 /// Returns whether a recorded leg returned this value. `None` if the journal does not tell.
 pub(super) fn has_same_value(ended: &LegEnded, value: &RawValue) -> Option<bool> {
     let (_, recorded) = ended.output_digest.split_once(VALUE_MARK)?;
-    Some(recorded == InputHash::of(value.get().as_bytes()).to_string())
+    Some(recorded == ContentHash::of(value.get().as_bytes()).to_string())
 }
 
 /// Returns a digest of the output: the number of items and their hash. Empty if there is no output.
@@ -70,23 +70,24 @@ fn output_digest(output: &[OutputItem]) -> String {
     let mut text = serde_json::to_string(output).unwrap_or_default();
     for item in output {
         if let OutputItem::Image(media) | OutputItem::Audio(media) = item {
-            text += &InputHash::of(&media.data).to_string();
+            text += &ContentHash::of(&media.data).to_string();
         }
     }
-    format!("{} {}", output.len(), InputHash::of(text.as_bytes()))
+    format!("{} {}", output.len(), ContentHash::of(text.as_bytes()))
 }
 
 impl<'a> Comparison<'a> {
     /// Creates a comparison that starts with the first leg.
-    pub(crate) fn new(legs: &'a [LegRow], calls: &'a [CallRow], frozen: Option<i64>) -> Self {
-        Self { legs, calls, frozen, open: BTreeSet::new() }
+    pub(crate) fn new(legs: &'a [LegRow], calls: &'a [CallRow], last_snapshot_leg: Option<i64>) -> Self {
+        Self { legs, calls, last_snapshot_leg, open: BTreeSet::new() }
     }
 
-    /// Starts the comparison after this leg instead of with the first one. Calls that were made in this leg or earlier
-    /// and have no reply yet are open.
+    /// Starts the comparison after this leg instead of with the first one. Calls that were made in this leg or earlier,
+    /// have no reply yet and were not cleared are open.
     pub(crate) fn starting_after(mut self, leg: i64) -> Self {
-        let made = self.calls.iter().filter(|row| row.leg <= leg).map(|row| row.call);
-        self.open = made.collect();
+        // The journal does not tell in which leg a timer was cleared. No later leg can have received its reply either.
+        let is_open = |row: &&CallRow| row.leg <= leg && row.state != CallState::Cleared;
+        self.open = self.calls.iter().filter(is_open).map(|row| row.call).collect();
         for answered in self.legs.iter().filter(|row| row.leg <= leg).flat_map(|row| &row.replies) {
             self.open.remove(answered);
         }
@@ -98,12 +99,12 @@ impl<'a> Comparison<'a> {
         self.open.contains(&call)
     }
 
-    /// Returns the recorded replies that the leg received, to be delivered again. Their calls are no longer open.
-    pub(crate) fn replies(&mut self, leg: &LegRow) -> Result<Vec<Reply>, Divergence> {
-        leg.replies.iter().map(|call| self.reply(leg, *call)).collect()
+    /// Takes the recorded replies that the leg received, to be delivered again. Their calls are no longer open.
+    pub(crate) fn take_replies(&mut self, leg: &LegRow) -> Result<Vec<Reply>, Divergence> {
+        leg.replies.iter().map(|call| self.take_reply(leg, *call)).collect()
     }
 
-    fn reply(&mut self, leg: &LegRow, call: CallId) -> Result<Reply, Divergence> {
+    fn take_reply(&mut self, leg: &LegRow, call: CallId) -> Result<Reply, Divergence> {
         let diverged = |recorded: &str, happened: &str| Divergence {
             leg: leg.leg,
             call: Some(call),
@@ -124,6 +125,8 @@ impl<'a> Comparison<'a> {
 
     /// Compares a replayed leg with its record. It must make the same calls in the same order, end in the same way and
     /// have the same output.
+    ///
+    /// Does not compare the output of failed legs or the returned value (see [`has_same_value`]).
     pub(crate) fn compare_leg(&mut self, leg: &LegRow, ran: &Leg) -> Result<LegVerdict, Divergence> {
         let (made, cleared): (&[HostCall], &[CallId]) = match &ran.end {
             LegEnd::Suspended { calls, cleared } => (calls.as_slice(), cleared.as_slice()),
@@ -163,7 +166,8 @@ impl<'a> Comparison<'a> {
     /// Returns how the recorded leg ended, or `None` if that is not known: its end was not written, and neither a later
     /// leg nor a snapshot proves that it ended suspended. If the end is known, the record of its calls is complete.
     pub(crate) fn ended(&self, leg: &LegRow) -> Option<LegEndKind> {
-        let was_suspended = self.legs.iter().any(|other| other.leg > leg.leg) || self.frozen >= Some(leg.leg);
+        let was_suspended =
+            self.legs.iter().any(|other| other.leg > leg.leg) || self.last_snapshot_leg >= Some(leg.leg);
         leg.ended.as_ref().map(|ended| ended.kind).or_else(|| was_suspended.then_some(LegEndKind::Suspended))
     }
 }
@@ -183,14 +187,14 @@ pub(crate) fn recorded_target(target: &str) -> Cow<'_, str> {
         return Cow::Borrowed(target);
     }
     let shown = target.get(..target.floor_char_boundary(MAX_SHOWN_TARGET)).unwrap_or_default();
-    Cow::Owned(format!("{shown}… ({} bytes, sha256 {})", target.len(), InputHash::of(target.as_bytes())))
+    Cow::Owned(format!("{shown}… ({} bytes, sha256 {})", target.len(), ContentHash::of(target.as_bytes())))
 }
 
 fn is_same(row: &CallRow, call: &HostCall) -> bool {
     call.id == row.call
         && call.method.as_str() == row.method
         && (call.target == row.target || recorded_target(&call.target) == row.target)
-        && InputHash::of(&call.payload).to_string() == row.input_hash
+        && ContentHash::of(&call.payload).to_string() == row.input_hash
 }
 
 #[cfg(test)]

@@ -16,6 +16,6 @@ pub use fork::ForkError;
 pub use record::{MAX_MANUAL_REPLAY_MS, Record, RecordError, ReplayError, Step};
 pub use walk::{MAX_RESUMING_MS, ReplayFailure};
 
-pub(crate) use compare::{Comparison, leg_end, recorded_target};
+pub(crate) use compare::{Comparison, recorded_target, to_journal_end};
 pub(crate) use fork::forked;
 pub(crate) use walk::{Start, Walk};

@@ -50,7 +50,8 @@ pub(crate) struct Walk<'a> {
     tables: &'a CatalogTables,
     definition: &'a Definition,
     pub(crate) comparison: Comparison<'a>,
-    place: Option<Start>,
+    /// Where the next leg starts from; `None` while a leg runs, and after one failed to run.
+    next_start: Option<Start>,
     next: i64,
     allowed_ms: u64,
     ran_us: u64,
@@ -66,7 +67,7 @@ impl<'a> Walk<'a> {
         (start, first): (Start, i64),
         allowed_ms: u64,
     ) -> Self {
-        Self { pool, tables, definition, comparison, place: Some(start), next: first, allowed_ms, ran_us: 0 }
+        Self { pool, tables, definition, comparison, next_start: Some(start), next: first, allowed_ms, ran_us: 0 }
     }
 
     /// Runs the next leg with its recorded replies, and returns them with the leg. `output_bytes` is its output limit.
@@ -74,7 +75,7 @@ impl<'a> Walk<'a> {
         if row.leg != self.next {
             return Err(ReplayFailure::Hole(self.next));
         }
-        let replies = self.comparison.replies(row)?;
+        let replies = self.comparison.take_replies(row)?;
         let left_ms = self.allowed_ms.saturating_sub(self.ran_us / 1000);
         let limits = self.definition.limits;
         // A leg that is known to have finished in time gets all the time that is left: this machine may be busier now.
@@ -95,7 +96,7 @@ impl<'a> Walk<'a> {
         if out_of_time && (was_in_time || budget.run_ms < limits.timeout_ms) {
             return Err(too_long);
         }
-        self.place = Some(Start::Live(lease));
+        self.next_start = Some(Start::Live(lease));
         self.next += 1;
         Ok((replies, leg))
     }
@@ -104,16 +105,16 @@ impl<'a> Walk<'a> {
         self.comparison.compare_leg(row, ran)
     }
 
-    /// Returns the cell's place in a worker, if a leg was run.
-    pub(crate) fn into_place(self) -> Option<Lease> {
-        match self.place {
+    /// Returns the cell's slot in a worker, if a leg was run.
+    pub(crate) fn into_lease(self) -> Option<Lease> {
+        match self.next_start {
             Some(Start::Live(lease)) => Some(lease),
             Some(Start::Source | Start::Snapshot(_)) | None => None,
         }
     }
 
     async fn run(&mut self, budget: Budget, replies: Vec<Reply>) -> Result<(Lease, Leg), ReplayFailure> {
-        let ran = match self.place.take() {
+        let ran = match self.next_start.take() {
             Some(Start::Source) => self.pool.start_cell(self.tables, self.start(budget)).await?,
             Some(Start::Snapshot(snapshot)) => {
                 self.pool.thaw_cell(self.tables, snapshot, Deliver { budget, replies }).await?

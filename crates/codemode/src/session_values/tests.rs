@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use contract::frame::{HostCall, Method};
 use contract::ids::{CallId, RunId};
 use contract::limits::{MAX_STATE_BYTES, MAX_STATE_KEY_BYTES, MAX_STATE_KEYS, MAX_STATE_VALUE_BYTES};
-use executor::UnwrittenValue;
+use executor::UncommittedValue;
 use serde_json::json;
 use store::{ExpectedVersion, ValueWrite};
 
@@ -19,20 +19,20 @@ fn sizes(values: &[(&str, usize)]) -> Sizes {
     sizes
 }
 
-/// Decides about a call, given unwritten values (`None` for deleted keys) and the values of the session.
+/// Decides about a call, given uncommitted values (`None` for deleted keys) and the values of the session.
 fn decide(
     function: &str,
     payload: &str,
-    unwritten: &[(&str, Option<&str>)],
+    uncommitted: &[(&str, Option<&str>)],
     sizes: Option<(&Sizes, Freshness)>,
 ) -> Decision {
-    let unwritten: BTreeMap<&str, UnwrittenValue> = unwritten
+    let uncommitted: BTreeMap<&str, UncommittedValue> = uncommitted
         .iter()
-        .map(|(key, value)| (*key, UnwrittenValue { value: value.map(str::to_owned), version: "cm_1:2".to_owned() }))
+        .map(|(key, value)| (*key, UncommittedValue { value: value.map(str::to_owned), version: "cm_1:2".to_owned() }))
         .collect();
     match Operation::read(&call(function, payload)) {
         Ok(operation) => {
-            operation.decide(&RunId::new("cm_1"), CallId(7), |key: &str| unwritten.get(key).cloned(), sizes)
+            operation.decide(&RunId::new("cm_1"), CallId(7), |key: &str| uncommitted.get(key).cloned(), sizes)
         }
         Err(refusal) => Decision::Refuse(refusal),
     }
@@ -90,13 +90,13 @@ fn a_condition_is_a_version_or_absence_and_is_written_at_once() {
 }
 
 #[test]
-fn a_run_reads_its_own_unwritten_values_without_the_store() {
-    let unwritten = [("a", Some("[1]")), ("gone", None)];
-    let load = |key: &str| decide("load", &json!([key]).to_string(), &unwritten, None);
+fn a_run_reads_its_own_uncommitted_values_without_the_store() {
+    let uncommitted = [("a", Some("[1]")), ("gone", None)];
+    let load = |key: &str| decide("load", &json!([key]).to_string(), &uncommitted, None);
     assert_eq!(load("a"), Decision::Reply(r#"{"value":[1],"version":"cm_1:2"}"#.to_owned()));
     assert_eq!(load("gone"), Decision::Reply("null".to_owned()));
     assert_eq!(load("b"), Decision::Load("b".to_owned()));
-    let forget = |key: &str| decide("forget", &json!([key]).to_string(), &unwritten, None);
+    let forget = |key: &str| decide("forget", &json!([key]).to_string(), &uncommitted, None);
     assert_eq!(forget("a"), Decision::Write { write: write("a", None, None), reply: "true".to_owned() });
     assert_eq!(forget("gone"), Decision::Reply("false".to_owned()));
 }

@@ -1,7 +1,7 @@
 //! Tool Search: gives the model one tool that takes code, or three that take arguments, instead of the whole catalog.
 //!
-//! `tool_search_code` runs a cell of one turn; the structured tools need no worker. Both make their calls through the
-//! executor.
+//! `tool_search_code` runs a cell to its end within one tool call; the structured tools need no worker. Both make their
+//! calls through the executor.
 
 mod input;
 mod structured;
@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The answer of a Tool Search tool, and what its use did and cost.
 ///
-/// The answers of cells and of failures also contain the telemetry, as `telemetry`.
+/// For cells and failures, `value` also has the telemetry, under the key `telemetry`.
 #[derive(Clone, Debug)]
 pub struct ToolSearchAnswer {
     pub value: Value,
@@ -53,19 +53,19 @@ impl ToolSearch {
     }
 
     /// Runs `tool_search_code { code }` → `{ ok, value | error, code?, logs, telemetry }`.
-    pub async fn code(
+    pub async fn run_code(
         &self,
         executor: &Executor,
         config: &config::ToolSearch,
         tool_call_id: &str,
         input: &Value,
     ) -> Value {
-        self.code_with(executor, config, tool_call_id, input, |_| {}).await.value
+        self.run_code_with(executor, config, tool_call_id, input, |_| {}).await.value
     }
 
     /// Runs `tool_search_code`, and calls `on_start` with the run's id as soon as there is one: a caller that may have to
     /// abort the run needs it before the answer.
-    pub async fn code_with(
+    pub async fn run_code_with(
         &self,
         executor: &Executor,
         config: &config::ToolSearch,
@@ -77,14 +77,14 @@ impl ToolSearch {
         let begun = match ExecInput::parse(&source) {
             Ok(cell) => {
                 let mode = RunMode::ToolSearch(config.clone());
-                self.code_mode.start(executor, &limits(config), mode, tool_call_id, cell).await
+                self.code_mode.start(executor, &cell_config(config), mode, tool_call_id, cell).await
             }
             Err(failure) => Err(failure),
         };
         let result = match begun {
             Ok((run_id, reported)) => {
                 on_start(&run_id);
-                self.end(config, &run_id, reported).await
+                self.wait_for_result(config, &run_id, reported).await
             }
             Err(failure) => failed_with(&failure),
         };
@@ -94,8 +94,8 @@ impl ToolSearch {
         ToolSearchAnswer { value, telemetry, media: media.cloned().collect() }
     }
 
-    /// Waits for the end of a cell, and aborts one that does not end in time because no worker had a place for it.
-    async fn end(
+    /// Waits for the result of a cell, and aborts the run if there is none until [`GRACE`] after its timeout.
+    async fn wait_for_result(
         &self,
         config: &config::ToolSearch,
         run_id: &RunId,
@@ -117,8 +117,8 @@ impl ToolSearch {
     }
 }
 
-/// Returns the limits of a cell of Tool Search: code mode's defaults, with its own timeout.
-fn limits(config: &config::ToolSearch) -> config::CodeMode {
+/// Returns the configuration of a cell of Tool Search: code mode's default limits, with Tool Search's own timeout.
+fn cell_config(config: &config::ToolSearch) -> config::CodeMode {
     let limits = Limits { timeout_ms: config.code_timeout_ms, ..Limits::DEFAULT };
     config::CodeMode { search: config.search, ..config::CodeMode::enabled(limits) }
 }

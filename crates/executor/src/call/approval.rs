@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use contract::cell::PendingState;
 use contract::ids::{ApprovalId, CallId, RunId};
-use contract::tool::{InputHash, ToolSpec};
+use contract::tool::{ContentHash, ToolSpec};
 use serde_json::Value;
 use store::{
     Approval, ApprovalRequest, ApprovalScope, CallState, CommitError, Decision, DecisionError, Millis, RuleSubject,
@@ -80,7 +80,7 @@ pub(crate) fn new_request(
         tool_id: tool.id.as_str().to_owned(),
         tool_hash: call.context.catalog.hash_of(tool).to_string(),
         source_identity: call.context.source_identity(tool),
-        input_hash: InputHash::of(input.to_string().as_bytes()).to_string(),
+        input_hash: ContentHash::of(input.to_string().as_bytes()).to_string(),
         input: input.clone(),
         reason: String::new(),
         requested_at: now,
@@ -145,7 +145,7 @@ fn approval_id(run_id: &RunId, call: CallId) -> ApprovalId {
 
 /// Returns an id that is short enough to be typed, and differs from others in its first characters.
 pub(crate) fn short_id(unique_name: &str) -> String {
-    let digits: String = InputHash::of(unique_name.as_bytes()).to_string().chars().take(ID_DIGITS).collect();
+    let digits: String = ContentHash::of(unique_name.as_bytes()).to_string().chars().take(ID_DIGITS).collect();
     format!("apr_{digits}")
 }
 

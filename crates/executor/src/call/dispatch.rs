@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use catalog::arguments;
 use contract::ids::{ApprovalId, CallId, RunId};
-use contract::tool::{InputHash, Source, ToolSpec};
+use contract::tool::{ContentHash, Source, ToolSpec};
 use serde_json::Value;
 use store::CommitError;
 
@@ -94,7 +94,7 @@ async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall<'_>) -> Resu
     // A call with answers is a different request than the one without. A tool that executes each key once must see a
     // different key.
     let state = answers.as_ref().map_or("", |answers| answers.ticket.as_str());
-    let input_hash = InputHash::of(format!("{input_text}{state}").as_bytes()).to_string();
+    let input_hash = ContentHash::of(format!("{input_text}{state}").as_bytes()).to_string();
     fault::point("dispatch.before_journal")?;
     if answers.is_none() {
         journal.entry(recorded(request, tool).made(&input));
@@ -149,5 +149,5 @@ pub(crate) fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), Stri
 
 /// Returns the idempotency key: equal for every attempt at a call, different for every other call.
 fn key(run_id: &RunId, call: CallId, input_hash: &str) -> String {
-    InputHash::of(format!("{run_id}\0{call}\0{input_hash}").as_bytes()).to_string()
+    ContentHash::of(format!("{run_id}\0{call}\0{input_hash}").as_bytes()).to_string()
 }

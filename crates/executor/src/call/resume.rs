@@ -1,7 +1,7 @@
 //! Resumes calls: after a crash, after a person's decision, or while a task that the tool started is running.
 
 use contract::cell::PendingState;
-use contract::tool::{InputHash, Repeat, ToolId, ToolSpec};
+use contract::tool::{ContentHash, Repeat, ToolId, ToolSpec};
 use store::{Approval, ApprovalState, CallRow, CallState, CommitError, SettleError};
 
 use super::CallEnd;
@@ -118,7 +118,7 @@ pub(crate) async fn resume_decided(call: Call<'_>, decided: &[Approval]) -> Call
 async fn resume_approved(call: Call<'_>, approval: &Approval) -> CallEnd {
     let Call { context, request, .. } = call;
     let Some(tool) = call.tool() else { return call.refuse(context.unknown(&request.id)) };
-    let input_hash = InputHash::of(request.input.to_string().as_bytes());
+    let input_hash = ContentHash::of(request.input.to_string().as_bytes());
     let is_unchanged = approval.tool_hash == context.catalog.hash_of(tool).to_string()
         && approval.input_hash == input_hash.to_string();
     let refusal = match approval.state {

@@ -25,7 +25,7 @@ use totals::{CallKind, Totals};
 use values::Values;
 
 pub use totals::{JournalFull, OpenError};
-pub use values::UnwrittenValue;
+pub use values::UncommittedValue;
 
 /// Unwritten records are flushed beyond these limits even if no call needs it, because they take memory.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
@@ -158,16 +158,18 @@ impl Journal {
     /// Records a call that the cell has just made. A refused call is recorded too, without its payload.
     pub fn opened(&self, mut row: CallRow) -> Result<(), OpenError> {
         let mut unwritten = self.lock();
-        let is_timer = [Method::Timer, Method::Yield].iter().any(|method| method.as_str() == row.method);
-        let kind = if is_timer { CallKind::Timer } else { CallKind::Request };
-        let opened = unwritten.totals.open(row.call, row.journal_bytes(), kind);
+        let cannot_reject = [Method::Timer, Method::Yield].iter().any(|method| method.as_str() == row.method);
+        let kind = if cannot_reject { CallKind::NonRejecting } else { CallKind::Request };
+        let opened = unwritten.totals.count_call(row.call, row.journal_bytes(), kind);
         match opened {
             Ok(()) => unwritten.change.grow(row.journal_bytes()),
             Err(OpenError::Refused(_)) => {
                 row.payload = String::new();
                 unwritten.charge(row.journal_bytes());
             }
-            Err(OpenError::RunFailed(_) | OpenError::Reused { .. }) => return opened,
+            Err(OpenError::TooManyRefused(_) | OpenError::CannotReject(_) | OpenError::IdNotIncreasing { .. }) => {
+                return opened;
+            }
         }
         unwritten.anything = true;
         unwritten.changed.insert(row.call);
@@ -211,16 +213,16 @@ impl Journal {
         self.lock().settle(call, outcome, reply);
     }
 
-    /// Returns what the run has written under a key, if that is not in the store yet.
-    pub fn unwritten_value(&self, key: &str) -> Option<UnwrittenValue> {
+    /// Returns what the run has set under a key, if that is not in the store yet.
+    pub fn uncommitted_value(&self, key: &str) -> Option<UncommittedValue> {
         self.lock().values.get(key).cloned()
     }
 
-    /// Returns the keys that the run has written and that are not in the store yet, with the bytes and versions of their
+    /// Returns the keys that the run has set and that are not in the store yet, with the bytes and versions of their
     /// values. A deleted key has no bytes.
-    pub fn unwritten_keys(&self) -> Vec<(String, Option<usize>, String)> {
+    pub fn uncommitted_keys(&self) -> Vec<(String, Option<usize>, String)> {
         let unwritten = self.lock();
-        let key = |(key, last): (&str, &UnwrittenValue)| {
+        let key = |(key, last): (&str, &UncommittedValue)| {
             (key.to_owned(), last.value.as_ref().map(String::len), last.version.clone())
         };
         unwritten.values.iter().map(key).collect()

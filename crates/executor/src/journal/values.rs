@@ -1,15 +1,15 @@
-//! The session values that a run has written and that are not in the store yet. Pure.
+//! The session values that a run has set and that are not in the store yet. Does no I/O.
 //!
-//! The run reads its own unwritten values from here. Once they are committed the store has them, and it is read again:
-//! another run may have written the key since.
+//! The run reads its own uncommitted values from here. Once they are committed the store has them, and it is read
+//! again: another run may have written the key since.
 
 use std::collections::BTreeMap;
 
 use store::{Change, ValueWrite, VersionConflict};
 
-/// A session value that a run has written and that no commit has written yet.
+/// A session value that a run has set and no commit has stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnwrittenValue {
+pub struct UncommittedValue {
     /// `None` if the run has deleted the key.
     pub value: Option<String>,
     pub version: String,
@@ -17,16 +17,16 @@ pub struct UnwrittenValue {
 
 #[derive(Debug)]
 struct Pending {
-    last: UnwrittenValue,
-    /// The position in the unwritten change; `None` while a commit is in progress.
-    place: Option<usize>,
+    last: UncommittedValue,
+    /// The position of the write in the next change; `None` while a commit is in progress.
+    index: Option<usize>,
 }
 
-/// The unwritten values of a run, and the results of its conditional writes.
+/// The uncommitted values of a run, and the results of its conditional writes.
 #[derive(Debug, Default)]
 pub(super) struct Values {
     pending: BTreeMap<String, Pending>,
-    /// Bytes of the pending values.
+    /// Bytes of the pending keys, values and versions.
     bytes: usize,
     conflicts: Vec<VersionConflict>,
     /// The number of commits that have written values.
@@ -34,15 +34,15 @@ pub(super) struct Values {
 }
 
 impl Values {
-    pub(super) fn get(&self, key: &str) -> Option<&UnwrittenValue> {
+    pub(super) fn get(&self, key: &str) -> Option<&UncommittedValue> {
         self.pending.get(key).map(|pending| &pending.last)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &UnwrittenValue)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &UncommittedValue)> {
         self.pending.iter().map(|(key, pending)| (key.as_str(), &pending.last))
     }
 
-    /// Returns the bytes of the keys and values that are not written yet.
+    /// Returns the bytes of the keys, values and versions that are not committed yet.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -54,13 +54,13 @@ impl Values {
     /// Adds an unconditional write to the change. It replaces an earlier write of the key in the same change, which no
     /// other run can have seen.
     pub(super) fn add(&mut self, change: &mut Change, write: ValueWrite) {
-        let last = UnwrittenValue { value: write.value.clone(), version: write.version.clone() };
+        let last = UncommittedValue { value: write.value.clone(), version: write.version.clone() };
         let key = write.key.clone();
-        let before = self.pending.get(&key).and_then(|pending| pending.place);
-        let place = match before.and_then(|place| Some((place, change.values.get_mut(place)?))) {
-            Some((place, earlier)) => {
+        let before = self.pending.get(&key).and_then(|pending| pending.index);
+        let index = match before.and_then(|index| Some((index, change.values.get_mut(index)?))) {
+            Some((index, earlier)) => {
                 *earlier = write;
-                place
+                index
             }
             None => {
                 change.values.push(write);
@@ -68,14 +68,14 @@ impl Values {
             }
         };
         self.bytes += bytes_of(&key, &last);
-        if let Some(replaced) = self.pending.insert(key.clone(), Pending { last, place: Some(place) }) {
+        if let Some(replaced) = self.pending.insert(key.clone(), Pending { last, index: Some(index) }) {
             self.bytes -= bytes_of(&key, &replaced.last);
         }
     }
 
     /// Marks all values as being written. They are still read from here until the commit has ended.
     pub(super) fn begin_commit(&mut self) {
-        self.pending.values_mut().for_each(|pending| pending.place = None);
+        self.pending.values_mut().for_each(|pending| pending.index = None);
     }
 
     /// Forgets the values that a commit has written, unless the run has written them again since.
@@ -84,19 +84,19 @@ impl Values {
             return;
         }
         self.commits += 1;
-        self.pending.retain(|_, pending| pending.place.is_some());
+        self.pending.retain(|_, pending| pending.index.is_some());
         self.bytes = self.pending.iter().map(|(key, pending)| bytes_of(key, &pending.last)).sum();
         self.conflicts.extend(conflicts);
     }
 
-    /// Removes and returns the conflict of a conditional write. `None` if the write had an effect.
-    pub(super) fn take_conflict(&mut self, version: &str) -> Option<VersionConflict> {
-        let place = self.conflicts.iter().position(|conflict| conflict.version == version)?;
-        Some(self.conflicts.swap_remove(place))
+    /// Takes the conflict of the conditional write with this version; `None` if there is none or it was taken.
+    pub(super) fn take_conflict(&mut self, write_version: &str) -> Option<VersionConflict> {
+        let index = self.conflicts.iter().position(|conflict| conflict.version == write_version)?;
+        Some(self.conflicts.swap_remove(index))
     }
 }
 
-fn bytes_of(key: &str, last: &UnwrittenValue) -> usize {
+fn bytes_of(key: &str, last: &UncommittedValue) -> usize {
     key.len() + last.version.len() + last.value.as_ref().map_or(0, String::len)
 }
 
@@ -111,11 +111,11 @@ mod tests {
     }
 
     fn value_of<'a>(values: &'a Values, key: &str) -> Option<Option<&'a str>> {
-        values.get(key).map(|unwritten| unwritten.value.as_deref())
+        values.get(key).map(|uncommitted| uncommitted.value.as_deref())
     }
 
     #[test]
-    fn a_run_reads_its_last_unwritten_write_and_the_change_keeps_only_that() {
+    fn a_run_reads_its_last_uncommitted_write_and_the_change_keeps_only_that() {
         let (mut values, mut change) = (Values::default(), Change::default());
         values.add(&mut change, write("a", Some("1"), "r:1"));
         values.add(&mut change, write("b", Some("2"), "r:2"));

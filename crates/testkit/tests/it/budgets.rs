@@ -68,7 +68,8 @@ async fn a_cell_that_sets_timers_forever_fails_at_the_call_limit() {
         result = run.wait(result["runId"].as_str().unwrap()).await;
     }
     assert_eq!(result["code"], "too_many_pending_tool_calls", "{result}");
-    assert!(result["error"].as_str().unwrap().contains(&MAX_RUN_CALLS.to_string()), "{result}");
+    let error = result["error"].as_str().unwrap();
+    assert!(error.starts_with("the cell set a timer") && error.contains(&MAX_RUN_CALLS.to_string()), "{result}");
     let runs = world.store().runs(&RunFilter::default(), 1).await.unwrap();
     let totals = world.store().journal_totals(&runs[0].run_id).await.unwrap();
     assert!(totals.calls <= MAX_RUN_CALLS && totals.bytes <= MAX_JOURNAL_BYTES, "{totals:?}");

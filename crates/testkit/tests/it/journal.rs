@@ -52,7 +52,10 @@ async fn a_reused_call_id_is_refused_and_the_first_row_stays() {
     journal.opened(call(1, 10)).unwrap();
     journal.opened(call(3, 10)).unwrap();
     for id in [1, 2, 3] {
-        assert!(matches!(journal.opened(call(id, 99)), Err(OpenError::Reused { last: CallId(3), .. })), "{id}");
+        assert!(
+            matches!(journal.opened(call(id, 99)), Err(OpenError::IdNotIncreasing { last: CallId(3), .. })),
+            "{id}"
+        );
     }
     journal.flush().await.unwrap();
     let written = journal.store().calls(&"cm_1".into()).await.unwrap();

@@ -220,7 +220,7 @@ async fn a_cell_of_tool_search_has_no_session_values() {
     let tool_search = codemode::ToolSearch::new(world.code_mode.clone());
     let config = &run.prepared.config.tool_search;
     let input = json!({"code": "return typeof store === 'undefined' ? 'none' : await store('a', 1).catch(error => error.code)"});
-    let answer = tool_search.code(&run.prepared.executor, config, "call-1", &input).await;
+    let answer = tool_search.run_code(&run.prepared.executor, config, "call-1", &input).await;
     assert!(["none", "invalid_input"].iter().any(|expected| answer["value"] == *expected), "{answer}");
 }
 

@@ -5,7 +5,7 @@ use contract::ids::CallId;
 use serde_json::value::RawValue;
 use store::{CallRow, CallState, LegEndKind, LegEnded, LegRow, StoredReply};
 
-use super::{Comparison, LegVerdict, has_same_value, leg_end, recorded_digest};
+use super::{Comparison, LegVerdict, has_same_value, recorded_digest, to_journal_end};
 
 fn row(call: u32, leg: i64, target: &str, payload: &str) -> CallRow {
     let reply = Some(StoredReply::Resolved(format!("\"reply {call}\"")));
@@ -31,7 +31,7 @@ fn returns(value: &str) -> Leg {
 }
 
 fn ended(leg: i64, replies: Vec<u32>, ran: &Leg) -> LegRow {
-    LegRow { ended: Some(leg_end(ran)), ..LegRow::begun(leg, 0, replies.into_iter().map(CallId).collect()) }
+    LegRow { ended: Some(to_journal_end(ran)), ..LegRow::begun(leg, 0, replies.into_iter().map(CallId).collect()) }
 }
 
 /// Returns the message for a first leg that differs from its record.
@@ -50,9 +50,9 @@ fn a_leg_that_does_the_same_is_the_same() {
     assert_eq!(comparison.compare_leg(&legs[0], &first), Ok(LegVerdict::Same));
     let reply =
         |call: u32| Reply { call: CallId(call), value: ReplyValue::Resolved(format!("\"reply {call}\"").into_bytes()) };
-    assert_eq!(comparison.replies(&legs[1]), Ok(vec![reply(2)]));
+    assert_eq!(comparison.take_replies(&legs[1]), Ok(vec![reply(2)]));
     assert_eq!(comparison.compare_leg(&legs[1], &second), Ok(LegVerdict::Same));
-    assert_eq!(comparison.replies(&legs[2]), Ok(vec![reply(3), reply(1)]));
+    assert_eq!(comparison.take_replies(&legs[2]), Ok(vec![reply(3), reply(1)]));
     // The end of the last leg is not recorded, so it may end in any way.
     assert_eq!(comparison.compare_leg(&legs[2], &returns("1")), Ok(LegVerdict::Unrecorded));
 }
@@ -83,7 +83,7 @@ fn a_leg_that_differs_from_its_record_is_reported_with_leg_and_call() {
     ] {
         assert_eq!(divergence(&before, &calls, &now), expected);
     }
-    let failure = Failure { code: Some(ErrorCode::InvalidInput), message: "no".to_owned(), place: None };
+    let failure = Failure { code: Some(ErrorCode::InvalidInput), message: "no".to_owned(), position: None };
     assert_eq!(
         divergence(&waits(vec![]), &[], &leg(LegEnd::Failed(failure), &[])),
         "leg 0: expected a wait, got a failure: no"
@@ -107,14 +107,14 @@ fn recorded_output_must_be_the_same() {
 fn a_leg_that_is_known_to_have_waited_must_wait_even_if_its_end_is_not_written() {
     let legs = [LegRow::begun(0, 0, vec![]), LegRow::begun(1, 0, vec![])];
     let calls = [row(1, 0, "a:b:c", "{}"), row(2, 1, "a:b:c", "{}")];
-    let compare_leg = |frozen: Option<i64>, number: usize, now: &Leg| {
-        Comparison::new(&legs, &calls, frozen).compare_leg(&legs[number], now).is_ok()
+    let compare_leg = |last_snapshot_leg: Option<i64>, number: usize, now: &Leg| {
+        Comparison::new(&legs, &calls, last_snapshot_leg).compare_leg(&legs[number], now).is_ok()
     };
     let more = waits(vec![call(1, "a:b:c", "{}"), call(9, "a:b:c", "{}")]);
     assert!(!compare_leg(None, 0, &more), "a later leg shows that these were all its calls");
     let last = waits(vec![call(2, "a:b:c", "{}"), call(3, "a:b:c", "{}")]);
     assert!(compare_leg(None, 1, &last), "a crash may have come before the last calls were written");
-    assert!(!compare_leg(Some(1), 1, &last), "it was frozen after them");
+    assert!(!compare_leg(Some(1), 1, &last), "its snapshot was taken after them");
 }
 
 #[test]
@@ -127,29 +127,39 @@ fn a_reply_goes_only_to_a_call_that_is_waited_for() {
     let mut comparison = Comparison::new(&legs, &calls, None);
     assert_eq!(comparison.compare_leg(&legs[0], &cleared), Ok(LegVerdict::Same));
     assert!(!comparison.waits_for(CallId(1)) && comparison.waits_for(CallId(2)));
-    let refused = comparison.replies(&legs[1]).unwrap_err();
+    let refused = comparison.take_replies(&legs[1]).unwrap_err();
     assert_eq!((refused.call, refused.happened.as_str()), (Some(CallId(1)), "a cell that does not wait for it"));
-    let refused = comparison.replies(&legs[2]).unwrap_err();
+    let refused = comparison.take_replies(&legs[2]).unwrap_err();
     assert_eq!(refused.happened, "no reply in the journal");
     // A yield needs no recorded reply.
     calls[1].method = Method::Yield.as_str().to_owned();
     let mut comparison = Comparison::new(&legs, &calls, None).starting_after(0);
     let null = ReplyValue::Resolved(b"null".to_vec());
-    assert_eq!(comparison.replies(&legs[2]), Ok(vec![Reply { call: CallId(2), value: null }]));
+    assert_eq!(comparison.take_replies(&legs[2]), Ok(vec![Reply { call: CallId(2), value: null }]));
+}
+
+#[test]
+fn a_timer_that_was_cleared_before_the_snapshot_is_not_open_after_it() {
+    let calls = [row(1, 0, "", "5"), CallRow { state: CallState::Cleared, ..row(2, 0, "", "5") }];
+    let legs = [LegRow::begun(0, 0, vec![]), LegRow::begun(1, 0, vec![CallId(2)])];
+    let mut comparison = Comparison::new(&legs, &calls, Some(0)).starting_after(0);
+    assert!(comparison.waits_for(CallId(1)) && !comparison.waits_for(CallId(2)));
+    let refused = comparison.take_replies(&legs[1]).unwrap_err();
+    assert_eq!((refused.call, refused.happened.as_str()), (Some(CallId(2)), "a cell that does not wait for it"));
 }
 
 #[test]
 fn the_end_of_a_leg_is_recorded() {
     let ended = |kind| LegEnded { kind, output_digest: String::new() };
-    assert_eq!(leg_end(&waits(vec![])), ended(LegEndKind::Suspended));
-    let returned = leg_end(&returns("1"));
+    assert_eq!(to_journal_end(&waits(vec![])), ended(LegEndKind::Suspended));
+    let returned = to_journal_end(&returns("1"));
     assert_eq!((returned.kind, recorded_digest(&returned)), (LegEndKind::Completed, ""));
 }
 
 #[test]
 fn a_value_is_compared_by_its_digest_if_the_journal_has_one() {
     let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-    let recorded = leg_end(&leg(LegEnd::Completed { value: raw("[1]") }, &["a"]));
+    let recorded = to_journal_end(&leg(LegEnd::Completed { value: raw("[1]") }, &["a"]));
     assert_eq!(
         (has_same_value(&recorded, &raw("[1]")), has_same_value(&recorded, &raw("[2]"))),
         (Some(true), Some(false))

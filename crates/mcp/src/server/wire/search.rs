@@ -89,7 +89,7 @@ impl ToolCall<'_> {
                 }
                 started.send(Some(run_id.clone())).log_expected("pass on the id of a run");
             };
-            tools.code_with(&executor, &config, &tool_call_id, &input, on_start).await
+            tools.run_code_with(&executor, &config, &tool_call_id, &input, on_start).await
         });
         let until = Instant::now() + timeout;
         let asking = async {

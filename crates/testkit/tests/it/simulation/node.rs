@@ -313,7 +313,7 @@ impl Simulation for NodeThread {
         if skew < 0 { time - off } else { time + off }
     }
 
-    fn time_before_timers(&self) -> Duration {
+    fn clock_lead(&self) -> Duration {
         self.paused.get().unwrap_or_default()
     }
 

@@ -81,7 +81,7 @@ impl Bench {
 
     async fn code(&self, code: &str) -> Value {
         let input = json!({ "code": code });
-        self.tool_search.code(&self.run.executor, &self.run.config.tool_search, "call-1", &input).await
+        self.tool_search.run_code(&self.run.executor, &self.run.config.tool_search, "call-1", &input).await
     }
 
     async fn search(&self, input: Value) -> Value {

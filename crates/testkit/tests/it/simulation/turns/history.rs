@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::ids::TurnId;
-use fault::{POINTS, TURN_POINTS};
+use fault::{GATEWAY_POINTS, POINTS};
 use serde_json::{Value, json};
 use store::{HeldTurn, NewStep, TurnRow, TurnState, TurnStep};
 use testkit::model::ScriptedModel;
@@ -275,7 +275,7 @@ impl TurnHistory {
         let points: Vec<&'static str> = match fault {
             Fault::LoseAnswer => TURN_COMMITS.to_vec(),
             // Most faults hit turns; the others hit their cells.
-            _ if self.chance.below(4) > 0 => TURN_POINTS.to_vec(),
+            _ if self.chance.below(4) > 0 => GATEWAY_POINTS.to_vec(),
             _ => POINTS.to_vec(),
         };
         let named = self.chance.below(4) > 0;
