@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::{InjectedFault, POINTS, TURN_POINTS};
+use crate::{GATEWAY_POINTS, InjectedFault, POINTS};
 
-static FAULT: Mutex<Fault> = parking_lot::const_mutex(Fault { armed: None, reached: BTreeMap::new() });
+static FAULT: Mutex<FaultState> = parking_lot::const_mutex(FaultState { armed: None, reached: BTreeMap::new() });
 
 #[derive(Debug)]
-struct Fault {
+struct FaultState {
     armed: Option<Armed>,
     reached: BTreeMap<&'static str, u32>,
 }
@@ -38,19 +38,19 @@ enum Action {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "invalid fault `{0}`; expected `NAME:HIT:kill`, `NAME:HIT:sleep=MS` or `NAME:HIT:error`, with a name from POINTS \
-     or TURN_POINTS"
+     or GATEWAY_POINTS"
 )]
 pub struct InvalidFault(String);
 
 /// Arms one fault point, and disarms any other. In `NAME:HIT:ACTION`, `HIT` counts from 1: with 2, the action happens
-/// when the point is reached for the second time.
+/// when the point is reached for the second time. Has no effect in a simulated thread.
 pub fn arm(text: &str) -> Result<(), InvalidFault> {
     let invalid = || InvalidFault(text.to_owned());
     let mut parts = text.split(':');
     let (Some(name), Some(hit), Some(action), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
         return Err(invalid());
     };
-    let name = POINTS.into_iter().chain(TURN_POINTS).find(|point| *point == name).ok_or_else(invalid)?;
+    let name = POINTS.into_iter().chain(GATEWAY_POINTS).find(|point| *point == name).ok_or_else(invalid)?;
     let remaining = hit.parse().ok().filter(|hit| *hit > 0).ok_or_else(invalid)?;
     let action = match action.split_once('=') {
         None if action == "kill" => Action::Kill,
@@ -62,7 +62,7 @@ pub fn arm(text: &str) -> Result<(), InvalidFault> {
     Ok(())
 }
 
-/// Returns how often each fault point was reached, without those that never were.
+/// Returns how often each fault point was reached, without those that never were. A simulated thread counts nothing.
 pub fn reached() -> BTreeMap<&'static str, u32> {
     FAULT.lock().reached.clone()
 }

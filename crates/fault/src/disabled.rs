@@ -1,4 +1,4 @@
-//! Fault injection without the feature `inject`: every function is a no-op.
+//! Fault injection without the feature `inject`: no function has an effect.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub fn time() -> Option<Duration> {
 
 /// Returns zero: timers and clocks agree.
 #[inline(always)]
-pub fn time_before_timers() -> Duration {
+pub fn clock_lead() -> Duration {
     Duration::ZERO
 }
 
@@ -40,7 +40,7 @@ pub async fn wait_for_turn() {}
 
 /// Waits for the turn of a task that holds a connection; returns at once.
 #[inline(always)]
-pub async fn wait_for_connection_turn() {}
+pub async fn wait_for_turn_holding_connection() {}
 
 /// Runs the future.
 #[inline(always)]

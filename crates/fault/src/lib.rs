@@ -1,7 +1,7 @@
 //! Fault injection: named points in the code where a test can kill the process, block the thread or return an error,
 //! and hooks for simulated time, randomness and scheduling.
 //!
-//! Without the feature `inject`, every function is a no-op. With it, a fault point has an effect only if the process
+//! Without the feature `inject`, no function has an effect. With it, a fault point has an effect only if the process
 //! armed it with `arm` (the test host `ledger-host` does) or the thread belongs to a simulation (`simulate`).
 
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
@@ -24,11 +24,11 @@ mod disabled;
 
 #[cfg(not(feature = "inject"))]
 pub use disabled::{
-    commit_result, fill_random, point, run_in_turn, time, time_before_timers, wait_for_connection_turn, wait_for_turn,
+    clock_lead, commit_result, fill_random, point, run_in_turn, time, wait_for_turn, wait_for_turn_holding_connection,
 };
 #[cfg(feature = "inject")]
 pub use simulated::{
-    commit_result, fill_random, run_in_turn, time, time_before_timers, wait_for_connection_turn, wait_for_turn,
+    clock_lead, commit_result, fill_random, run_in_turn, time, wait_for_turn, wait_for_turn_holding_connection,
 };
 
 /// The names of the fault points that runs of cells reach, grouped by the operation they interrupt.
@@ -81,7 +81,7 @@ pub const POINTS: [&str; 45] = [
 ];
 
 /// The names of the fault points that only turns of the gateway reach, grouped by the operation they interrupt.
-pub const TURN_POINTS: [&str; 14] = [
+pub const GATEWAY_POINTS: [&str; 14] = [
     "turn.before_create",
     "turn.after_create",
     "turn.before_model",

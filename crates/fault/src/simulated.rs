@@ -24,8 +24,8 @@ pub trait Simulation {
     /// Returns the simulated time since 1970.
     fn time(&self) -> Duration;
 
-    /// Returns the time that has passed although timers do not fire for it before the thread is idle.
-    fn time_before_timers(&self) -> Duration;
+    /// Returns how far the simulated clock is ahead of Tokio's timers, which fire only when the thread is idle.
+    fn clock_lead(&self) -> Duration;
 
     /// Fills the bytes with simulated randomness.
     fn fill_random(&self, bytes: &mut [u8]);
@@ -136,11 +136,11 @@ pub fn time() -> Option<Duration> {
     with_thread(|thread| thread.simulation.clone()).map(|simulation| simulation.time())
 }
 
-/// Returns the simulated time that has passed although timers and [`tokio::time::Instant`] do not include it yet; zero
-/// outside a simulation. A process that was paused at a fault point continues there before its timers fire.
-pub fn time_before_timers() -> Duration {
+/// Returns how far the simulated clock is ahead of Tokio's timers and [`tokio::time::Instant`]; zero outside a
+/// simulation. A process that was paused at a fault point continues there before its timers fire.
+pub fn clock_lead() -> Duration {
     let simulation = with_thread(|thread| thread.simulation.clone());
-    simulation.map(|simulation| simulation.time_before_timers()).unwrap_or_default()
+    simulation.map(|simulation| simulation.clock_lead()).unwrap_or_default()
 }
 
 /// Fills the bytes with simulated randomness. Returns `false` outside a simulation.
@@ -155,8 +155,8 @@ pub fn wait_for_turn() -> Turn {
     Turn { key: None, holds_connection: false }
 }
 
-/// Like [`wait_for_turn`], for a task that already holds a connection of the store's pool.
-pub fn wait_for_connection_turn() -> Turn {
+/// Waits for a turn as [`wait_for_turn`] does, in a task that already holds a connection of the store's pool.
+pub fn wait_for_turn_holding_connection() -> Turn {
     Turn { key: None, holds_connection: true }
 }
 

@@ -32,7 +32,7 @@ use crate::turn::driver::Driver;
 use crate::turn::log::{LogEnd, LogReader, TurnLog};
 use crate::turn::prepared::{PreparationError, PreparedTurn};
 use crate::turn::record::{
-    Answers, DeliveredCall, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest,
+    ClientResults, DeliveredCall, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest,
 };
 use crate::turn::{Attempt, ControlCalls, OnEnd, Owner, Unfinished, abort_held};
 
@@ -256,24 +256,24 @@ impl Gateway {
     }
 
     /// Continues a turn that waits for results of its client. Results that were given before are ignored.
-    pub async fn answer(
+    pub async fn continue_turn(
         &self,
         row: &TurnRow,
-        answers: Answers,
+        results: ClientResults,
         abandonment: Abandonment,
         on_end: OnEnd,
     ) -> Result<TurnHandle, TurnError> {
         let (mut held, mut driven, _starting) = self.take_over(row).await?;
         let unanswered = driven.record.unanswered();
-        let is_answered = |call: &DeliveredCall| answers.results.iter().any(|result| result.call_id == call.client.id);
+        let is_answered = |call: &DeliveredCall| results.results.iter().any(|result| result.call_id == call.client.id);
         if unanswered.is_empty() || !unanswered.iter().all(is_answered) {
             // Another process received the results first, and may have sent newer calls to the client.
             let change = TurnChange { release: ReleaseLease::Release, ..TurnChange::default() };
             self.store().commit_turn(&mut held, &change, Durability::Relaxed, now_ms()).await?;
             return Err(TurnError::HeldElsewhere);
         }
-        let answered = answers.results.iter().map(|result| result.call_id.clone()).collect();
-        let step = Step::Answered(answers);
+        let answered = results.results.iter().map(|result| result.call_id.clone()).collect();
+        let step = Step::Answered(results);
         let change = TurnChange {
             steps: vec![NewStep {
                 kind: step.kind().to_owned(),
@@ -301,8 +301,9 @@ impl Gateway {
         Ok(self.launch(held, driven, abandonment, on_end))
     }
 
-    /// Returns a recorded response of a turn, if the client received all of it. They are numbered from 0.
-    pub fn replay(&self, turn_id: &TurnId, record: &TurnRecord, response: usize) -> Option<TurnHandle> {
+    /// Returns a recorded response of a turn, to be sent again; `None` if it is not complete. Responses are numbered from
+    /// 0.
+    pub fn resend(&self, turn_id: &TurnId, record: &TurnRecord, response: usize) -> Option<TurnHandle> {
         let responses = record.responses();
         let RecordedResponse { said, calls, usage, .. } = responses.get(response).filter(|one| one.is_whole)?.clone();
         let log = TurnLog::default();

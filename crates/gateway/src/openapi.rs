@@ -1,6 +1,7 @@
-//! The OpenAPI document, which describes all routes. It is generated from the table that the router is built from.
+//! The OpenAPI document, which describes all routes. Most come from the table that the router is built from; [`OTHERS`]
+//! lists the rest.
 //!
-//! The wires under `/v1` are described coarsely: their forms are those of OpenAI and Anthropic.
+//! The client APIs under `/v1` are described coarsely: their forms are those of OpenAI and Anthropic.
 
 use serde_json::{Map, Value, json};
 
@@ -45,7 +46,8 @@ pub fn document() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "Cellmate gateway", "version": env!("CARGO_PKG_VERSION"),
-            "description": "Times are milliseconds since 1970. What does not exist and what belongs to others are alike: 404.",
+            "description": "Times are milliseconds since 1970. Both a missing resource and one of another principal \
+                            return 404.",
         },
         "security": [{"token": []}],
         "paths": paths,
@@ -141,7 +143,8 @@ fn coarse_operation(method: &str, path: &str, summary: &str) -> Value {
             let content = json!({"application/json": {"schema": {"type": "object"}}});
             fields.insert("requestBody".to_owned(), json!({"content": content}));
         }
-        // The front door checks these routes: turns and MCP need `execute`, the others no token.
+        // The authentication layer, `http_server`, checks these routes: `/v1/` and MCP need `execute`, the others no
+        // token.
         match path.starts_with("/v1/") || path == "/mcp" {
             true => fields.insert("x-permissions".to_owned(), json!([http_server::Permission::Execute.as_str()])),
             false => fields.insert("security".to_owned(), json!([])),
@@ -154,11 +157,28 @@ fn coarse_operation(method: &str, path: &str, summary: &str) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{document, path_parameters};
+    use serde_json::Value;
+
+    use super::{OTHERS, document, path_parameters};
     use crate::api::table::ROUTES;
 
     #[test]
-    fn every_route_is_in_the_document_once_with_its_parameters_and_a_name_of_its_own() {
+    fn every_route_is_declared_once_and_is_in_the_document() {
+        let document = document();
+        let of_table = ROUTES.iter().map(|route| (route.verb.as_str().to_lowercase(), route.path));
+        let others = OTHERS.iter().map(|(method, path, _)| ((*method).to_owned(), *path));
+        let mut declared = BTreeSet::new();
+        for (method, path) in of_table.chain(others) {
+            assert!(document["paths"][path][method.as_str()].is_object(), "{method} {path}");
+            // A second declaration would replace the first one in the document.
+            assert!(declared.insert((method.clone(), path)), "{method} {path} is declared twice");
+        }
+        let methods = |path: &Value| path.as_object().unwrap().len();
+        assert_eq!(document["paths"].as_object().unwrap().values().map(methods).sum::<usize>(), declared.len());
+    }
+
+    #[test]
+    fn a_route_of_the_table_has_its_parameters_responses_and_a_name_of_its_own() {
         let document = document();
         let mut names = BTreeSet::new();
         for route in ROUTES {
@@ -170,6 +190,18 @@ mod tests {
             assert_eq!(parameters.len(), path_parameters(route.path).count() + route.query.len());
             assert!(operation["responses"]["200"].is_object() && operation["responses"]["404"].is_object());
         }
-        assert!(document["paths"]["/v1/messages"]["post"].is_object());
+    }
+
+    #[test]
+    fn a_route_of_the_list_has_its_parameters_and_the_permission_that_it_needs() {
+        let document = document();
+        for (method, path, summary) in OTHERS {
+            let operation = &document["paths"][path][method];
+            assert_eq!(operation["summary"], summary);
+            assert_eq!(operation["parameters"].as_array().unwrap().len(), path_parameters(path).count(), "{path}");
+            let needs_token = path.starts_with("/v1/") || path == "/mcp";
+            assert_eq!(operation["x-permissions"].is_array(), needs_token, "{path}");
+            assert_eq!(operation["security"].is_array(), !needs_token, "{path}");
+        }
     }
 }

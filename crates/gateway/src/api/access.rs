@@ -87,7 +87,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Viewer {
     }
 }
 
-/// Returns the error for a request that no front door has authenticated.
+/// Returns the error for a request that `http_server` has not authenticated.
 pub(crate) fn no_token() -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "missing or invalid token")
 }

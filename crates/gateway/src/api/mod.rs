@@ -62,7 +62,7 @@ pub fn routes(gateway: Gateway) -> Router {
     table::router().with_state(Api { gateway, events, invocations: Invocations::default(), document })
 }
 
-/// Returns the rules with which a front door must guard [`routes`]. Each route checks its own permission.
+/// Returns the rules with which `http_server` must guard [`routes`]. Each route checks its own permission.
 pub fn rules() -> RouteRules {
     RouteRules { body_limit, respond, write_stall: LONG_WRITE_STALL, ..RouteRules::default() }
 }
@@ -89,7 +89,7 @@ fn body_limit(head: &Parts) -> usize {
     if head.uri.path() == invoke::PATH { MAX_INVOKE_BYTES } else { MAX_REQUEST_BYTES }
 }
 
-/// Writes a refusal of the front door in the form of the route.
+/// Writes a refusal of `http_server` in the form of the route.
 fn respond(head: &Parts, refusal: &Refusal) -> Response {
     let kind = match refusal {
         Refusal::Host => "host_not_allowed",

@@ -10,7 +10,7 @@ use wire::upstream::ModelEvent;
 use super::{KnownTurn, KnownTurns, digest, digests_at_end, join, prefixes, rebuild, with_answer};
 use crate::turn::log::LogEnd;
 use crate::turn::record::{
-    Answers, ControlResult, DeliveredCall, ModelStep, RecordedResponse, Step, TurnRecord, TurnRequest,
+    ClientResults, ControlResult, DeliveredCall, ModelStep, RecordedResponse, Step, TurnRecord, TurnRequest,
 };
 
 fn user(text: &str) -> Item {
@@ -142,8 +142,9 @@ fn record() -> TurnRecord {
         let client = ClientCall { id: id.into(), name: "f".into(), arguments: "{}".into() };
         Step::Delivered(vec![DeliveredCall { run_id: RunId::new("cm_1"), call: CallId(number), client }])
     };
-    let answered =
-        |id: &str| Step::Answered(Answers { results: vec![CallResult::text(id, "1")], ..Answers::default() });
+    let answered = |id: &str| {
+        Step::Answered(ClientResults { results: vec![CallResult::text(id, "1")], ..ClientResults::default() })
+    };
     let result =
         |id: &str, text: &str| Step::Result(ControlResult { run_id: None, result: CallResult::text(id, text) });
     let request = TurnRequest::new("a", Wire::Chat, vec![user("q")]);

@@ -35,7 +35,7 @@ pub fn routes(gateway: Gateway) -> Router {
         .route("/v1/models", get(models::list))
         // The name of an agent's model contains a slash.
         .route("/v1/models/{*id}", get(models::get))
-        // The front door limits bodies; axum's own limit would be lower.
+        // `http_server` limits bodies; axum's own limit would be lower.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::map_response(response::with_own_request_id))
         .with_state(gateway)
@@ -46,8 +46,8 @@ pub fn open_routes() -> Router {
     Router::new().route("/api/hello", get(|| async { "{}" }))
 }
 
-/// Returns the response to a request that the front door refuses, in the form of the wire that the path belongs to. Pass it
-/// as `respond` of the routes' rules.
+/// Returns the response to a request that `http_server` refuses, in the form of the wire that the path belongs to. Pass
+/// it as `respond` of the routes' rules.
 pub fn refusal(head: &Parts, refusal: &Refusal) -> Response {
     let wire = request::wire_of(head.uri.path());
     let error = WireError::new(refusal.status().as_u16(), refusal.to_string());

@@ -99,8 +99,8 @@ async fn begin(
         Plan::Refuse(error) => return Err(error),
         Plan::Follow(handle) => handle,
         Plan::Resume(row) => gateway.resume(&row, Abandonment::Abort, on_end).await.map_err(failed)?,
-        Plan::Answer { turn, answers } => {
-            gateway.answer(&turn, answers, Abandonment::Abort, on_end).await.map_err(failed)?
+        Plan::Continue { turn, results } => {
+            gateway.continue_turn(&turn, results, Abandonment::Abort, on_end).await.map_err(failed)?
         }
         Plan::Start { parent, items, session_id } => {
             let named = named_session(principal.name(), &facts.agent, headers, &request);

@@ -1,4 +1,4 @@
-//! Decides what a request means. Pure.
+//! Decides what a request means. Does no I/O.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,9 @@ use wire::Wire;
 use wire::conversation::{CallResult, Item, Part};
 use wire::downstream::{ClientRequest, WireError};
 
-use super::lookup::{AskedTurn, CutConversation, Lookups, RequestedTurn, last_calls};
-use super::{REPLAY_MS, RequestFacts, is_equal};
-use crate::turn::record::Answers;
+use super::lookup::{ClientCallTurn, CutConversation, EqualRequestTurn, Lookups, last_calls};
+use super::{RESEND_MS, RequestFacts, is_equal};
+use crate::turn::record::ClientResults;
 
 /// The outcome of a call that did not arrive at the client.
 pub(super) const NOT_TAKEN: &str = "the client did not take this call";
@@ -20,17 +20,17 @@ pub(super) const NOT_TAKEN: &str = "the client did not take this call";
 pub enum Decision {
     Start(Start),
     /// The results of all calls that a waiting turn has asked its client for.
-    Answer {
+    Continue {
         turn: Box<TurnRow>,
-        answers: Answers,
-        late: Vec<LateAnswer>,
+        results: ClientResults,
+        late: Vec<LateResult>,
     },
     /// The turn of an equal request is in progress in this process.
     Join(TurnId),
     /// The turn of an equal request was interrupted, and can be continued.
     Resume(Box<TurnRow>),
-    /// The request is repeated, and the turn has recorded its response; they are numbered from 0.
-    Replay {
+    /// The request is sent again, and the turn has recorded its response. Responses are numbered from 0.
+    Resend {
         turn: TurnId,
         response: usize,
     },
@@ -45,30 +45,30 @@ pub struct Start {
     pub items: Vec<Item>,
     /// The turn from whose middle the new one branches off.
     pub fork: Option<TurnId>,
-    pub late: Vec<LateAnswer>,
+    pub late: Vec<LateResult>,
 }
 
 /// A result of a call that has another result, or has ended.
 #[derive(Debug)]
-pub struct LateAnswer {
+pub struct LateResult {
     pub delivery: DeliveryRow,
     pub result: CallResult,
 }
 
 /// Decides what a request means.
 pub fn decide(request: &ClientRequest, facts: &RequestFacts, lookups: &Lookups) -> Decision {
-    let requested = lookups.requested.as_ref().and_then(|turn| repeated_request(turn, facts, lookups));
-    if let Some(decision) = requested {
+    let equal = lookups.equal_request.as_ref().and_then(|turn| equal_request(turn, facts, lookups));
+    if let Some(decision) = equal {
         return decision;
     }
     let mut late = Vec::new();
-    if let Some(asked) = &lookups.asked {
-        match answer(request, facts, asked, lookups) {
+    if let Some(turn) = &lookups.client_calls {
+        match client_results(request, facts, turn, lookups) {
             Ok(decision) => return decision,
             Err(not_taken) => late = not_taken,
         }
         if lookups.named.is_some() {
-            let (items, fork) = (request.items.clone(), Some(asked.row.turn_id.clone()));
+            let (items, fork) = (request.items.clone(), Some(turn.row.turn_id.clone()));
             return Decision::Start(Start { parent: None, items, fork, late });
         }
     }
@@ -85,7 +85,7 @@ pub fn decide(request: &ClientRequest, facts: &RequestFacts, lookups: &Lookups) 
         });
     }
     // A client that went back to an earlier round has not lost the calls of a later one.
-    let cut = lookups.cut.as_ref().filter(|_| lookups.asked.is_none());
+    let cut = lookups.cut.as_ref().filter(|_| lookups.client_calls.is_none());
     if let Some(decision) = cut.and_then(|cut| dropped_calls(request, facts, cut, lookups)) {
         return decision;
     }
@@ -98,16 +98,16 @@ pub fn decide(request: &ClientRequest, facts: &RequestFacts, lookups: &Lookups) 
 }
 
 /// Decides about a request that equals the one which began a turn. `None` if it begins a new turn.
-fn repeated_request(turn: &RequestedTurn, facts: &RequestFacts, lookups: &Lookups) -> Option<Decision> {
-    let RequestedTurn { row, has_delivered, is_live } = turn;
+fn equal_request(turn: &EqualRequestTurn, facts: &RequestFacts, lookups: &Lookups) -> Option<Decision> {
+    let EqualRequestTurn { row, has_delivered, is_live } = turn;
     if row.state == TurnState::Running && !has_delivered {
         return Some(in_progress(row, *is_live));
     }
-    // A response that failed is not repeated: the client tries again because of it.
-    let is_told = *has_delivered || row.state == TurnState::Completed;
-    let is_recent = row.updated_at >= lookups.now - REPLAY_MS;
-    let replay = Decision::Replay { turn: row.turn_id.clone(), response: 0 };
-    (is_told && is_recent && facts.is_repeated()).then_some(replay)
+    // A response that failed is not resent: the client tries again because of it.
+    let has_response = *has_delivered || row.state == TurnState::Completed;
+    let is_recent = row.updated_at >= lookups.now - RESEND_MS;
+    let resend = Decision::Resend { turn: row.turn_id.clone(), response: 0 };
+    (has_response && is_recent && facts.may_be_retry()).then_some(resend)
 }
 
 fn in_progress(row: &TurnRow, is_live: bool) -> Decision {
@@ -116,21 +116,21 @@ fn in_progress(row: &TurnRow, is_live: bool) -> Decision {
 
 /// Decides about a request whose end refers to calls of a turn. If it begins a new turn, returns the results that come too
 /// late.
-fn answer(
+fn client_results(
     request: &ClientRequest,
     facts: &RequestFacts,
-    asked: &AskedTurn,
+    turn: &ClientCallTurn,
     lookups: &Lookups,
-) -> Result<Decision, Vec<LateAnswer>> {
-    let AskedTurn { row, deliveries, record, is_live } = asked;
+) -> Result<Decision, Vec<LateResult>> {
+    let ClientCallTurn { row, deliveries, record, is_live } = turn;
     let mut given: Vec<(&DeliveryRow, &CallResult)> = Vec::new();
     let mut late = Vec::new();
     for result in request.trailing_results() {
         let Some(delivery) = deliveries.iter().find(|one| one.call_id == result.call_id) else { continue };
         let first = given.iter().find(|(one, _)| one.call_id == delivery.call_id).map(|(_, first)| *first);
-        match record.answer_to(&result.call_id).or(first) {
+        match record.result_of(&result.call_id).or(first) {
             Some(first) if !is_equal(first, result) => {
-                late.push(LateAnswer { delivery: delivery.clone(), result: result.clone() });
+                late.push(LateResult { delivery: delivery.clone(), result: result.clone() });
             }
             Some(_) => {}
             None => given.push((delivery, result)),
@@ -152,24 +152,24 @@ fn answer(
         let results = given.iter().map(|(_, result)| (*result).clone());
         let results = results.chain(not_taken.iter().map(|one| refused(one))).collect();
         let said = said_after(request.items.iter().rev());
-        let answers = Answers { results, said, request: facts.digest.clone() };
-        return Ok(Decision::Answer { turn: Box::new(row.clone()), answers, late });
+        let results = ClientResults { results, said, request: facts.digest.clone() };
+        return Ok(Decision::Continue { turn: Box::new(row.clone()), results, late });
     }
-    let is_same = record.last_answers().is_some_and(|answers| answers.request == facts.digest);
+    let is_same = record.last_results().is_some_and(|results| results.request == facts.digest);
     if is_same && row.state == TurnState::Running {
         return Ok(in_progress(row, *is_live));
     }
     let responses = record.responses();
-    let is_recent = row.updated_at >= lookups.now - REPLAY_MS;
-    if is_same && is_recent && facts.is_repeated() {
+    let is_recent = row.updated_at >= lookups.now - RESEND_MS;
+    if is_same && is_recent && facts.may_be_retry() {
         // The response after the last results, if it is complete.
         let response = responses.iter().rposition(|response| response.is_whole).filter(|at| at + 1 == responses.len());
         if let Some(response) = response {
-            return Ok(Decision::Replay { turn: row.turn_id.clone(), response });
+            return Ok(Decision::Resend { turn: row.turn_id.clone(), response });
         }
     }
     let expired = given.into_iter().map(|(delivery, result)| (delivery.clone(), result.clone()));
-    late.extend(expired.map(|(delivery, result)| LateAnswer { delivery, result }));
+    late.extend(expired.map(|(delivery, result)| LateResult { delivery, result }));
     Err(late)
 }
 
@@ -190,8 +190,8 @@ fn dropped_calls(
         return None;
     }
     let results = open.into_iter().map(refused).collect();
-    let answers = Answers { results, said: said_after(new.iter().rev()), request: facts.digest.clone() };
-    Some(Decision::Answer { turn: Box::new(cut.row.clone()), answers, late: Vec::new() })
+    let results = ClientResults { results, said: said_after(new.iter().rev()), request: facts.digest.clone() };
+    Some(Decision::Continue { turn: Box::new(cut.row.clone()), results, late: Vec::new() })
 }
 
 fn is_waiting(row: &TurnRow, lookups: &Lookups) -> bool {

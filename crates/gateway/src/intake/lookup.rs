@@ -8,7 +8,7 @@ use store::{DeliveryRow, Millis, Store, TurnRow};
 use wire::conversation::Item;
 use wire::downstream::ClientRequest;
 
-use super::{ATTEMPTS, REPLAY_MS, RequestFacts};
+use super::{MAX_ATTEMPTS, RESEND_MS, RequestFacts};
 use crate::gateway::{Gateway, TurnError};
 use crate::history;
 use crate::turn::record::TurnRecord;
@@ -17,10 +17,8 @@ use crate::turn::record::TurnRecord;
 #[derive(Debug, Default)]
 pub struct Lookups {
     pub now: Millis,
-    /// The newest turn of an equal request.
-    pub requested: Option<RequestedTurn>,
-    /// The turn whose calls the end of the request refers to.
-    pub asked: Option<AskedTurn>,
+    pub equal_request: Option<EqualRequestTurn>,
+    pub client_calls: Option<ClientCallTurn>,
     /// The turns of all calls in the request that are of this principal's turns, by the calls' ids.
     pub calls: HashMap<String, TurnId>,
     /// The turn that the client names, with its deliveries.
@@ -30,9 +28,9 @@ pub struct Lookups {
     pub cut: Option<CutConversation>,
 }
 
-/// The turn of an equal request.
+/// The newest turn that an equal request began.
 #[derive(Debug)]
-pub struct RequestedTurn {
+pub struct EqualRequestTurn {
     pub row: TurnRow,
     /// Whether the first response is complete, because the client was asked to make calls.
     pub has_delivered: bool,
@@ -40,9 +38,9 @@ pub struct RequestedTurn {
     pub is_live: bool,
 }
 
-/// A turn that asked its client to make calls.
+/// The turn whose calls the end of the request refers to: it asked its client to make them.
 #[derive(Debug)]
-pub struct AskedTurn {
+pub struct ClientCallTurn {
     pub row: TurnRow,
     pub deliveries: Vec<DeliveryRow>,
     pub record: TurnRecord,
@@ -66,17 +64,17 @@ pub(super) async fn look_up(
 ) -> Result<Lookups, TurnError> {
     let (store, now) = (gateway.code_mode().store(), now_ms());
     let is_live = |turn_id: &TurnId| gateway.is_live(turn_id);
-    let requested = match store.turn_by_request(&facts.principal, &facts.digest, now - REPLAY_MS).await? {
+    let equal_request = match store.turn_by_request(&facts.principal, &facts.digest, now - RESEND_MS).await? {
         Some(row) => {
             let has_delivered = !store.deliveries_of_turn(&row.turn_id).await?.is_empty();
             let is_live = is_live(&row.turn_id);
-            Some(RequestedTurn { row, has_delivered, is_live })
+            Some(EqualRequestTurn { row, has_delivered, is_live })
         }
         None => None,
     };
     let deliveries = store.deliveries(&facts.principal, &history::call_ids(&request.items)).await?;
-    let asked = match asked_turn(request, &deliveries) {
-        Some(turn_id) => read_asked(gateway, facts, turn_id).await?,
+    let client_calls = match turn_of_last_calls(request, &deliveries) {
+        Some(turn_id) => read_client_calls(gateway, facts, turn_id).await?,
         None => None,
     };
     let named = match &facts.named_parent {
@@ -87,7 +85,7 @@ pub(super) async fn look_up(
         None => None,
     };
     let calls = deliveries.iter().map(|one| (one.call_id.clone(), one.turn_id.clone())).collect();
-    let mut lookups = Lookups { now, requested, asked, calls, named, ..Lookups::default() };
+    let mut lookups = Lookups { now, equal_request, client_calls, calls, named, ..Lookups::default() };
     if lookups.named.is_none() {
         look_up_conversation(store, request, facts, &mut lookups).await?;
     }
@@ -123,18 +121,23 @@ async fn look_up_conversation(
 
 /// Reads a turn that asked its client to make calls, as it was at one moment: it may change while it is read, because an
 /// equal request is answered.
-async fn read_asked(gateway: &Gateway, facts: &RequestFacts, turn_id: &TurnId) -> Result<Option<AskedTurn>, TurnError> {
+async fn read_client_calls(
+    gateway: &Gateway,
+    facts: &RequestFacts,
+    turn_id: &TurnId,
+) -> Result<Option<ClientCallTurn>, TurnError> {
     let store = gateway.code_mode().store();
     let mut current = own_turn(store, facts, turn_id).await?;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let Some(row) = current else { return Ok(None) };
         let deliveries = store.deliveries_of_turn(turn_id).await?;
         let record = gateway.record(turn_id, &facts.principal).await?;
         current = own_turn(store, facts, turn_id).await?;
         if current.as_ref().is_some_and(|current| (current.state, current.steps) == (row.state, row.steps)) {
-            return Ok(Some(AskedTurn { is_live: gateway.is_live(turn_id), row, deliveries, record }));
+            return Ok(Some(ClientCallTurn { is_live: gateway.is_live(turn_id), row, deliveries, record }));
         }
     }
+    // Another process or request works on it.
     Err(TurnError::HeldElsewhere)
 }
 
@@ -143,7 +146,7 @@ async fn own_turn(store: &Store, facts: &RequestFacts, turn_id: &TurnId) -> Resu
 }
 
 /// Returns the turn whose calls the end of the request refers to: that of an open call, else that of the newest one.
-fn asked_turn<'d>(request: &ClientRequest, deliveries: &'d [DeliveryRow]) -> Option<&'d TurnId> {
+fn turn_of_last_calls<'d>(request: &ClientRequest, deliveries: &'d [DeliveryRow]) -> Option<&'d TurnId> {
     let mut ids: Vec<&str> = request.trailing_results().map(|result| result.call_id.as_str()).collect();
     ids.extend(last_calls(&request.items));
     let named = deliveries.iter().filter(|one| ids.contains(&one.call_id.as_str()));

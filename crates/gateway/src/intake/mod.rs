@@ -1,4 +1,4 @@
-//! What a client's request means: a new turn, results for a turn that waits for them, or a repeated request.
+//! What a client's request means: a new turn, results for a turn that waits for them, or a request sent before.
 //!
 //! [`decide`] is pure. [`plan`] reads from the store what it needs, and completes what it decided.
 
@@ -17,19 +17,19 @@ use wire::downstream::{ClientRequest, WireError};
 
 use crate::gateway::{Gateway, TurnError, TurnHandle};
 use crate::history::{self, KnownTurn, KnownTurns};
-use crate::turn::record::Answers;
+use crate::turn::record::ClientResults;
 
-pub use decide::{Decision, LateAnswer, Start, decide};
-pub use lookup::{AskedTurn, CutConversation, Lookups, RequestedTurn};
+pub use decide::{Decision, LateResult, Start, decide};
+pub use lookup::{ClientCallTurn, CutConversation, EqualRequestTurn, Lookups};
 
-/// How long a repeated request gets the recorded response.
-pub const REPLAY_MS: i64 = 10 * 60 * 1_000;
+/// How long the recorded response is resent to a request that is sent again.
+pub const RESEND_MS: i64 = 10 * 60 * 1_000;
 
 /// The most bytes of an idempotency key.
 const MAX_KEY_BYTES: usize = 256;
 
-/// How often a turn is read and a plan is made again, because the turn changed in the meantime.
-const ATTEMPTS: usize = 4;
+/// The maximum number of attempts to read a turn and make a plan: the turn may change in the meantime.
+const MAX_ATTEMPTS: usize = 4;
 
 /// What must be done for a request.
 #[derive(Debug)]
@@ -42,11 +42,11 @@ pub enum Plan {
         session_id: Option<String>,
     },
     /// A waiting turn continues with what its client sends.
-    Answer {
+    Continue {
         turn: Box<TurnRow>,
-        answers: Answers,
+        results: ClientResults,
     },
-    /// The response exists: a turn in progress, or a recorded response.
+    /// An equal request already has a response, in progress or recorded.
     Follow(TurnHandle),
     /// The turn of an equal request was interrupted, and can be continued.
     Resume(Box<TurnRow>),
@@ -60,7 +60,8 @@ pub struct RequestFacts {
     pub agent: String,
     /// The digest of the request.
     pub digest: String,
-    /// The turn that the client names: by a response, or by a message of a thread.
+    /// The turn that the client names: by a response, or by a message of a thread. It is in the body, so the caller of
+    /// [`from_headers`](Self::from_headers) sets it.
     pub named_parent: Option<TurnId>,
     /// How often the client has sent this request before, as it says.
     pub retry_count: u32,
@@ -69,7 +70,7 @@ pub struct RequestFacts {
 }
 
 impl RequestFacts {
-    /// Returns the facts of a request to this path.
+    /// Returns the facts of a request to this path, without `named_parent`.
     pub fn from_headers(principal: &str, agent: &str, path: &str, headers: &HeaderMap, body: &[u8]) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
         let key = text("idempotency-key").filter(|key| !key.is_empty() && key.len() <= MAX_KEY_BYTES);
@@ -83,13 +84,14 @@ impl RequestFacts {
         }
     }
 
-    /// Returns whether an equal request is this one, sent again, and not another question with the same words.
-    pub fn is_repeated(&self) -> bool {
+    /// Returns whether an earlier equal request counts as an attempt at this one: it has an idempotency key or a retry
+    /// count. Otherwise it is another question with the same words.
+    pub fn may_be_retry(&self) -> bool {
         self.retry_count > 0 || self.idempotency_key.is_some()
     }
 }
 
-/// Returns the digest of a request, which is the same for a repeated one.
+/// Returns the digest of a request, which is the same if the request is sent again.
 pub fn request_digest(principal: &str, path: &str, key: &str, body: &[u8]) -> String {
     let mut hash = Sha256::new();
     for part in [principal.as_bytes(), path.as_bytes(), key.as_bytes(), body] {
@@ -102,7 +104,7 @@ pub fn request_digest(principal: &str, path: &str, key: &str, body: &[u8]) -> St
 /// Finds out what a request means. The caller must hold the request's [`crate::RequestLock`] until the plan is
 /// carried out, so that an equal request finds its turn.
 pub async fn plan(gateway: &Gateway, request: &ClientRequest, facts: &RequestFacts) -> Result<Plan, TurnError> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let lookups = lookup::look_up(gateway, request, facts).await?;
         match decide(request, facts, &lookups) {
             Decision::Refuse(error) => return Ok(Plan::Refuse(error)),
@@ -119,25 +121,27 @@ pub async fn plan(gateway: &Gateway, request: &ClientRequest, facts: &RequestFac
                 }
                 // It has ended, or waits for its client, since it was looked up.
             }
-            Decision::Replay { turn, response } => {
+            Decision::Resend { turn, response } => {
                 let record = gateway.record(&turn, &facts.principal).await?;
-                return Ok(match gateway.replay(&turn, &record, response) {
+                return Ok(match gateway.resend(&turn, &record, response) {
                     Some(handle) => Plan::Follow(handle),
+                    // The response is not complete, so there is nothing to resend.
                     None => Plan::Start { parent: None, items: request.items.clone(), session_id: None },
                 });
             }
-            Decision::Answer { turn, answers, late } => {
+            Decision::Continue { turn, results, late } => {
                 note_late(gateway, &turn, &late).await;
-                return Ok(Plan::Answer { turn, answers });
+                return Ok(Plan::Continue { turn, results });
             }
             Decision::Start(start) => {
-                if let Some(asked) = &lookups.asked {
-                    note_late(gateway, &asked.row, &start.late).await;
+                if let Some(turn) = &lookups.client_calls {
+                    note_late(gateway, &turn.row, &start.late).await;
                 }
                 return start_plan(gateway, facts, &lookups, start).await;
             }
         }
     }
+    // The turn has changed during every attempt, so another process or request works on it.
     Err(TurnError::HeldElsewhere)
 }
 
@@ -154,10 +158,10 @@ async fn start_plan(
         // turn's request, and the exchanges until the calls whose results the client sends.
         let record = gateway.record(&turn_id, &facts.principal).await?;
         parent.clone_from(&record.request().parent);
-        let asked: Vec<_> = history::call_ids(&items).into_iter().filter(|id| lookups.calls.contains_key(id)).collect();
+        let ids = history::call_ids(&items).into_iter().filter(|id| lookups.calls.contains_key(id));
         let call = |id: String| wire::downstream::ClientCall { id, name: String::new(), arguments: String::new() };
-        let asked: Vec<_> = asked.into_iter().map(call).collect();
-        let mut whole = history::with_answer(&record.request().items, "", &asked);
+        let calls: Vec<_> = ids.map(call).collect();
+        let mut whole = history::with_answer(&record.request().items, "", &calls);
         whole.append(&mut items);
         items = whole;
     }
@@ -201,8 +205,8 @@ async fn known_turns(
 }
 
 /// Records results that arrived after other results of the same calls, or after the calls' end.
-async fn note_late(gateway: &Gateway, row: &TurnRow, late: &[LateAnswer]) {
-    for LateAnswer { delivery, result } in late {
+async fn note_late(gateway: &Gateway, row: &TurnRow, late: &[LateResult]) {
+    for LateResult { delivery, result } in late {
         let DeliveryRow { call_id, run_id, call, .. } = delivery;
         let text: String = crate::turn::outcome(result).to_json().chars().take(MAX_NOTE_CHARS).collect();
         let entry = serde_json::json!({

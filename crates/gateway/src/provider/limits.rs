@@ -27,5 +27,5 @@ pub(super) const MAX_ATTEMPTS: u32 = 4;
 /// The delay before the second request. It doubles with every further one.
 pub(super) const FIRST_DELAY: Duration = Duration::from_millis(500);
 
-/// The longest delay that a provider may ask for. If it asks for more, the request is not repeated.
+/// The longest delay that a provider may ask for. If it asks for more, the request is not retried.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(60);

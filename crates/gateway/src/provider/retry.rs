@@ -1,7 +1,7 @@
-//! Decides whether a failed request to a provider is repeated, and when.
+//! Decides whether a failed request to a provider is retried, and when.
 //!
 //! A failed request has had no effects: the tool calls in a response are made only after the response is complete. So
-//! it may always be repeated.
+//! retrying it is always safe.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use wire::upstream::Broken;
 use super::error::CallError;
 use super::limits::{FIRST_DELAY, MAX_ATTEMPTS, MAX_DELAY};
 
-/// The rules for repeated requests and fallback models.
+/// The rules for retries and fallback models.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Backoff;
+pub struct RetryPolicy;
 
 /// Whether the client has received a part of the response that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +21,12 @@ pub enum ClientProgress {
     Something,
 }
 
-impl Backoff {
-    /// Returns how long to wait before the request is sent again to the same model; `None` if it is not.
+impl RetryPolicy {
+    /// Returns how long to wait before the request is sent again to the same model; `None` if it is not, for example
+    /// because the provider asks for more than [`MAX_DELAY`].
     ///
     /// `attempt` is the number of requests so far, `jitter` a random number from 0 to 1.
-    pub fn repeat_after(error: &CallError, attempt: u32, jitter: f64) -> Option<Duration> {
+    pub fn retry_delay(error: &CallError, attempt: u32, jitter: f64) -> Option<Duration> {
         if attempt >= MAX_ATTEMPTS || !is_temporary(error) {
             return None;
         }
@@ -33,12 +34,12 @@ impl Backoff {
             return (*requested <= MAX_DELAY).then_some(*requested);
         }
         let doubled = FIRST_DELAY.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MAX_DELAY);
-        // From half of the delay to all of it, so that requests that failed together are not repeated together.
+        // From half of the delay to all of it, so that requests that failed together are not retried together.
         let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 1.0 };
         Some(doubled.mul_f64(0.5 + jitter / 2.0))
     }
 
-    /// Whether the next fallback model may be tried, if the request is not repeated. It may not if the client has
+    /// Whether the next fallback model may be tried, if the request is not retried. It may not if the client has
     /// received a part of the response: it would receive the beginnings of two.
     pub fn may_fall_back(error: &CallError, progress: ClientProgress) -> bool {
         progress == ClientProgress::Nothing && !is_fault_of_request(error)
@@ -56,7 +57,7 @@ fn is_temporary(error: &CallError) -> bool {
     }
 }
 
-/// Types and codes of errors that occur again if the request is repeated.
+/// Types and codes of errors that occur again if the request is retried.
 const PERMANENT_KINDS: [&str; 14] = [
     "authentication_error",
     "billing_error",
@@ -75,6 +76,7 @@ const PERMANENT_KINDS: [&str; 14] = [
 ];
 
 fn is_permanent_kind(kind: &str) -> bool {
+    // Some providers report an HTTP status in the stream, in place of a type or code.
     let is_status = |status: u16| (400..500).contains(&status) && !matches!(status, 408 | 429);
     PERMANENT_KINDS.contains(&kind) || kind.parse().is_ok_and(is_status)
 }
@@ -95,7 +97,7 @@ mod tests {
 
     use wire::upstream::{Broken, ProviderError};
 
-    use super::{Backoff, ClientProgress};
+    use super::{ClientProgress, RetryPolicy};
     use crate::provider::CallError;
 
     fn status(status: u16, kind: &str, retry_after: Option<u64>) -> CallError {
@@ -108,9 +110,9 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_repeated_or_given_to_a_fallback_as_the_table_says() {
+    fn each_failure_has_the_expected_retry_and_fallback() {
         let cases = [
-            // The failure, whether it is repeated, and whether a fallback may be tried.
+            // The failure, whether it is retried, and whether a fallback may be tried.
             (status(400, "invalid_request_error", None), false, false),
             (status(401, "authentication_error", None), false, true),
             (status(403, "permission_error", None), false, true),
@@ -140,17 +142,17 @@ mod tests {
             (reported("402"), false, true),
             (reported("invalid_request_error"), false, false),
         ];
-        for (error, repeats, falls_back) in cases {
-            assert_eq!(Backoff::repeat_after(&error, 1, 0.0).is_some(), repeats, "{error:?}");
-            assert_eq!(Backoff::may_fall_back(&error, ClientProgress::Nothing), falls_back, "{error:?}");
-            assert!(!Backoff::may_fall_back(&error, ClientProgress::Something), "{error:?}");
+        for (error, is_retried, falls_back) in cases {
+            assert_eq!(RetryPolicy::retry_delay(&error, 1, 0.0).is_some(), is_retried, "{error:?}");
+            assert_eq!(RetryPolicy::may_fall_back(&error, ClientProgress::Nothing), falls_back, "{error:?}");
+            assert!(!RetryPolicy::may_fall_back(&error, ClientProgress::Something), "{error:?}");
         }
     }
 
     #[test]
     fn delays_double_with_jitter_until_the_fourth_request() {
         let error = CallError::Broken(Broken::Cut);
-        let delay = |attempt, jitter| Backoff::repeat_after(&error, attempt, jitter).map(|delay| delay.as_millis());
+        let delay = |attempt, jitter| RetryPolicy::retry_delay(&error, attempt, jitter).map(|delay| delay.as_millis());
         assert_eq!([1, 2, 3].map(|attempt| delay(attempt, 1.0)), [Some(500), Some(1_000), Some(2_000)]);
         assert_eq!([1, 2, 3].map(|attempt| delay(attempt, 0.0)), [Some(250), Some(500), Some(1_000)]);
         assert_eq!((delay(4, 1.0), delay(u32::MAX, 1.0)), (None, None));
@@ -159,8 +161,8 @@ mod tests {
 
     #[test]
     fn the_delay_that_a_provider_asks_for_is_used() {
-        let asked = |ms: u64| Backoff::repeat_after(&status(503, "", Some(ms)), 1, 0.5);
+        let asked = |ms: u64| RetryPolicy::retry_delay(&status(503, "", Some(ms)), 1, 0.5);
         assert_eq!((asked(0), asked(7_000)), (Some(Duration::ZERO), Some(Duration::from_secs(7))));
-        assert_eq!(Backoff::repeat_after(&status(503, "", Some(1)), 4, 0.5), None);
+        assert_eq!(RetryPolicy::retry_delay(&status(503, "", Some(1)), 4, 0.5), None);
     }
 }

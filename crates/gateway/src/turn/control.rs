@@ -263,7 +263,7 @@ impl ControlCalls<'_> {
         let over = CancellationToken::new();
         let _over = over.clone().drop_guard();
         let on_start = |run_id: &RunId| self.abort_with_turn(run_id, over);
-        let found = tools.code_with(executor, config, &call.id, input, on_start).await;
+        let found = tools.run_code_with(executor, config, &call.id, input, on_start).await;
         done(None, answer(call, ModelAnswer::of_search(found)))
     }
 
@@ -275,7 +275,9 @@ impl ControlCalls<'_> {
         let make = move |id: String, arguments: Value| async move {
             match self.make(call, &id, arguments, begun).await {
                 Made::Settled(outcome) => Ok(MadeCall::Settled(outcome)),
-                Made::Stopped(message) => Err(Failure { code: Some(ErrorCode::InternalError), message, place: None }),
+                Made::Stopped(message) => {
+                    Err(Failure { code: Some(ErrorCode::InternalError), message, position: None })
+                }
                 Made::Waiting(end) => Ok(MadeCall::Waiting(end)),
             }
         };

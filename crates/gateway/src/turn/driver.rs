@@ -25,7 +25,7 @@ use super::record::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd
 use super::{EndRecord, OnEnd, Owner, TurnSummary};
 use crate::history;
 use crate::live::{Interventions, LiveTurns, SteeredMessage};
-use crate::provider::{Backoff, CallError, ClientProgress, ModelTarget, verify};
+use crate::provider::{CallError, ClientProgress, ModelTarget, RetryPolicy, verify};
 use crate::services::Services;
 
 /// How often approvals are read while a turn waits for people to decide.
@@ -208,8 +208,8 @@ impl Driver {
                     // What the client has received cannot be taken back.
                     return Err(failed(&error));
                 }
-                let Some(pause) = Backoff::repeat_after(&error, attempts, crate::random::jitter()) else {
-                    if !Backoff::may_fall_back(&error, ClientProgress::Nothing) {
+                let Some(pause) = RetryPolicy::retry_delay(&error, attempts, crate::random::jitter()) else {
+                    if !RetryPolicy::may_fall_back(&error, ClientProgress::Nothing) {
                         return Err(failed(&error));
                     }
                     last_error = Some(error);

@@ -24,7 +24,7 @@ pub enum Step {
     /// Calls that the client is asked to make. They are stored before they are sent.
     Delivered(Vec<DeliveredCall>),
     /// The client's results of delivered calls, and what it said with them.
-    Answered(Answers),
+    Answered(ClientResults),
     /// A message that a person sent while the turn was in progress.
     Steered(Vec<Part>),
     Ended(TurnEnd),
@@ -153,10 +153,10 @@ pub struct DeliveredCall {
     pub client: ClientCall,
 }
 
-/// What a client sends for the calls that it was asked to make.
+/// What a client sends for the calls that it was asked to make: their results, and messages of the user.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answers {
+pub struct ClientResults {
     pub results: Vec<CallResult>,
     /// Messages of the user after the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -429,7 +429,7 @@ impl TurnRecord {
     }
 
     /// Returns the last results that the client sent.
-    pub fn last_answers(&self) -> Option<&Answers> {
+    pub fn last_results(&self) -> Option<&ClientResults> {
         self.steps.iter().rev().find_map(|step| match step {
             Step::Answered(answers) => Some(answers),
             _ => None,
@@ -437,7 +437,7 @@ impl TurnRecord {
     }
 
     /// Returns the result that the client sent for a call. The first one counts.
-    pub fn answer_to(&self, call_id: &str) -> Option<&CallResult> {
+    pub fn result_of(&self, call_id: &str) -> Option<&CallResult> {
         let results = self.steps.iter().filter_map(|step| match step {
             Step::Answered(answers) => Some(&answers.results),
             _ => None,
@@ -555,7 +555,8 @@ mod tests {
     }
 
     fn answered(id: &str) -> Step {
-        Step::Answered(super::Answers { results: vec![CallResult::text(id, "1")], ..super::Answers::default() })
+        let results = vec![CallResult::text(id, "1")];
+        Step::Answered(super::ClientResults { results, ..super::ClientResults::default() })
     }
 
     fn delivered(id: &str) -> DeliveredCall {

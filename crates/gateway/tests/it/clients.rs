@@ -5,7 +5,7 @@ use std::time::Duration;
 use catalog::SurfaceChoice;
 use executor::clock::now_ms;
 use gateway::turn::EndRecord;
-use gateway::turn::record::{Answers, Step};
+use gateway::turn::record::{ClientResults, Step};
 use gateway::{Abandonment, TurnError};
 use mcp::server::ApprovalPolicy;
 use serde_json::{Value, json};
@@ -284,8 +284,9 @@ async fn results_of_a_round_that_another_node_has_answered_are_not_taken_again()
     talk.answer(&first, &[(&calls[0], json!(10)), (&calls[1], json!(20))]);
     let second = talk.ask(&world).await;
     let results = calls.iter().map(|call| CallResult::text(&call.id, "10".to_owned())).collect();
-    let answers = Answers { results, said: Vec::new(), request: "the same".to_owned() };
-    let refused = beside.gateway.answer(&stale, answers, Abandonment::Abort, Box::new(|_| EndRecord::default())).await;
+    let sent = ClientResults { results, said: Vec::new(), request: "the same".to_owned() };
+    let refused =
+        beside.gateway.continue_turn(&stale, sent, Abandonment::Abort, Box::new(|_| EndRecord::default())).await;
     assert!(matches!(refused, Err(TurnError::HeldElsewhere)), "{refused:?}");
     let row = world.store.turn(&turn_id).await.unwrap().unwrap();
     assert_eq!((row.state, row.lease_until), (TurnState::Waiting, 0), "the turn still waits for its newer call");
@@ -689,7 +690,7 @@ async fn a_result_that_an_interrupted_turn_received_reaches_its_cell_and_the_cli
         let now = now_ms();
         let mut held = world.store.take_turn(&sent.turn_id, "gone", now, now - 1).await.unwrap();
         let results = vec![CallResult::text(&call_id, "red".to_owned())];
-        let step = Step::Answered(Answers { results, ..Answers::default() });
+        let step = Step::Answered(ClientResults { results, ..ClientResults::default() });
         let change = TurnChange {
             steps: vec![NewStep { kind: step.kind().to_owned(), body: serde_json::to_string(&step).unwrap() }],
             state: Some(TurnState::Running),

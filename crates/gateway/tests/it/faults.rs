@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::clock::now_ms;
-use fault::TURN_POINTS;
+use fault::GATEWAY_POINTS;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use store::{Location, SessionFilter, Store, TurnState};
@@ -406,7 +406,7 @@ async fn histories(cases: Vec<Case>) -> Vec<(Case, HistoryResult)> {
 async fn reached(store: &str) -> BTreeMap<String, usize> {
     let (_, result) = histories(vec![Case::new(0, store, Disturbance::None)]).await.remove(0);
     let names: BTreeSet<&str> = result.reached.keys().map(String::as_str).collect();
-    let missing: Vec<&str> = TURN_POINTS.into_iter().filter(|point| !names.contains(point)).collect();
+    let missing: Vec<&str> = GATEWAY_POINTS.into_iter().filter(|point| !names.contains(point)).collect();
     assert_eq!(missing, [""; 0], "every fault point of turns is reached");
     result.reached
 }
@@ -414,7 +414,7 @@ async fn reached(store: &str) -> BTreeMap<String, usize> {
 /// Checks that at each fault point of turns at least one history was disturbed. Timing matters: one may reach a point less
 /// often than the undisturbed history.
 fn assert_all_disturbed(results: &[(Case, HistoryResult)], is_disturbed: impl Fn(&HistoryResult) -> bool) {
-    for point in TURN_POINTS {
+    for point in GATEWAY_POINTS {
         let is_at = |case: &Case| case.fault().is_some_and(|fault| fault.starts_with(point));
         assert!(results.iter().any(|(case, result)| is_at(case) && is_disturbed(result)), "{point}");
     }
@@ -427,7 +427,7 @@ async fn a_gateway_killed_at_any_fault_point_loses_and_repeats_nothing_on_sqlite
     let points = reached.iter().filter(|(point, _)| !point.starts_with("open."));
     let faults = points.flat_map(|(point, times)| {
         // Each time for the points of turns, and the first time for those of runs.
-        let times = if TURN_POINTS.contains(&point.as_str()) { *times } else { 1 };
+        let times = if GATEWAY_POINTS.contains(&point.as_str()) { *times } else { 1 };
         (1..=times).map(move |hit| format!("{point}:{hit}:kill"))
     });
     let cases = faults.enumerate().map(|(number, fault)| Case::new(number, "", Disturbance::Kill(fault)));
@@ -437,9 +437,9 @@ async fn a_gateway_killed_at_any_fault_point_loses_and_repeats_nothing_on_sqlite
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_killed_at_any_fault_point_loses_and_repeats_nothing_on_postgres() {
     let server = Server::start().unwrap();
-    let schemas = server.schemas(1 + TURN_POINTS.len()).unwrap();
-    let reached = reached(&schemas[TURN_POINTS.len()]).await;
-    let cases = TURN_POINTS.iter().zip(&schemas).enumerate().map(|(number, (point, schema))| {
+    let schemas = server.schemas(1 + GATEWAY_POINTS.len()).unwrap();
+    let reached = reached(&schemas[GATEWAY_POINTS.len()]).await;
+    let cases = GATEWAY_POINTS.iter().zip(&schemas).enumerate().map(|(number, (point, schema))| {
         // Every history reaches the points at least this often.
         let hit = 1 + number % reached[*point].min(3);
         Case::new(number, schema, Disturbance::Kill(format!("{point}:{hit}:kill")))
@@ -461,7 +461,7 @@ async fn a_gateway_killed_in_the_middle_of_a_text_never_uses_the_half_response()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_hangs_up_at_any_fault_point_and_comes_back_loses_and_repeats_nothing() {
     let reached = reached("").await;
-    let faults = TURN_POINTS.iter().flat_map(|point| {
+    let faults = GATEWAY_POINTS.iter().flat_map(|point| {
         let pause = PAUSE.as_millis();
         (1..=reached[*point].min(2)).map(move |hit| format!("{point}:{hit}:sleep={pause}"))
     });
