@@ -98,7 +98,7 @@ impl AgentRun {
                 Answer::Cell(Box::new(self.code_mode.wait_json(executor, &config.code_mode, call_id, &arguments).await))
             }
             (Surface::ToolSearchCode, "tool_search_code") => {
-                Answer::ToolSearch(search.code(executor, settings, call_id, &arguments).await)
+                Answer::ToolSearch(search.run_code(executor, settings, call_id, &arguments).await)
             }
             (Surface::ToolSearchTools(_), "tool_search") => {
                 Answer::ToolSearch(search.search(executor, settings, call_id, &arguments).await.value)

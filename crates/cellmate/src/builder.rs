@@ -141,7 +141,7 @@ impl Builder {
         self
     }
 
-    /// Sets how much of the jail a worker needs. By default a worker does not start without the whole jail.
+    /// Sets which parts of the jail must be in force for a worker to start. By default all parts must be.
     pub fn jail(mut self, jail: JailPolicy) -> Self {
         self.pool.jail = jail;
         self
@@ -183,7 +183,7 @@ impl Builder {
         let options = PoolOptions { memory_limit_bytes: config.largest_memory_limit(), ..self.pool };
         let pool = Pool::start(options).await.map_err(|error| error::pool(&error))?;
         let code_mode = CodeMode::new(pool.clone(), store).map_err(error::randomness)?;
-        // Without a setting, the model gets code mode.
+        // As for clients of the MCP server, the model gets code mode unless a setting says otherwise.
         let surface = SurfaceOptions { entry: EntryPoint::Mcp, wanted: self.surface, ..SurfaceOptions::default() };
         let host = Arc::new(Host { local, approval_patterns, surface, ..Host::new(config, sources) });
         Ok(Cellmate {
@@ -248,6 +248,6 @@ fn with_limits(tools: Value, limits: &Value) -> Result<Value> {
 }
 
 fn parse_pattern(pattern: &str) -> Result<Pattern> {
-    let refuse = |why| format!("the pattern `{pattern}` of tools that ask first is invalid: expected {why}");
+    let refuse = |why| format!("invalid pattern `{pattern}` in `ask_first`: expected {why}");
     Pattern::parse(pattern).map_err(|why| Error::new(ErrorKind::InvalidTool, refuse(why)))
 }

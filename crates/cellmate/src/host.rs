@@ -1,4 +1,4 @@
-//! The host: what a program keeps for all its agent runs.
+//! [`Cellmate`], the host: what a program keeps for all its agent runs.
 
 use std::sync::Arc;
 
@@ -30,9 +30,10 @@ pub struct Cellmate {
 }
 
 impl Cellmate {
-    /// Prepares a run of an agent: decides from configuration and policy which tools its model sees.
+    /// Selects the tools that the agent's model sees, from configuration and policy. Each
+    /// [`exec`](AgentRun::exec) of the result starts a run.
     ///
-    /// It does no work that takes time; prepare one for each turn of the agent, or keep it for many.
+    /// This is cheap: call it for each turn of the agent, or keep the result for many.
     pub fn run(&self, scope: Scope) -> Result<AgentRun> {
         let request = RunRequest { scope, ..RunRequest::default() };
         let prepared = prepare(&self.host, &request).map_err(|error| error::prepare(&error))?;
@@ -69,14 +70,15 @@ impl Cellmate {
         self.decide(id, &Decision::Deny { note: note.into() }, by).await
     }
 
-    /// Decides about one call: also with a changed input, with an answer to a tool's question, or for all later calls
-    /// of the tool.
+    /// Records any decision about one call, including a changed input, an answer to a tool's question, or a decision
+    /// for all later calls of the tool.
     pub async fn decide(&self, id: &ApprovalId, decision: &Decision, by: &str) -> Result<()> {
         let recorded = self.code_mode.decide(id, decision, by).await;
         recorded.map(drop).map_err(|error| error::decision(&error))
     }
 
-    /// Settles a call that a [`ToolSource`](crate::source::ToolSource) parked, in this process or another one.
+    /// Supplies the outcome of a call that a [`ToolSource`](crate::source::ToolSource) left pending, in this process or
+    /// another one.
     pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<SettleResult> {
         self.code_mode.settle(token, outcome).await.map_err(|error| error::settle(&error))
     }
@@ -92,10 +94,11 @@ impl Cellmate {
         self.code_mode.store().export(session_id).await.map_err(|error| error::store(&error))
     }
 
-    /// Runs a recorded cell again with the replies that it received, and compares each step with the record.
+    /// Runs a recorded cell again with the replies that it received, and compares each step (the code between two
+    /// replies) with the record.
     ///
-    /// No tool is called, no approval is needed and nothing is written. The run may be waiting, or over for as long as
-    /// the store keeps it.
+    /// No tool is called, no approval is needed and nothing is written. The run may be waiting, or finished and still
+    /// in the store.
     ///
     /// ```
     /// use cellmate::{Cellmate, Scope, StepEnd, Tool, json};
@@ -134,7 +137,8 @@ impl Cellmate {
 
     /// Releases the runs of this process, so that another one can resume them at once, and stops MCP servers.
     ///
-    /// Runs that wait stay in the store. Calls in progress end as after a crash.
+    /// Runs that wait stay in the store. Calls in progress are handled as after a crash: repeated if the tool declares
+    /// that this is safe, otherwise failed.
     pub async fn shut_down(&self) -> Result<()> {
         let released = self.code_mode.shut_down().await;
         #[cfg(feature = "mcp")]

@@ -75,8 +75,9 @@ impl Tool {
         }
     }
 
-    /// Sets the function that executes calls. It returns JSON, or an error whose message the cell and the model read.
+    /// Sets the function that executes calls, and calls nothing itself.
     ///
+    /// The function returns JSON, or an error whose message the cell and the model read.
     /// If the run is cancelled, its future is dropped. If it panics, the call fails.
     pub fn call<F>(self, function: impl Fn(ToolCall) -> F + Send + Sync + 'static) -> Self
     where
@@ -159,7 +160,8 @@ impl ToolCall {
 
 /// Why a tool failed. The cell and the model read the message, so it must not contain secrets.
 ///
-/// It is made from text on purpose: the text of other errors may contain addresses, paths or credentials.
+/// There is no `From` for other errors, so `?` cannot leak their text by accident: it may contain addresses, paths or
+/// credentials. [`new`](Self::new) includes it explicitly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolError {
     message: String,
