@@ -99,10 +99,15 @@ pub(crate) const REMEDY: &str =
 
 /// Returns the error for a response that is longer than a message may be.
 pub fn response_too_long() -> String {
-    format!("its response is longer than {MAX_FRAME_BYTES} bytes; {REMEDY}")
+    response_longer_than(MAX_FRAME_BYTES)
 }
 
-/// Returns the error for a response that is longer than a message may be, even without its long texts.
+/// Returns the error for a response that is longer than a reader's limit.
+pub(crate) fn response_longer_than(max_bytes: usize) -> String {
+    format!("its response is longer than {max_bytes} bytes; {REMEDY}")
+}
+
+/// Returns the error for a response that is longer than a message may be, even without its large texts.
 pub(crate) fn skeleton_too_long() -> String {
     format!(
         "its response is longer than {MAX_FRAME_BYTES} bytes without its texts of more than {LARGE_TEXT_BYTES} bytes; \

@@ -72,8 +72,8 @@ fn weight(bytes: usize, measure: Measure) -> usize {
     bytes.saturating_add(measure.values.saturating_mul(PARSED_VALUE_BYTES))
 }
 
-/// Holds the memory reservation of a response, and the long texts that were taken out of it, until the caller that sent
-/// the request has processed the response. Clones share them.
+/// Holds the memory reservation of a response, and the large texts that were taken out of it, until the caller that
+/// sent the request has processed the response. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseSlot(Arc<Mutex<SlotContents>>);
 
@@ -83,7 +83,7 @@ struct SlotContents {
     texts: ArrivedTexts,
 }
 
-/// The long texts of a response.
+/// The large texts of a response.
 #[derive(Debug, Default)]
 pub struct ArrivedTexts {
     pub texts: Vec<SpooledText>,
@@ -99,7 +99,7 @@ impl ResponseSlot {
         drop(earlier);
     }
 
-    /// Returns the long texts of the response. The reservation is kept.
+    /// Returns the large texts of the response. The reservation is kept.
     pub fn take_texts(&self) -> ArrivedTexts {
         std::mem::take(&mut self.0.lock().texts)
     }

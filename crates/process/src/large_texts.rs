@@ -1,9 +1,9 @@
-//! Takes long texts out of a JSON text while it is read, so that neither it nor they are in memory whole. Pure.
+//! Takes large texts out of a JSON text while it is read, so that neither it nor they are in memory whole. Pure.
 //!
-//! What is left, the skeleton, has a short marker in the place of each long text, and is otherwise the same JSON. So it is
-//! valid if the whole is valid, and its values can be counted and parsed like those of any other message.
+//! What is left, the skeleton, has a short marker in the place of each large text, and is otherwise the same JSON. So
+//! it is valid if the whole is valid, and its values can be counted and parsed like those of any other message.
 
-/// Receives the long texts, one after the other.
+/// Receives the large texts, one after the other.
 pub(crate) trait TextSink {
     /// Begins the next text.
     fn begin(&mut self);
@@ -177,7 +177,7 @@ impl LargeTexts {
     }
 }
 
-/// Returns the text that stands in the skeleton for a long text.
+/// Returns the text that stands in the skeleton for a large text.
 pub(crate) fn marker(prefix: &str, index: usize) -> String {
     format!("{prefix}:{index}")
 }

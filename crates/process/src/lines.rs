@@ -1,13 +1,14 @@
-//! Reads messages, one per line, with a length limit. It does not parse them.
+//! Reads messages, one per line, with a length limit. Lines within the limit are not parsed; of a longer line, the
+//! large texts are taken out.
 
 use contract::limits::MAX_LARGE_MESSAGE_BYTES;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-use crate::bounds::{response_too_long, skeleton_too_long};
+use crate::bounds::{response_longer_than, skeleton_too_long};
 use crate::outline::Outline;
 use crate::spool::{LargeMessage, LargeReader};
 
-/// Whether a message may be longer than the usual limit, because of long texts in it.
+/// Whether a message may be longer than the usual limit, because of large texts in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeMessages {
     Accepted,
@@ -24,55 +25,55 @@ impl LargeMessages {
 /// Why no further line can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineError {
-    /// The process exited or closed its output.
+    /// The process exited or closed its output, or its output cannot be read.
     Ended,
     /// The line is longer than the limit, and is not read to its end.
     TooLong,
 }
 
-/// A line, or what has become of one that is longer than the limit.
+/// A line, or what is left of one that is longer than the limit.
 #[derive(Debug)]
 pub enum Line {
     Whole(Vec<u8>),
     Large(LargeMessage),
 }
 
-/// A reader of lines that may be dropped between two lines.
+/// A line reader whose `next` and `next_or_large` futures are cancellation-safe: dropping one loses nothing.
 #[derive(Debug)]
 pub struct Lines<R> {
     reader: BufReader<R>,
     /// The line so far. It is kept here, because the future of `next` may be dropped before the line is complete.
     line: Vec<u8>,
     /// The line, once it is longer than the limit.
-    long: Option<LongLine>,
+    large: Option<LargeLine>,
     max_bytes: usize,
     /// The bytes after which a line is not read to its end.
-    max_long_bytes: usize,
+    max_large_bytes: usize,
 }
 
 /// A line that is longer than the limit.
 #[derive(Debug)]
-struct LongLine {
-    /// Takes the long texts out of the line; `None` if the line is only skipped.
+struct LargeLine {
+    /// Takes the large texts out of the line; `None` if the line is only skipped.
     reader: Option<LargeReader>,
-    /// What is kept of a line that is skipped, so that its recipient is known.
+    /// What is kept of a line that is skipped, so that its JSON-RPC id is known.
     outline: Outline,
-    /// Why the line is skipped, if it is.
-    why: String,
+    /// The reason to report if the line is skipped.
+    skip_reason: String,
     bytes: usize,
     has_ended: bool,
 }
 
-impl LongLine {
-    /// Continues to read a line of which this has arrived.
-    fn new(arrived: Vec<u8>, large: LargeMessages) -> Self {
+impl LargeLine {
+    /// Continues to read a line longer than `max_bytes`, of which this has arrived.
+    fn new(arrived: Vec<u8>, max_bytes: usize, large: LargeMessages) -> Self {
         let (bytes, mut outline) = (arrived.len(), Outline::default());
         outline.push(&arrived);
-        let (reader, why) = match large {
+        let (reader, skip_reason) = match large {
             LargeMessages::Accepted => (LargeReader::new(arrived), skeleton_too_long()),
-            LargeMessages::Refused => (None, response_too_long()),
+            LargeMessages::Refused => (None, response_longer_than(max_bytes)),
         };
-        Self { reader, outline, why, bytes, has_ended: false }
+        Self { reader, outline, skip_reason, bytes, has_ended: false }
     }
 
     fn push(&mut self, part: &[u8]) {
@@ -95,7 +96,7 @@ impl LongLine {
     fn into_message(self) -> LargeMessage {
         match self.reader {
             Some(reader) => reader.into_message(),
-            None => LargeMessage { skeleton: self.outline.finish(), texts: Err(self.why) },
+            None => LargeMessage { skeleton: self.outline.finish(), texts: Err(self.skip_reason) },
         }
     }
 }
@@ -106,9 +107,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self {
             reader: BufReader::with_capacity(64 << 10, reader),
             line: Vec::new(),
-            long: None,
+            large: None,
             max_bytes,
-            max_long_bytes: MAX_LARGE_MESSAGE_BYTES,
+            max_large_bytes: MAX_LARGE_MESSAGE_BYTES,
         }
     }
 
@@ -123,15 +124,15 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Returns the next line that is not empty. Of a line that is longer than the limit, the long texts are taken out, if
-    /// `large` says that such a line may begin now. If that is not enough, the line is skipped, and only its outline is
-    /// returned, with the reason.
+    /// Returns the next line that is not empty. Of a line that is longer than the limit, the large texts are taken out,
+    /// if `large` accepts it. If that is not enough, the line is skipped, and only its outline is returned, with the
+    /// reason. `large` is consulted only when a line exceeds the limit, not while the rest of that line is read.
     pub async fn next_or_large(&mut self, large: LargeMessages) -> Result<Line, LineError> {
         loop {
-            if self.long.is_some() {
-                self.fill_long().await?;
-                if let Some(long) = self.long.take() {
-                    return Ok(Line::Large(long.into_message()));
+            if self.large.is_some() {
+                self.fill_large().await?;
+                if let Some(line) = self.large.take() {
+                    return Ok(Line::Large(line.into_message()));
                 }
             }
             match self.fill().await {
@@ -141,18 +142,20 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                         return Ok(Line::Whole(line));
                     }
                 }
-                Err(LineError::TooLong) => self.long = Some(LongLine::new(std::mem::take(&mut self.line), large)),
+                Err(LineError::TooLong) => {
+                    self.large = Some(LargeLine::new(std::mem::take(&mut self.line), self.max_bytes, large));
+                }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Reads until `long` holds a whole line.
-    async fn fill_long(&mut self) -> Result<(), LineError> {
-        let Self { reader, long: Some(long), max_long_bytes, .. } = self else { return Ok(()) };
-        while !long.has_ended {
-            long.process().await;
-            let chunk = match &mut long.reader {
+    /// Reads until `large` holds a whole line.
+    async fn fill_large(&mut self) -> Result<(), LineError> {
+        let Self { reader, large: Some(line), max_large_bytes, .. } = self else { return Ok(()) };
+        while !line.has_ended {
+            line.process().await;
+            let chunk = match &mut line.reader {
                 Some(large) => large.reading(reader.fill_buf()).await,
                 None => reader.fill_buf().await,
             };
@@ -162,15 +165,15 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let part = end.and_then(|end| chunk.get(..end)).unwrap_or(chunk);
-            long.push(part);
+            line.push(part);
             let used = part.len() + usize::from(end.is_some());
-            long.has_ended = end.is_some();
+            line.has_ended = end.is_some();
             reader.consume(used);
-            if long.bytes > *max_long_bytes {
+            if line.bytes > *max_large_bytes {
                 return Err(LineError::TooLong);
             }
         }
-        long.process().await;
+        line.process().await;
         Ok(())
     }
 
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_over_the_limit_closes_the_connection() {
+    async fn next_returns_too_long_for_a_line_over_the_limit() {
         let fits = "x".repeat(MAX_BYTES);
         assert_eq!(read(format!("{fits}\n").as_bytes()).await.0.len(), 1);
         assert_eq!(read(format!(" {fits}\n").as_bytes()).await, (vec![], LineError::TooLong));
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_long_texts_of_a_line_over_the_limit_are_taken_out() {
+    async fn the_large_texts_of_a_line_over_the_limit_are_taken_out() {
         let input = format!("first\n{}last\n", large_line());
         let mut lines = Lines::new(input.as_bytes(), MAX_BYTES);
         assert!(
@@ -261,9 +264,9 @@ mod tests {
                 &many_texts,
                 LargeMessages::Refused,
                 r#"{"result":[],"id":1}"#,
-                "longer than 8388608 bytes; ask it for less",
+                "longer than 100000 bytes; ask it for less",
             ),
-            (&one_text, LargeMessages::Refused, r#"{"id":1,"x":"long"#, "longer than 8388608 bytes; ask it for less"),
+            (&one_text, LargeMessages::Refused, r#"{"id":1,"x":"long"#, "longer than 100000 bytes; ask it for less"),
         ] {
             let mut lines = Lines::new(input.as_bytes(), MAX_BYTES);
             let Ok(Line::Large(message)) = lines.next_or_large(large).await else { panic!("{large:?}") };
@@ -278,13 +281,13 @@ mod tests {
     async fn a_line_that_is_too_long_to_be_skipped_is_not_read_to_its_end() {
         for large in [LargeMessages::Accepted, LargeMessages::Refused] {
             let mut endless = Lines::new(tokio::io::repeat(b'x'), MAX_BYTES);
-            endless.max_long_bytes = 10 * MAX_BYTES;
+            endless.max_large_bytes = 10 * MAX_BYTES;
             assert!(matches!(endless.next_or_large(large).await, Err(LineError::TooLong)), "{large:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_large_line_survives_that_its_future_is_dropped_at_any_time() {
+    async fn dropping_the_future_of_next_or_large_does_not_lose_a_large_line() {
         let (mut writer, reader) = tokio::io::duplex(1_000);
         tokio::spawn(async move {
             let input = format!("{}last\n", large_line());

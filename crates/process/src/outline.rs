@@ -6,8 +6,8 @@ const MAX_OUTLINE_BYTES: usize = 16 << 10;
 /// The bytes of a string that are kept. It is more than an id may have, so a string that was cut is never taken for an id.
 const MAX_STRING_BYTES: usize = 2 << 10;
 
-/// Keeps the outermost object of a JSON text while the text is read: its keys and its short values, with empty arrays and
-/// objects in the place of nested ones. Its memory does not depend on the length of the text.
+/// Keeps the outermost object of a JSON text while the text is read: its keys and values, with empty arrays and objects
+/// in the place of nested ones. Long strings are truncated, so its memory does not depend on the length of the text.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
     kept: Vec<u8>,
@@ -22,8 +22,18 @@ pub(crate) struct Outline {
 struct OpenString {
     bytes: usize,
     after_backslash: bool,
+    /// The hexadecimal digits of a `\uXXXX` escape that are still to come.
+    hex_digits_left: u8,
     /// Whether the rest of the string is dropped.
     is_cut: bool,
+}
+
+impl OpenString {
+    /// Returns true if `next` belongs to an escape that has begun. A backslash ends an incomplete `\u`, so that a
+    /// string of such escapes is cut, too.
+    fn continues_escape(&self, next: u8) -> bool {
+        self.after_backslash || (self.hex_digits_left > 0 && next.is_ascii_hexdigit())
+    }
 }
 
 impl Outline {
@@ -39,7 +49,7 @@ impl Outline {
         }
     }
 
-    /// Returns the outline; it is empty if it is too long.
+    /// Returns the outline, or nothing if it exceeds [`MAX_OUTLINE_BYTES`].
     pub(crate) fn finish(self) -> Vec<u8> {
         if self.is_too_long { Vec::new() } else { self.kept }
     }
@@ -72,6 +82,9 @@ impl Outline {
         let Some(mut string) = self.string.take() else { return 0 };
         let mut at = 0;
         while let Some(byte) = bytes.get(at).copied() {
+            // An escape is kept or dropped as a whole. A character of several bytes may be split: what was cut is never
+            // decoded.
+            string.is_cut |= string.bytes >= MAX_STRING_BYTES && !string.continues_escape(byte);
             if string.is_cut && !string.after_backslash {
                 let rest = bytes.get(at..).unwrap_or_default();
                 let Some(plain) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) else { break };
@@ -86,16 +99,16 @@ impl Outline {
             }
             at += 1;
             string.bytes += 1;
-            // An escape is kept or dropped as a whole.
-            let ends = byte == b'"' && !string.after_backslash;
             if !string.is_cut {
                 self.keep(byte);
             }
-            string.after_backslash = byte == b'\\' && !string.after_backslash;
-            if ends {
+            let is_escaped = string.after_backslash;
+            if byte == b'"' && !is_escaped {
                 return at;
             }
-            string.is_cut |= string.bytes >= MAX_STRING_BYTES && !string.after_backslash;
+            string.after_backslash = byte == b'\\' && !is_escaped;
+            string.hex_digits_left =
+                if is_escaped && byte == b'u' { 4 } else { string.hex_digits_left.saturating_sub(1) };
         }
         self.string = Some(string);
         bytes.len()
@@ -115,6 +128,8 @@ impl Outline {
 
 #[cfg(test)]
 mod tests {
+    use serde::de::IgnoredAny;
+
     use super::{MAX_OUTLINE_BYTES, MAX_STRING_BYTES, Outline};
     use crate::envelope::Envelope;
 
@@ -142,15 +157,26 @@ mod tests {
 
     #[test]
     fn a_long_string_is_cut_between_escapes_and_an_id_that_was_cut_is_no_id() {
-        for escape in [r"\\", r#"\""#, "x"] {
-            let text = format!(r#"{{"id":"{}","error":1}}"#, escape.repeat(2 * MAX_STRING_BYTES));
-            for part in [1, 7, 1_000_000] {
-                let cut = outline(&text, part);
-                assert!(cut.len() < MAX_STRING_BYTES + 100 && cut.ends_with(r#"","error":1}"#), "{cut}");
-                let envelope = Envelope::scan(cut.as_bytes()).unwrap();
-                assert!(envelope.has_id() && envelope.id().is_none());
+        for escape in [r"\\", r#"\""#, r"\u00e4", "x"] {
+            // The limit is reached at each place of an escape.
+            for start in 0..escape.len() {
+                let text = format!(r#"{{"id":"{:start$}{}","error":1}}"#, "", escape.repeat(2 * MAX_STRING_BYTES));
+                for part in [1, 7, 1_000_000] {
+                    let cut = outline(&text, part);
+                    assert!(cut.len() < MAX_STRING_BYTES + 100 && cut.ends_with(r#"","error":1}"#), "{cut}");
+                    assert!(serde_json::from_str::<IgnoredAny>(&cut).is_ok(), "{cut}");
+                    let envelope = Envelope::scan(cut.as_bytes()).unwrap();
+                    assert!(envelope.has_id() && envelope.id().is_none());
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_long_string_of_incomplete_escapes_is_cut() {
+        let text = format!(r#"{{"id":"{}","error":1}}"#, r"\u".repeat(MAX_OUTLINE_BYTES));
+        let cut = outline(&text, 1_000);
+        assert!(cut.len() < MAX_STRING_BYTES + 100 && cut.ends_with(r#"","error":1}"#), "{cut}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reads a message with long texts: keeps the texts in a file that has no name, and what is left of the message in
+//! Reads a message with large texts: keeps the texts in a file that has no name, and what is left of the message in
 //! memory.
 
 use std::fmt;
@@ -30,16 +30,16 @@ const STEP: usize = 256 << 10;
 /// The budget of this process for the files.
 static SPOOLS: Semaphore = Semaphore::const_new(MAX_SPOOL_BYTES / UNIT);
 
-/// A message with long texts that has been read whole.
+/// A message with large texts that has been read whole.
 #[derive(Debug)]
 pub struct LargeMessage {
-    /// The message, with a marker in the place of each long text.
+    /// The message, with a marker in the place of each large text.
     pub skeleton: Vec<u8>,
     /// The texts in their order, or why they were dropped and what to do.
     pub texts: Result<Vec<SpooledText>, String>,
 }
 
-/// A long text in a file. The file is deleted with the last text in it, also if the process is killed.
+/// A large text in a file. The file is deleted with the last text in it, also if the process is killed.
 #[derive(Clone, Debug)]
 pub struct SpooledText {
     marker: String,
@@ -86,11 +86,11 @@ impl SpooledText {
     }
 }
 
-/// The message is too long, or what is left of it without its long texts.
+/// The message is too long, or what is left of it without its large texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTooLong;
 
-/// Reads a message with long texts. Its futures may be dropped and called again.
+/// Reads a message with large texts. Its futures may be dropped and called again.
 pub struct LargeReader {
     /// Bytes that have arrived and are not scanned yet, from `at`.
     incoming: Vec<u8>,

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::{LargeTexts, ScanLimits, SkeletonTooLong, TextSink, marker};
 
-/// Long texts in tests have more than eight bytes.
+/// Large texts in tests have more than eight bytes.
 const LIMITS: ScanLimits = ScanLimits { text: 8, skeleton: 4_096 };
 
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use tokio::sync::Mutex;
 
 use super::{LargeMessage, LargeReader, MessageTooLong, SPOOLS, SpooledText, UNIT};
 
-/// Tests that use the budget of the process run one after the other.
-static BUDGET: Mutex<()> = Mutex::const_new(());
+/// Held by tests that use the budget of the process, so that they run one after the other.
+static BUDGET_LOCK: Mutex<()> = Mutex::const_new(());
 
 async fn read(parts: impl IntoIterator<Item = Vec<u8>>) -> Result<LargeMessage, MessageTooLong> {
     let mut reader = LargeReader::new(Vec::new()).unwrap();
@@ -43,7 +43,7 @@ fn content(text: &SpooledText) -> Vec<u8> {
 
 #[tokio::test]
 async fn texts_are_read_from_the_file_and_their_part_of_the_budget_is_freed() {
-    let _alone = BUDGET.lock().await;
+    let _alone = BUDGET_LOCK.lock().await;
     let before = SPOOLS.available_permits();
     let bytes = 10 << 20;
     let mut parts: Vec<Vec<u8>> = message(bytes).collect();
@@ -57,7 +57,7 @@ async fn texts_are_read_from_the_file_and_their_part_of_the_budget_is_freed() {
     let whole: Vec<u8> = message(bytes).flatten().collect();
     assert!(content(&texts[0]) == whole[13..13 + bytes]);
     assert!(content(&texts[1]) == "ä".repeat(LARGE_TEXT_BYTES).as_bytes());
-    // No folder lists the file.
+    // The file is unlinked.
     let link = format!("/proc/self/fd/{}", texts[0].spool.file.as_raw_fd());
     assert!(!cfg!(target_os = "linux") || std::fs::read_link(link).unwrap().to_string_lossy().ends_with(" (deleted)"));
     // Only what the texts need is reserved, as long as one of them exists.
@@ -69,7 +69,7 @@ async fn texts_are_read_from_the_file_and_their_part_of_the_budget_is_freed() {
 
 #[tokio::test]
 async fn markers_of_two_messages_differ() {
-    let _alone = BUDGET.lock().await;
+    let _alone = BUDGET_LOCK.lock().await;
     let mut markers = Vec::new();
     for _ in 0..2 {
         let texts = read(message(1 << 20)).await.unwrap().texts.unwrap();
@@ -80,7 +80,7 @@ async fn markers_of_two_messages_differ() {
 
 #[tokio::test]
 async fn texts_over_the_limit_are_dropped_and_the_rest_of_the_message_is_read() {
-    let _alone = BUDGET.lock().await;
+    let _alone = BUDGET_LOCK.lock().await;
     let before = SPOOLS.available_permits();
     assert!(read(message(MAX_STORED_RESULT_BYTES)).await.unwrap().texts.is_ok());
     let LargeMessage { skeleton, texts } = read(message(MAX_STORED_RESULT_BYTES + 1)).await.unwrap();
@@ -90,8 +90,8 @@ async fn texts_over_the_limit_are_dropped_and_the_rest_of_the_message_is_read() 
 }
 
 #[tokio::test]
-async fn a_message_and_its_skeleton_are_limited() {
-    let _alone = BUDGET.lock().await;
+async fn an_oversized_message_or_skeleton_is_too_long() {
+    let _alone = BUDGET_LOCK.lock().await;
     let endless = message(MAX_LARGE_MESSAGE_BYTES);
     assert_eq!(read(endless).await.unwrap_err(), MessageTooLong);
     let mut reader = LargeReader::new(vec![b'['; MAX_SERVER_MESSAGE_BYTES]).unwrap();
@@ -101,8 +101,8 @@ async fn a_message_and_its_skeleton_are_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_waits_for_the_budget_and_then_its_texts_are_dropped() {
-    let _alone = BUDGET.lock().await;
+async fn texts_are_dropped_if_the_budget_stays_full_and_kept_if_it_is_freed_in_time() {
+    let _alone = BUDGET_LOCK.lock().await;
     let all = u32::try_from(MAX_SPOOL_BYTES / UNIT).unwrap();
     let taken = SPOOLS.acquire_many(all - 1).await.unwrap();
     let texts = read(message(1 << 20)).await.unwrap().texts;
@@ -114,8 +114,8 @@ async fn a_message_waits_for_the_budget_and_then_its_texts_are_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_does_not_end_in_time_frees_the_budget_but_is_read_on() {
-    let _alone = BUDGET.lock().await;
+async fn a_message_that_times_out_frees_its_budget_and_is_still_read_to_its_end() {
+    let _alone = BUDGET_LOCK.lock().await;
     let before = SPOOLS.available_permits();
     let mut reader = LargeReader::new(message(1 << 20).take(5).flatten().collect()).unwrap();
     reader.process().await.unwrap();
@@ -130,8 +130,8 @@ async fn a_message_that_does_not_end_in_time_frees_the_budget_but_is_read_on() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_not_valid_has_no_texts() {
-    let _alone = BUDGET.lock().await;
+async fn a_message_with_invalid_utf8_has_no_texts() {
+    let _alone = BUDGET_LOCK.lock().await;
     let mut parts: Vec<Vec<u8>> = message(1 << 20).collect();
     parts[3][0] = 0xff;
     assert!(read(parts).await.unwrap().texts.unwrap_err().contains("not valid JSON"));
