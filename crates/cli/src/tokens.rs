@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use executor::clock::now_ms;
-use http_server::{GeneratedSecret, Permission, Principal, Scopes};
+use http_server::{GeneratedSecret, Permission, Permissions, Principal};
 use mcp::server::plain;
 use serde_json::{Value, json};
 use store::{Millis, NewToken, Store, StoreError, StoredToken};
@@ -39,8 +39,8 @@ enum Action {
         name: String,
         /// Permissions, separated by commas: `execute` runs turns and tools, `approve` decides approvals, `read` shows
         /// runs and transcripts, `admin` manages the server.
-        #[arg(long, value_name = "SCOPES", value_parser = scopes, default_value_t = Scopes::of_agents())]
-        scope: Scopes,
+        #[arg(long, value_name = "SCOPES", value_parser = permissions, default_value_t = Permissions::for_agents())]
+        scope: Permissions,
         /// How long the token is valid, for example 12h or 30d; without it, until it is revoked.
         #[arg(long, value_name = "TIME", value_parser = Age::parse)]
         expires: Option<Age>,
@@ -73,8 +73,8 @@ fn name(text: &str) -> Result<String, String> {
     Principal::named(text).map(|principal| principal.name().to_owned()).map_err(|error| error.to_string())
 }
 
-fn scopes(text: &str) -> Result<Scopes, String> {
-    Scopes::parse(text).map_err(|error| error.to_string())
+fn permissions(text: &str) -> Result<Permissions, String> {
+    Permissions::parse(text).map_err(|error| error.to_string())
 }
 
 pub(crate) async fn run(arguments: TokensArguments) -> ExitCode {
@@ -99,7 +99,7 @@ async fn act(arguments: TokensArguments) -> Result<ExitCode, CommandError> {
 async fn create(
     store: &Store,
     name: String,
-    scopes: Scopes,
+    permissions: Permissions,
     expires: Option<Age>,
     as_json: bool,
 ) -> Result<ExitCode, CommandError> {
@@ -112,14 +112,14 @@ async fn create(
         token_id: format!("tok_{}", hex::encode(id)),
         name,
         hash: generated.hash,
-        scopes: scopes.to_string(),
+        scopes: permissions.to_string(),
         created_at,
         expires_at: expires.map(|age| created_at.saturating_add(age.0)),
     };
     store.create_token(&token).await?;
     if as_json {
         render::print_json(&json!({
-            "tokenId": token.token_id, "name": token.name, "scopes": names(scopes), "createdAt": created_at,
+            "tokenId": token.token_id, "name": token.name, "scopes": names(permissions), "createdAt": created_at,
             "expiresAt": token.expires_at, "secret": generated.secret,
         }));
         return Ok(ExitCode::SUCCESS);
@@ -127,18 +127,18 @@ async fn create(
     render::print(&format!("{}\n", generated.secret));
     let valid = expires.map_or_else(String::new, |age| format!(" for {}", span(age.0)));
     render::note(&format!(
-        "created token {} for `{}` with {scopes}{valid}; its secret is shown only now; clients send it as \
+        "created token {} for `{}` with {permissions}{valid}; its secret is shown only now; clients send it as \
          `Authorization: Bearer …` or `x-api-key`",
         token.token_id, token.name
     ));
-    if scopes.has(Permission::Execute) && scopes.has(Permission::Approve) {
+    if permissions.has(Permission::Execute) && permissions.has(Permission::Approve) {
         render::note("note: an agent with this token can approve its own calls");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn names(scopes: Scopes) -> Vec<&'static str> {
-    scopes.iter().map(Permission::as_str).collect()
+fn names(permissions: Permissions) -> Vec<&'static str> {
+    permissions.iter().map(Permission::as_str).collect()
 }
 
 /// Returns a token's state as printed in JSON.
@@ -187,8 +187,8 @@ fn list(tokens: &[StoredToken], now: Millis, as_json: bool) {
 fn token_json(token: &StoredToken, now: Millis) -> Value {
     let mut value = json!(token);
     if let Some(fields) = value.as_object_mut() {
-        let scopes = Scopes::parse(&token.scopes).map(names).unwrap_or_default();
-        fields.insert("scopes".to_owned(), json!(scopes));
+        let permissions = Permissions::parse(&token.scopes).map(names).unwrap_or_default();
+        fields.insert("scopes".to_owned(), json!(permissions));
         fields.insert("state".to_owned(), json!(state(token, now)));
     }
     value

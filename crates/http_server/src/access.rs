@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 use crate::caller::Caller;
 use crate::principal::Principal;
 use crate::refusal::Refusal;
-use crate::scopes::Scopes;
+use crate::permissions::Permissions;
 use crate::stored_tokens::StoredTokens;
 
 /// Shorter tokens could be guessed.
@@ -39,12 +39,12 @@ impl fmt::Debug for Token {
 pub struct BadToken;
 
 impl Token {
-    pub fn new(principal: Principal, secret: &str, scopes: Scopes) -> Result<Self, BadToken> {
+    pub fn new(principal: Principal, secret: &str, permissions: Permissions) -> Result<Self, BadToken> {
         let fits = (MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&secret.len());
         if !fits || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(BadToken);
         }
-        Ok(Self { caller: Caller::permanent(principal, scopes), hash: hash(secret) })
+        Ok(Self { caller: Caller::permanent(principal, permissions), hash: hash(secret) })
     }
 }
 
@@ -78,7 +78,7 @@ impl Access {
     /// does not depend on which one matches.
     pub(crate) async fn authenticate(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let (fixed, stored) = match self {
-            Self::Open(principal) => return Ok(Caller::permanent(principal.clone(), Scopes::of_agents())),
+            Self::Open(principal) => return Ok(Caller::permanent(principal.clone(), Permissions::for_agents())),
             Self::Tokens { fixed, stored } => (fixed, stored),
         };
         let secret = credential(headers).ok_or(Refusal::Token)?;
@@ -161,14 +161,14 @@ mod tests {
     use axum::http::{HeaderMap, HeaderName};
 
     use super::{Access, BadToken, GeneratedSecret, Token, hash, is_generated};
-    use crate::{Permission, Principal, Refusal, Scopes};
+    use crate::{Permission, Principal, Refusal, Permissions};
 
     const ADA: &str = "fedcba9876543210";
 
     fn access() -> Access {
         let tokens = vec![
-            Token::new(Principal::local(), "0123456789abcdef", Scopes::all()).unwrap(),
-            Token::new(Principal::named("ada").unwrap(), ADA, Scopes::of_agents()).unwrap(),
+            Token::new(Principal::local(), "0123456789abcdef", Permissions::all()).unwrap(),
+            Token::new(Principal::named("ada").unwrap(), ADA, Permissions::for_agents()).unwrap(),
         ];
         assert!(!format!("{tokens:?}").contains("0123"));
         Access::tokens(tokens)
@@ -216,7 +216,7 @@ mod tests {
         }
         assert!(name(&Access::Open(Principal::local()), &[]).await.is_some());
         for bad in ["short", "has blanks in it, many", "ümlaute-ümlaute-ü"] {
-            assert_eq!(Token::new(Principal::local(), bad, Scopes::all()).err(), Some(BadToken), "{bad}");
+            assert_eq!(Token::new(Principal::local(), bad, Permissions::all()).err(), Some(BadToken), "{bad}");
         }
     }
 

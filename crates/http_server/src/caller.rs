@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::principal::Principal;
 use crate::refusal::Refusal;
-use crate::scopes::{Permission, Scopes};
+use crate::permissions::{Permission, Permissions};
 
 /// The authenticated sender of a request. The front door puts it into the request's extensions.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub struct Caller {
     pub principal: Principal,
     /// The id or name of the token, for logs. It is no secret.
     pub token: String,
-    pub scopes: Scopes,
+    pub permissions: Permissions,
     /// Cancelled when the token is revoked or expires. The front door then closes the caller's connections; work that
     /// outlives its connection must watch it itself.
     pub revoked: CancellationToken,
@@ -20,13 +20,13 @@ pub struct Caller {
 
 impl Caller {
     /// Returns a caller whose token cannot be revoked while the server runs.
-    pub(crate) fn permanent(principal: Principal, scopes: Scopes) -> Self {
-        Self { token: principal.name().to_owned(), principal, scopes, revoked: CancellationToken::new() }
+    pub(crate) fn permanent(principal: Principal, permissions: Permissions) -> Self {
+        Self { token: principal.name().to_owned(), principal, permissions, revoked: CancellationToken::new() }
     }
 
     /// Checks that the caller's token has this permission. For things whose existence must not be revealed, map the
     /// error to [`Refusal::NotFound`].
     pub fn require(&self, permission: Permission) -> Result<(), Refusal> {
-        if self.scopes.has(permission) { Ok(()) } else { Err(Refusal::Permission(permission)) }
+        if self.permissions.has(permission) { Ok(()) } else { Err(Refusal::Permission(permission)) }
     }
 }

@@ -25,22 +25,23 @@ use crate::paced_stream::PacedStream;
 use crate::slots::{Connection, Slots};
 use crate::tls::Transport;
 
-/// Sockets beyond `MAX_CONNECTIONS`, for connections that have lost their slot and are being closed.
+/// Sockets in addition to those of open and waiting connections, for connections that lost their slot and are being
+/// closed.
 const CLOSING_CONNECTIONS: usize = 64;
 
 /// The pause after a failed accept: usually the process is out of file descriptors, and some are released soon.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// How long calls in progress may take once the server is stopped.
-const GRACE: Duration = Duration::from_secs(3);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// The application for one connection: it adds the connection to the extensions of every request.
-struct OnConnection {
+struct ConnectionService {
     app: TowerToHyperService<Router>,
     connection: Connection,
 }
 
-impl Service<hyper::Request<Incoming>> for OnConnection {
+impl Service<hyper::Request<Incoming>> for ConnectionService {
     type Response = Response;
     type Error = std::convert::Infallible;
     type Future = <TowerToHyperService<Router> as Service<Request>>::Future;
@@ -53,7 +54,7 @@ impl Service<hyper::Request<Incoming>> for OnConnection {
 }
 
 /// Serves the requests of one connection. Its error affects only its client.
-async fn serve_stream<S>(stream: S, service: OnConnection, watcher: Watcher)
+async fn serve_stream<S>(stream: S, service: ConnectionService, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -66,7 +67,7 @@ where
     watcher.watch(connection).await.log_expected("serve an HTTP connection");
 }
 
-/// Accepts and serves connections until `stop` is cancelled.
+/// Accepts and serves connections until `stop` is cancelled, then waits up to [`SHUTDOWN_GRACE`] for open connections.
 pub(crate) async fn serve(listener: TcpListener, transport: Transport, app: Router, stop: CancellationToken) {
     let sockets = Arc::new(Semaphore::new(MAX_CONNECTIONS + MAX_WAITING_CONNECTIONS + CLOSING_CONNECTIONS));
     let slots = Slots::default();
@@ -98,7 +99,7 @@ pub(crate) async fn serve(listener: TcpListener, transport: Transport, app: Rout
                 () = stop.cancelled() => return,
             };
             let pace = slot.connection().pace;
-            let service = OnConnection { app, connection: slot.connection() };
+            let service = ConnectionService { app, connection: slot.connection() };
             let stream = PacedStream::new(stream, pace);
             let served = async {
                 match transport {
@@ -120,7 +121,7 @@ pub(crate) async fn serve(listener: TcpListener, transport: Transport, app: Rout
         });
     }
     drop(listener);
-    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
-        tracing::info!("some connections were still open at shutdown and were closed");
+    if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
+        tracing::info!("some connections were still open when the grace period ended");
     }
 }

@@ -29,7 +29,7 @@ use crate::limits::{
     MAX_BODY_DEPTH, MAX_BODY_VALUES, PARSED_VALUE_BYTES, WRITE_STALL,
 };
 use crate::refusal::Refusal;
-use crate::scopes::Permission;
+use crate::permissions::Permission;
 use crate::slots::Connection;
 use crate::tls::Transport;
 

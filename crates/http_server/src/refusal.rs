@@ -1,4 +1,4 @@
-//! Why the front door refuses a request.
+//! Why the HTTP server refuses a request.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::limits::MAX_CONNECTIONS_PER_PRINCIPAL;
-use crate::scopes::Permission;
+use crate::permissions::Permission;
 
-/// When a client that was refused for lack of capacity may retry.
+/// The `Retry-After` of every 503 response.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Why a connection with a valid token is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum ConnectionRefusal {
     Principal,
     Total,
     /// The connection has already been closed.
@@ -32,13 +32,13 @@ pub enum Refusal {
     TooManyFailures(u64),
     #[error("this token may not {}; use one with the permission `{}`", .0.action(), .0.as_str())]
     Permission(Permission),
-    /// The response that hides whether something exists.
+    /// Also sent for things that the client may not see, to hide that they exist.
     #[error("not found")]
     NotFound,
     #[error("tokens cannot be checked now; try again later")]
     Unavailable,
     #[error("{}", connections(*.0))]
-    Connections(Full),
+    Connections(ConnectionRefusal),
     #[error("this request may have at most {0} bytes")]
     TooLarge(usize),
     #[error("a request may have at most {0} JSON values")]
@@ -53,12 +53,14 @@ pub enum Refusal {
     NoRoom(usize),
 }
 
-fn connections(full: Full) -> String {
-    match full {
-        Full::Principal => {
+fn connections(why: ConnectionRefusal) -> String {
+    match why {
+        ConnectionRefusal::Principal => {
             format!("this principal has {MAX_CONNECTIONS_PER_PRINCIPAL} connections already; close some of them")
         }
-        Full::Total | Full::Closed => "the server has no free connections; try again later".to_owned(),
+        ConnectionRefusal::Total | ConnectionRefusal::Closed => {
+            "the server has no free connections; try again later".to_owned()
+        }
     }
 }
 
@@ -77,7 +79,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the response in plain text.
+    /// Returns a plain-text response without the headers of `add_headers`.
     pub fn plain(&self) -> Response {
         (self.status(), format!("{self}\n")).into_response()
     }

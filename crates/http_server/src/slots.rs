@@ -18,7 +18,7 @@ use crate::limits::{
 };
 use crate::paced_stream::WritePace;
 use crate::principal::Principal;
-use crate::refusal::Full;
+use crate::refusal::ConnectionRefusal;
 
 /// The network that one peer is assumed to control: an IPv4 address, or an IPv6 /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,20 +85,20 @@ impl Table {
         Admission::Opened(self.next, closed)
     }
 
-    fn authenticate(&mut self, id: u64, principal: &Principal) -> Result<(), Full> {
+    fn authenticate(&mut self, id: u64, principal: &Principal) -> Result<(), ConnectionRefusal> {
         let former = self.authenticated.get(&id);
         if former == Some(principal) {
             return Ok(());
         }
         let is_new = former.is_none();
         if is_new && !self.unauthenticated.contains_key(&id) {
-            return Err(Full::Closed);
+            return Err(ConnectionRefusal::Closed);
         }
         if self.authenticated.values().filter(|one| *one == principal).count() >= MAX_CONNECTIONS_PER_PRINCIPAL {
-            return Err(Full::Principal);
+            return Err(ConnectionRefusal::Principal);
         }
         if is_new && self.authenticated.len() >= MAX_CONNECTIONS - RESERVED_UNAUTHENTICATED {
-            return Err(Full::Total);
+            return Err(ConnectionRefusal::Total);
         }
         self.unauthenticated.remove(&id);
         self.authenticated.insert(id, principal.clone());
@@ -158,7 +158,7 @@ impl Slots {
         }
     }
 
-    fn authenticate(&self, id: u64, principal: &Principal) -> Result<(), Full> {
+    fn authenticate(&self, id: u64, principal: &Principal) -> Result<(), ConnectionRefusal> {
         self.table.lock().authenticate(id, principal)?;
         self.freed.notify_waiters();
         Ok(())
@@ -225,7 +225,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Records that the connection showed a valid token of this caller.
-    pub(crate) fn authenticate(&self, caller: &Caller) -> Result<(), Full> {
+    pub(crate) fn authenticate(&self, caller: &Caller) -> Result<(), ConnectionRefusal> {
         self.slots.authenticate(self.id, &caller.principal)?;
         self.revoked.send_replace(Some(caller.revoked.clone()));
         Ok(())
@@ -239,7 +239,7 @@ mod tests {
     use tokio::time::Instant;
     use tokio_util::sync::CancellationToken;
 
-    use super::{Admission, Full, PeerNetwork, Table};
+    use super::{Admission, ConnectionRefusal, PeerNetwork, Table};
     use crate::Principal;
     use crate::limits::{
         MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED_PER_NETWORK, RESERVED_UNAUTHENTICATED,
@@ -337,11 +337,11 @@ mod tests {
         for _ in 0..MAX_CONNECTIONS_PER_PRINCIPAL {
             assert_eq!(add(&mut table, &ada), Ok(()));
         }
-        assert_eq!(add(&mut table, &ada), Err(Full::Principal));
+        assert_eq!(add(&mut table, &ada), Err(ConnectionRefusal::Principal));
         for _ in MAX_CONNECTIONS_PER_PRINCIPAL..(MAX_CONNECTIONS - RESERVED_UNAUTHENTICATED) {
             assert_eq!(add(&mut table, &bob), Ok(()));
         }
-        assert_eq!(add(&mut table, &bob), Err(Full::Total));
+        assert_eq!(add(&mut table, &bob), Err(ConnectionRefusal::Total));
         for _ in 0..8 {
             for _ in 0..RESERVED_UNAUTHENTICATED {
                 table.opened(network("127.0.0.1"), now);
@@ -358,7 +358,7 @@ mod tests {
         let mut table = Table::default();
         let (id, _) = table.opened(network("127.0.0.1"), Instant::now());
         table.release(id);
-        assert_eq!(table.authenticate(id, &Principal::local()), Err(Full::Closed));
+        assert_eq!(table.authenticate(id, &Principal::local()), Err(ConnectionRefusal::Closed));
         assert!(table.authenticated.is_empty());
     }
 }

@@ -14,7 +14,7 @@ use crate::caller::Caller;
 use crate::limits::{TOKEN_CACHE_TTL, TOKEN_POLL_INTERVAL, TOKEN_USE_INTERVAL};
 use crate::principal::Principal;
 use crate::refusal::Refusal;
-use crate::scopes::Scopes;
+use crate::permissions::Permissions;
 
 type Hash = [u8; 32];
 
@@ -76,9 +76,9 @@ impl StoredTokens {
         let mut known = self.known.lock();
         let same = |token: &KnownToken| {
             let caller = &token.caller;
-            valid.as_ref().is_some_and(|(principal, scopes)| {
+            valid.as_ref().is_some_and(|(principal, permissions)| {
                 caller.principal == *principal
-                    && caller.scopes == *scopes
+                    && caller.permissions == *permissions
                     && found.is_some_and(|found| found.token_id == caller.token)
             })
         };
@@ -88,9 +88,9 @@ impl StoredTokens {
             tracing::info!(token = ended.caller.token, "a token is no longer in force; its connections are closed");
             ended.caller.revoked.cancel();
         }
-        let ((principal, scopes), found) = (valid?, found?);
+        let ((principal, permissions), found) = (valid?, found?);
         let token = known.entry(hash).or_insert_with(|| KnownToken {
-            caller: Caller { principal, token: found.token_id.clone(), scopes, revoked: CancellationToken::new() },
+            caller: Caller { principal, token: found.token_id.clone(), permissions, revoked: CancellationToken::new() },
             expires_at: None,
             checked_at: began,
             recorded_at: None,
@@ -143,8 +143,8 @@ impl StoredTokens {
 }
 
 /// Returns the principal and the permissions of a stored token; `None` if another program wrote nonsense.
-fn identity(token: &StoredToken) -> Option<(Principal, Scopes)> {
-    Some((Principal::named(&token.name).ok()?, Scopes::parse(&token.scopes).ok()?))
+fn identity(token: &StoredToken) -> Option<(Principal, Permissions)> {
+    Some((Principal::named(&token.name).ok()?, Permissions::parse(&token.scopes).ok()?))
 }
 
 fn now() -> Millis {

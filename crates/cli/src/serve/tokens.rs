@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use http_server::{Access, Principal, Scopes, StoredTokens, Token};
+use http_server::{Access, Permissions, Principal, StoredTokens, Token};
 use telemetry::Redactor;
 
 use super::arguments::HttpPortArguments;
@@ -34,7 +34,7 @@ pub(super) fn access(
     };
     Redactor::process().register(&secret);
     let bad = |place: &str, reason: String| TokenError::Bad { place: place.to_owned(), reason };
-    let local = Token::new(Principal::local(), secret.trim(), Scopes::all());
+    let local = Token::new(Principal::local(), secret.trim(), Permissions::all());
     let local = local.map_err(|error| bad(TOKEN, error.to_string()))?;
     let mut tokens = vec![local];
     if let Some(path) = &arguments.tokens {
@@ -63,12 +63,12 @@ fn token(line: &str) -> Result<Token, String> {
     };
     Redactor::process().register(secret);
     let principal = Principal::named(name).map_err(|error| error.to_string())?;
-    let scopes = match (words.next(), words.next()) {
-        (None, _) => Scopes::of_agents(),
-        (Some(scopes), None) => Scopes::parse(scopes).map_err(|error| error.to_string())?,
+    let permissions = match (words.next(), words.next()) {
+        (None, _) => Permissions::for_agents(),
+        (Some(permissions), None) => Permissions::parse(permissions).map_err(|error| error.to_string())?,
         (Some(_), Some(_)) => return Err("expected a name, a token and permissions, separated by spaces".to_owned()),
     };
-    Token::new(principal, secret, scopes).map_err(|error| error.to_string())
+    Token::new(principal, secret, permissions).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl Viewer {
     }
 
     pub(crate) fn sees_all(&self) -> bool {
-        self.caller.scopes.has(Permission::Admin)
+        self.caller.permissions.has(Permission::Admin)
     }
 
     /// Returns the only principal whose things the caller sees; `None` if it sees all.

@@ -11,7 +11,9 @@ use executor::{CannedTools, ToolSource};
 use gateway::debug::DebugSettings;
 use gateway::provider::Providers;
 use gateway::{Gateway, Settings};
-use http_server::{Access, BudgetLimits, FrontDoor, Gate, Permission, Principal, RouteRules, Scopes, Token, Transport};
+use http_server::{
+    Access, BudgetLimits, FrontDoor, Gate, Permission, Permissions, Principal, RouteRules, Token, Transport,
+};
 use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
@@ -232,13 +234,14 @@ fn providers(options: &Options, model_url: &str) -> Providers {
 pub(crate) async fn serve(gateway: Gateway, stop: CancellationToken) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let token =
-        |name: &str, secret: &str, scopes: Scopes| Token::new(Principal::named(name).unwrap(), secret, scopes).unwrap();
+    let token = |name: &str, secret: &str, permissions: Permissions| {
+        Token::new(Principal::named(name).unwrap(), secret, permissions).unwrap()
+    };
     let only = |permission: Permission| [permission].into_iter().collect();
     let access = Access::tokens(vec![
-        token("ada", ADA, Scopes::of_agents()),
-        token("bob", BOB, Scopes::of_agents()),
-        token("root", ROOT, Scopes::all()),
+        token("ada", ADA, Permissions::for_agents()),
+        token("bob", BOB, Permissions::for_agents()),
+        token("root", ROOT, Permissions::all()),
         token("ada", APPROVER, only(Permission::Approve)),
         token("ada", RUNNER, only(Permission::Execute)),
     ]);

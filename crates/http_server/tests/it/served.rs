@@ -11,8 +11,8 @@ use axum::routing::{any, get};
 use axum::{Extension, Router};
 use futures_util::stream;
 use http_server::{
-    Access, BudgetLimits, Caller, FrontDoor, Gate, GeneratedSecret, Permission, Principal, Refusal, Requirement,
-    RouteRules, Scopes, StoredTokens, Token, Transport,
+    Access, BudgetLimits, Caller, FrontDoor, Gate, GeneratedSecret, Permission, Permissions, Principal, Refusal,
+    Requirement, RouteRules, StoredTokens, Token, Transport,
 };
 use store::{Keys, Location, NewToken, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,14 +32,14 @@ pub(crate) struct Served {
     _stop: DropGuard,
 }
 
-fn token(name: &str, secret: &str, scopes: &str) -> Token {
-    Token::new(Principal::named(name).unwrap(), secret, Scopes::parse(scopes).unwrap()).unwrap()
+fn token(name: &str, secret: &str, permissions: &str) -> Token {
+    Token::new(Principal::named(name).unwrap(), secret, Permissions::parse(permissions).unwrap()).unwrap()
 }
 
 pub(crate) async fn gate(transport: Transport) -> (Gate, Store) {
     let store = Store::open(&Location::Memory, Keys::new(0, [0; 32])).await.unwrap();
     let fixed = vec![
-        Token::new(Principal::local(), LOCAL, Scopes::all()).unwrap(),
+        Token::new(Principal::local(), LOCAL, Permissions::all()).unwrap(),
         token("agent", AGENT, "execute,read"),
         token("reader", READER, "read"),
     ];
@@ -56,7 +56,7 @@ fn routes(door: &FrontDoor, handled: &Arc<AtomicUsize>) -> Router {
             handled.fetch_add(1, Ordering::SeqCst);
             let secrets = ["authorization", "x-api-key"].iter().any(|name| request.headers().contains_key(*name));
             let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
-            format!("{} {} {} {secrets}", caller.principal.name(), caller.scopes, body.len())
+            format!("{} {} {} {secrets}", caller.principal.name(), caller.permissions, body.len())
         }
     };
     let stream = || async {

@@ -91,7 +91,7 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, mut request: Request) -> 
     let (Some(principal), Some(budget)) = (extensions.get::<Principal>(), extensions.get::<Arc<Budget>>()) else {
         return (StatusCode::INTERNAL_SERVER_ERROR, "the request has no authenticated principal\n").into_response();
     };
-    let may_approve = extensions.get::<Caller>().is_some_and(|caller| caller.scopes.has(Permission::Approve));
+    let may_approve = extensions.get::<Caller>().is_some_and(|caller| caller.permissions.has(Permission::Approve));
     let rights = if may_approve { FormRights::Approve } else { FormRights::AnswerQuestions };
     let (principal, budget) = (principal.clone(), Arc::clone(budget));
     let service = endpoint.of(&principal, rights, &budget);

@@ -12,7 +12,7 @@ use executor::ToolSource;
 use gateway::debug::DebugSettings;
 use gateway::provider::Providers;
 use gateway::{Gateway, Settings};
-use http_server::{Caller, Principal, Scopes};
+use http_server::{Caller, Permissions, Principal};
 use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -62,7 +62,7 @@ impl GatewayNode {
         let caller = Caller {
             principal: principal.clone(),
             token: "test".to_owned(),
-            scopes: Scopes::all(),
+            permissions: Permissions::all(),
             revoked: CancellationToken::new(),
         };
         let request = Request::post(path)

@@ -44,26 +44,27 @@ impl Permission {
 
 /// A set of permissions. None of them implies another: a token that may execute cannot approve its own calls.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Scopes(u8);
+pub struct Permissions(u8);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a list of permissions separated by commas; the permissions are execute, approve, read and admin")]
-pub struct BadScopes;
+pub struct BadPermissions;
 
-impl Scopes {
+impl Permissions {
     pub fn all() -> Self {
         Permission::ALL.into_iter().collect()
     }
 
-    /// Returns the permissions that an agent needs: to execute, and to read its own runs.
-    pub fn of_agents() -> Self {
+    /// Returns the permissions that an agent needs: to execute and to read. `gateway::api` limits readers without
+    /// `admin` to the runs of their own principal.
+    pub fn for_agents() -> Self {
         [Permission::Execute, Permission::Read].into_iter().collect()
     }
 
-    /// Parses `execute,read`.
-    pub fn parse(text: &str) -> Result<Self, BadScopes> {
+    /// Parses a comma-separated list such as `execute,read`.
+    pub fn parse(text: &str) -> Result<Self, BadPermissions> {
         let find = |name: &str| {
-            Permission::ALL.into_iter().find(|permission| permission.as_str() == name.trim()).ok_or(BadScopes)
+            Permission::ALL.into_iter().find(|permission| permission.as_str() == name.trim()).ok_or(BadPermissions)
         };
         text.split(',').map(find).collect()
     }
@@ -77,41 +78,41 @@ impl Scopes {
     }
 }
 
-impl FromIterator<Permission> for Scopes {
+impl FromIterator<Permission> for Permissions {
     fn from_iter<I: IntoIterator<Item = Permission>>(permissions: I) -> Self {
         Self(permissions.into_iter().fold(0, |bits, permission| bits | permission.bit()))
     }
 }
 
-impl fmt::Display for Scopes {
+impl fmt::Display for Permissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.iter().map(Permission::as_str).collect();
         f.write_str(&names.join(","))
     }
 }
 
-impl fmt::Debug for Scopes {
+impl fmt::Debug for Permissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Scopes({self})")
+        write!(f, "Permissions({self})")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BadScopes, Permission, Scopes};
+    use super::{BadPermissions, Permission, Permissions};
 
     #[test]
-    fn scopes_are_written_as_they_are_read_and_no_permission_implies_another() {
+    fn parse_and_display_round_trip_and_invalid_lists_are_rejected() {
         for text in ["execute", "approve", "read", "admin", "execute,read", "execute,approve,read,admin"] {
-            let scopes = Scopes::parse(text).unwrap();
-            assert_eq!(scopes.to_string(), text);
-            assert_eq!(scopes.iter().count(), text.split(',').count());
+            let permissions = Permissions::parse(text).unwrap();
+            assert_eq!(permissions.to_string(), text);
+            assert_eq!(permissions.iter().count(), text.split(',').count());
         }
-        assert_eq!(Scopes::parse(" read , execute,read"), Scopes::parse("execute,read"));
-        assert_eq!(Scopes::all(), Permission::ALL.into_iter().collect());
+        assert_eq!(Permissions::parse(" read , execute,read"), Permissions::parse("execute,read"));
+        assert_eq!(Permissions::all(), Permission::ALL.into_iter().collect());
         for bad in ["", ",", "execute,", "Execute", "all", "execute;read", "exec\0ute"] {
-            assert_eq!(Scopes::parse(bad), Err(BadScopes), "{bad}");
+            assert_eq!(Permissions::parse(bad), Err(BadPermissions), "{bad}");
         }
-        assert!(!Scopes::default().has(Permission::Read));
+        assert!(!Permissions::default().has(Permission::Read));
     }
 }
