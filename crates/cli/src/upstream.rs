@@ -245,7 +245,7 @@ impl Servers {
 
 fn report(name: &str, why: &Unavailable) {
     // Expected at shutdown, and after a change of the configuration.
-    if matches!(why, Unavailable::Retired | Unavailable::Stopped | Unavailable::Removed) {
+    if matches!(why, Unavailable::ShuttingDown | Unavailable::Stopped | Unavailable::Removed) {
         return;
     }
     let (name, shown) = (display::plain(name), contract::text::line(&why.to_string(), MAX_SHOWN_CHARS));

@@ -16,7 +16,7 @@ mod upstream;
 
 pub use client::{
     BadAddress, BadCallback, CHECK_STDERR, Callback, Closed, ConnectError, ConnectFailure, LeftOutTool, Limits,
-    LoggedIn, Login, LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport,
+    LoggedIn, Login, LoginError, LoginFailure, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport,
     UnreachableCause, login, login_status, logout,
 };
 pub use upstream::{

@@ -26,5 +26,5 @@ pub use server::{CHECK_STDERR, ConnectError, ConnectFailure, Server};
 pub use spec::{Limits, Login, ServerSpec, Transport};
 pub(crate) use spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, plain_url, shown};
 pub(crate) use tasks::{FollowOutcome, Ticket};
-pub use wire::LoginRefused;
+pub use wire::LoginFailure;
 pub(crate) use wire::{Handshake, Request, RequestError, Session, Stdio};

@@ -58,12 +58,12 @@ struct ServerListing {
 impl Server {
     /// Starts or reaches the server, performs the handshake and lists its tools, all within the deadline.
     pub async fn connect(spec: ServerSpec) -> Result<Arc<Self>, ConnectError> {
-        Self::connect_or_leave(spec, MayFinish::default()).await
+        Self::connect_with(spec, MayFinish::default()).await
     }
 
     /// Connects like [`Self::connect`]. If the future is dropped after `may_finish` was set, the process may finish what it
     /// does, such as a download.
-    pub(crate) async fn connect_or_leave(spec: ServerSpec, may_finish: MayFinish) -> Result<Arc<Self>, ConnectError> {
+    pub(crate) async fn connect_with(spec: ServerSpec, may_finish: MayFinish) -> Result<Arc<Self>, ConnectError> {
         spec.register_secrets();
         let context = StartContext { may_finish, address: origin(&spec.transport), ..StartContext::default() };
         let connecting = tokio::time::timeout(spec.limits.connect, connect(&spec, &context)).await;

@@ -2,7 +2,7 @@
 //! Search, or the tools themselves.
 //!
 //! `service` is independent of the transport: it knows principals, runs and approvals. `wire` implements the protocol,
-//! in every revision since 2025-06-18; the protocol library's types stop there. `http` serves it behind the front door of
+//! in every revision since 2025-06-18; `rmcp`'s types stop there. `http` serves it behind the front door of
 //! `http_server`, which authenticates HTTP requests and enforces limits on them.
 //!
 //! A control call never stays open for long ([`CALL_AT_MOST`]), and a lost response can be recovered: a run lives in the store,

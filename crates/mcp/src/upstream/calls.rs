@@ -62,7 +62,7 @@ pub(super) async fn follow(supervisor: &Arc<Supervisor>, parked: &ParkedCall) ->
                 }
             }
             // This process shuts down, or no longer has this server; the next holder of the run follows the task.
-            Err(Unavailable::Retired | Unavailable::Removed) => {
+            Err(Unavailable::ShuttingDown | Unavailable::Removed) => {
                 return Dispatch::Parked(ParkedOn::Followed(parked.ticket().clone()));
             }
             Err(_) => {
@@ -72,7 +72,7 @@ pub(super) async fn follow(supervisor: &Arc<Supervisor>, parked: &ParkedCall) ->
                 }
             }
         }
-        tokio::time::sleep(PAUSE.min(timed.task.pause)).await;
+        tokio::time::sleep(PAUSE.min(timed.task.poll_interval)).await;
     }
 }
 

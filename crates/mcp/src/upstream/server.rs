@@ -71,7 +71,7 @@ impl Upstream {
 
     /// Returns why a server that is not started has no listing.
     pub(super) fn last_failure(&self) -> Unavailable {
-        Unavailable::FailedRecently(start::last(&self.supervisor.state()))
+        Unavailable::FailedRecently(start::last_failure_message(&self.supervisor.state()))
     }
 
     /// Returns a counter that increases whenever the tools change.

@@ -13,14 +13,16 @@ use super::monitor;
 use super::supervisor::{StartAttempt, StartOutcome, State, Supervisor, restart_delay};
 use crate::client::{ConnectError, ConnectFailure, Server};
 
-/// How long a call waits for a server that backs off after a failure. If the wait is longer, the call fails at once.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest remaining back-off that a call waits for; otherwise it fails at once.
+const MAX_BACKOFF_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a server is unavailable. Operators and cells read it, so it contains nothing of the server's standard error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     #[error("the server could not be started: {0}")]
     NotStarted(Arc<str>),
+    #[error("the server was running, but {0}")]
+    ToolsNotListed(Arc<str>),
     #[error(
         "the server failed {failures} times in a row and is not started for another {seconds} s; last failure: {last}"
     )]
@@ -34,25 +36,25 @@ pub enum Unavailable {
     #[error("the server was stopped during its start; call again")]
     Stopped,
     #[error("this program is shutting down")]
-    Retired,
+    ShuttingDown,
     #[error("the server was removed from the configuration, or its entry has changed; run a new cell")]
     Removed,
 }
 
-/// A running server. It is not stopped for idleness while this is held.
+/// Keeps the running server from being stopped as idle.
 #[derive(Debug)]
-pub(super) struct RunningServer {
+pub(super) struct ServerGuard {
     supervisor: Arc<Supervisor>,
     server: Arc<Server>,
 }
 
-impl RunningServer {
+impl ServerGuard {
     pub(super) fn server(&self) -> &Arc<Server> {
         &self.server
     }
 }
 
-impl Drop for RunningServer {
+impl Drop for ServerGuard {
     fn drop(&mut self) {
         let mut state = self.supervisor.state();
         state.in_flight = state.in_flight.saturating_sub(1);
@@ -62,14 +64,14 @@ impl Drop for RunningServer {
 
 /// The next step of a caller that needs the server.
 enum Step {
-    Go(RunningServer),
+    Go(ServerGuard),
     Join(StartOutcome),
     Sleep(Instant),
 }
 
 /// Returns the running server, and starts it if necessary. Callers that arrive during a start share it and its
 /// deadline.
-pub(super) async fn acquire(supervisor: &Arc<Supervisor>) -> Result<RunningServer, Unavailable> {
+pub(super) async fn acquire(supervisor: &Arc<Supervisor>) -> Result<ServerGuard, Unavailable> {
     loop {
         match step(supervisor)? {
             Step::Go(running) => return Ok(running),
@@ -96,7 +98,7 @@ pub(super) async fn refresh(supervisor: &Arc<Supervisor>) -> Result<(), Unavaila
     };
     let running = acquire(supervisor).await?;
     match was_running {
-        true => supervisor.relist(running.server()).await.map_err(|why| Unavailable::NotStarted(why.into())),
+        true => supervisor.relist(running.server()).await.map_err(|why| Unavailable::ToolsNotListed(why.into())),
         false => Ok(()),
     }
 }
@@ -113,13 +115,13 @@ fn step(supervisor: &Arc<Supervisor>) -> Result<Step, Unavailable> {
     }
     match supervisor.on(&mut state, Event::Needed) {
         Action::Start => begin(supervisor, &mut state),
-        Action::WaitUntil(until) => return wait(&state, until),
-        Action::Refuse => return Err(refused(&state)),
+        Action::WaitUntil(until) => return sleep_or_back_off(&state, until),
+        Action::Refuse => return Err(refusal_reason(&state)),
         Action::Nothing | Action::Disconnect => {}
     }
     if let Some(server) = state.connection.clone() {
         state.in_flight += 1;
-        return Ok(Step::Go(RunningServer { supervisor: Arc::clone(supervisor), server }));
+        return Ok(Step::Go(ServerGuard { supervisor: Arc::clone(supervisor), server }));
     }
     state.attempt.as_ref().map(|attempt| Step::Join(attempt.outcome.clone())).ok_or(Unavailable::Stopped)
 }
@@ -136,10 +138,11 @@ fn begin(supervisor: &Supervisor, state: &mut State) {
             tracing::info!(server = %spec.name, restarts, failures, "restarting an MCP server");
         }
     }
+    // Set if the server may finish its download, although its start is cancelled.
     let may_finish = MayFinish::default();
-    let leave = may_finish.clone();
+    let connecting = Server::connect_with(spec, may_finish.clone());
     let task = tokio::spawn(async move {
-        let connected = Server::connect_or_leave(spec, leave).await;
+        let connected = connecting.await;
         if let Some(me) = me.upgrade() {
             let result = on_connect(&me, number, connected);
             sender.send_replace(Some(result));
@@ -207,28 +210,29 @@ fn log_failed_start(supervisor: &Supervisor, state: &State, error: &ConnectError
     tracing::warn!(%server, reason = error.reason(), restart_in_ms, "an MCP server could not be started");
 }
 
-fn wait(state: &State, until: Instant) -> Result<Step, Unavailable> {
+/// Lets a caller sleep until the end of the back-off, or fails if that is too far off.
+fn sleep_or_back_off(state: &State, until: Instant) -> Result<Step, Unavailable> {
     let left = until.saturating_duration_since(Instant::now());
-    if left <= PATIENCE {
+    if left <= MAX_BACKOFF_WAIT {
         tracing::debug!(delay_ms = left.as_millis(), "a call waits until an MCP server may be restarted");
         return Ok(Step::Sleep(until));
     }
-    Err(Unavailable::BackingOff { seconds: left.as_secs() + 1, last: last(state) })
+    Err(Unavailable::BackingOff { seconds: left.as_secs() + 1, last: last_failure_message(state) })
 }
 
-fn refused(state: &State) -> Unavailable {
+fn refusal_reason(state: &State) -> Unavailable {
     match state.lifecycle.phase() {
         Phase::Failed { until } => Unavailable::GivenUp {
             failures: state.lifecycle.failures(),
             seconds: until.saturating_duration_since(Instant::now()).as_secs() + 1,
-            last: last(state),
+            last: last_failure_message(state),
         },
         Phase::Stopped | Phase::Starting | Phase::Running { .. } | Phase::BackingOff { .. } | Phase::Retired => {
-            Unavailable::Retired
+            Unavailable::ShuttingDown
         }
     }
 }
 
-pub(super) fn last(state: &State) -> Arc<str> {
+pub(super) fn last_failure_message(state: &State) -> Arc<str> {
     state.last_failure.as_ref().map_or_else(|| "unknown".into(), |failure| failure.message.as_str().into())
 }

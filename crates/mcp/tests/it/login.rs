@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp::{
-    Callback, Closed, ConnectError, ConnectFailure, Login, LoginError, LoginRefused, Server, ServerSpec, Transport,
+    Callback, Closed, ConnectError, ConnectFailure, Login, LoginError, LoginFailure, Server, ServerSpec, Transport,
 };
 use serde_json::{Value, json};
 
@@ -163,7 +163,7 @@ async fn a_redirect_from_the_wrong_issuer_is_rejected() {
     let guarded = Guarded::new();
     guarded.authority.mind.lock().unwrap().claims = Some("https://evil.example".to_owned());
     let error = guarded.log_in().await.unwrap_err();
-    let LoginError::Refused { why: LoginRefused::WrongIssuer(who), .. } = &error else { panic!("{error:?}") };
+    let LoginError::Failed { why: LoginFailure::WrongIssuer(who), .. } = &error else { panic!("{error:?}") };
     assert_eq!(who, "https://evil.example");
     assert!(guarded.authority.mind.lock().unwrap().asked.is_empty(), "no code was redeemed");
     guarded.authority.mind.lock().unwrap().claims = None;
@@ -196,5 +196,5 @@ async fn a_server_without_a_login_is_reported() {
     let Transport::Http { login, .. } = &mut spec.transport else { panic!() };
     *login = Some(Login::new(folder.0.join("tokens")));
     let error = mcp::login(&spec, |_| {}).await.unwrap_err();
-    assert!(matches!(error, LoginError::Refused { why: LoginRefused::NoIssuer, .. }), "{error:?}");
+    assert!(matches!(error, LoginError::Failed { why: LoginFailure::NoIssuer, .. }), "{error:?}");
 }

@@ -176,6 +176,20 @@ async fn a_change_of_tools_is_listed_once_and_announced() {
 }
 
 #[tokio::test]
+async fn a_running_server_whose_tools_cannot_be_listed_again_is_not_reported_as_not_started() {
+    let refuse = json!([{"error": {"code": -32000, "message": "no list"}}]);
+    let change = tool("change", json!([{"on": {"tools/list": refuse}}, {"result": {}}]));
+    let kept = ScriptedUpstream::with(json!({"tools": [change, fine()]}), options()).await;
+    kept.upstream.listed().await.unwrap();
+    assert!(matches!(kept.call("change").await, Outcome::Returned(_)));
+    let why = kept.upstream.refresh().await.unwrap_err();
+    assert!(matches!(why, Unavailable::ToolsNotListed(_)), "{why:?}");
+    assert!(why.to_string().starts_with("the server was running, but its tools cannot be listed again: "), "{why}");
+    assert!(matches!(kept.call("fine").await, Outcome::Returned(_)));
+    assert_eq!((kept.starts(), kept.upstream.status().tools), (1, 2));
+}
+
+#[tokio::test]
 async fn a_cancelled_start_releases_all_waiting_callers() {
     let kept = ScriptedUpstream::with(json!({"start": [{"sleepMs": 60_000}]}), options()).await;
     let stop = async {

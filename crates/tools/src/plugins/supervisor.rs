@@ -29,8 +29,8 @@ pub const PROTOCOL_VERSION: u64 = 1;
 /// How long a plugin may take from its start to its answer to `initialize`.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a call waits for a plugin that backs off after a failure. If the wait is longer, the call fails at once.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest remaining back-off that a call waits for; otherwise it fails at once.
+const MAX_BACKOFF_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a stop may take: asking the plugin to exit, SIGTERM and SIGKILL together.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -331,7 +331,7 @@ impl Supervisor {
 
     fn wait(&self, state: &State, until: Instant) -> Result<Step, Unavailable> {
         let left = until.saturating_duration_since(Instant::now());
-        if left <= PATIENCE {
+        if left <= MAX_BACKOFF_WAIT {
             return Ok(Step::Sleep(until));
         }
         Err(Unavailable::BackingOff { seconds: left.as_secs() + 1, last: last(state) })

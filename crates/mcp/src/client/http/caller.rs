@@ -208,7 +208,7 @@ impl Caller {
             Refusal::MoreNeeded(challenge) => Some(challenge),
         };
         if let (Some(tokens), Some(challenge)) = (&self.tokens, challenge) {
-            tokens.keep_refusal(challenge);
+            tokens.keep_challenge(challenge);
         }
         match (refusal, &self.tokens) {
             (Refusal::LoginNeeded(_), _) => Failure::Closed(Closed::LoginNeeded),

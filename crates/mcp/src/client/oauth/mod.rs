@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::client::Server;
 use crate::client::spec::{Login, MAX_SHOWN_CHARS, ServerSpec, Transport, shown};
-use crate::client::wire::{Authority, LoginRefused, LoginRequest};
+use crate::client::wire::{LoginFailure, LoginRequest, PendingLogin};
 
 pub use callback::{BadCallback, Callback};
 pub(crate) use challenge::Challenge;
@@ -43,7 +43,7 @@ pub enum LoginError {
     #[error("`{0}` has no login: only servers with a URL and without a configured authorization header have one")]
     NotSupported(String),
     #[error("log in to MCP server `{server}`: {why}")]
-    Refused { server: String, why: LoginRefused },
+    Failed { server: String, why: LoginFailure },
     #[error("the issuer denied the login: {0}; log in again if that was a mistake")]
     Denied(String),
     #[error("login timed out after {} minutes; log in again", WAIT.as_secs() / 60)]
@@ -59,20 +59,20 @@ pub async fn login(spec: &ServerSpec, show: impl FnOnce(&str)) -> Result<LoggedI
     let (url, login) = address(spec)?;
     let listener = login.callback.listen().await.map_err(LoginError::Listen)?;
     let port = listener.local_addr().map_err(LoginError::Listen)?.port();
-    let refused = |why| LoginError::Refused { server: spec.name.clone(), why };
+    let failed = |why| LoginError::Failed { server: spec.name.clone(), why };
     let redirect = login.callback.url(port);
     let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
     // The server describes its login when it rejects a request. A normal connection attempt triggers that, and stores
     // the challenge.
     Server::connect(spec.clone()).await.log_expected("connect without a login");
-    let had = file.read().map(|grant| grant.scopes).unwrap_or_default();
-    let request = LoginRequest { url: &url, login, redirect: &redirect, refusal: file.refusal(), had };
-    let authority = Authority::start(request).await.map_err(refused)?;
-    show(authority.page().as_str());
-    let redirected = wait_for(&listener, login.callback.path(), &authority, &spec.name);
+    let current_scopes = file.read().map(|grant| grant.scopes).unwrap_or_default();
+    let request = LoginRequest { url: &url, login, redirect: &redirect, challenge: file.challenge(), current_scopes };
+    let pending = PendingLogin::start(request).await.map_err(failed)?;
+    show(pending.authorization_url().as_str());
+    let redirected = wait_for(&listener, login.callback.path(), &pending, &spec.name);
     let grant = tokio::time::timeout(WAIT, redirected).await.unwrap_or(Err(LoginError::TimedOut))?;
     file.write(&grant).map_err(LoginError::Store)?;
-    file.forget_refusal();
+    file.forget_challenge();
     tracing::info!(server = %spec.name, issuer = grant.issuer, "logged in to an MCP server");
     Ok(LoggedIn { issuer: grant.issuer, scopes: grant.scopes })
 }
@@ -81,7 +81,7 @@ pub async fn login(spec: &ServerSpec, show: impl FnOnce(&str)) -> Result<LoggedI
 pub fn logout(spec: &ServerSpec) -> Result<bool, LoginError> {
     let (url, login) = address(spec)?;
     let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
-    file.forget_refusal();
+    file.forget_challenge();
     Ok(file.remove())
 }
 
@@ -108,10 +108,10 @@ pub enum LoginStatus {
 pub fn login_status(spec: &ServerSpec) -> LoginStatus {
     let Ok((url, login)) = address(spec) else { return LoginStatus::NotSupported };
     let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
-    let refusal = file.refusal();
-    let Some(grant) = file.read() else { return LoginStatus::LoggedOut { wanted: refusal.is_some() } };
+    let challenge = file.challenge();
+    let Some(grant) = file.read() else { return LoginStatus::LoggedOut { wanted: challenge.is_some() } };
     let over = grant.refresh_token.is_none() && grant.ends_by(now_secs());
-    let mut wanted = refusal.filter(Challenge::wants_more).map(|refusal| refusal.scopes()).unwrap_or_default();
+    let mut wanted = challenge.filter(Challenge::wants_more).map(|challenge| challenge.scopes()).unwrap_or_default();
     wanted.retain(|scope| !grant.scopes.contains(scope));
     LoginStatus::LoggedIn { issuer: grant.issuer, scopes: grant.scopes, over, wanted }
 }
@@ -133,10 +133,10 @@ fn address(spec: &ServerSpec) -> Result<(Url, &Login), LoginError> {
 async fn wait_for(
     listener: &TcpListener,
     path: &str,
-    authority: &Authority,
+    pending: &PendingLogin,
     server: &str,
 ) -> Result<Grant, LoginError> {
-    let state = authority.state();
+    let state = pending.state();
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
         let read = tokio::time::timeout(REQUEST, request(&mut stream)).await;
@@ -146,10 +146,10 @@ async fn wait_for(
             continue;
         };
         let redeemed = match callback {
-            OAuthCallback::Code { code, issuer } => authority
+            OAuthCallback::Code { code, issuer } => pending
                 .redeem(&code, &state, issuer.as_deref())
                 .await
-                .map_err(|why| LoginError::Refused { server: server.to_owned(), why }),
+                .map_err(|why| LoginError::Failed { server: server.to_owned(), why }),
             OAuthCallback::Denied(why) => Err(LoginError::Denied(why)),
         };
         let (status, words) = match &redeemed {

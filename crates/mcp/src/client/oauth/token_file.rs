@@ -95,26 +95,26 @@ impl TokenFile {
     }
 
     /// Returns the server's last login challenge.
-    pub(crate) fn refusal(&self) -> Option<Challenge> {
-        Challenge::read(&fs::read_to_string(self.refusal_path()).ok()?)
+    pub(crate) fn challenge(&self) -> Option<Challenge> {
+        Challenge::read(&fs::read_to_string(self.challenge_path()).ok()?)
     }
 
-    pub(crate) fn write_refusal(&self, challenge: &Challenge) -> io::Result<()> {
-        if self.refusal().as_ref() == Some(challenge) {
+    pub(crate) fn write_challenge(&self, challenge: &Challenge) -> io::Result<()> {
+        if self.challenge().as_ref() == Some(challenge) {
             return Ok(());
         }
-        self.put(&self.refusal_path(), challenge.as_str().as_bytes())
+        self.put(&self.challenge_path(), challenge.as_str().as_bytes())
     }
 
     /// Deletes the stored challenge after a login or logout.
-    pub(crate) fn forget_refusal(&self) {
-        match fs::remove_file(self.refusal_path()) {
+    pub(crate) fn forget_challenge(&self) {
+        match fs::remove_file(self.challenge_path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             removed => removed.log_ignored("delete a login challenge"),
         }
     }
 
-    fn refusal_path(&self) -> PathBuf {
+    fn challenge_path(&self) -> PathBuf {
         self.folder.join(format!("{}.refusal", self.server))
     }
 
@@ -212,12 +212,12 @@ mod tests {
     fn a_challenge_is_stored_separately_and_is_not_a_login() {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path().join("tokens"), "s", "u");
-        assert_eq!(file.refusal(), None);
+        assert_eq!(file.challenge(), None);
         let challenge = Challenge::read("Bearer scope=\"a b\"").unwrap();
-        file.write_refusal(&challenge).unwrap();
-        assert_eq!((file.refusal(), file.read(), file.remove()), (Some(challenge), None, false));
-        file.forget_refusal();
-        assert_eq!(file.refusal(), None);
+        file.write_challenge(&challenge).unwrap();
+        assert_eq!((file.challenge(), file.read(), file.remove()), (Some(challenge), None, false));
+        file.forget_challenge();
+        assert_eq!(file.challenge(), None);
     }
 
     #[tokio::test]

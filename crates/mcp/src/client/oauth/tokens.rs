@@ -36,7 +36,7 @@ pub(crate) enum NoToken {
 impl From<RenewError> for NoToken {
     fn from(error: RenewError) -> Self {
         match error {
-            RenewError::Refused => Self::LoginNeeded,
+            RenewError::LoginNeeded => Self::LoginNeeded,
             RenewError::Failed(why) => Self::Later(why),
         }
     }
@@ -55,8 +55,8 @@ impl Tokens {
     }
 
     /// Stores the server's challenge for the next login. Without it the login has to discover the issuer.
-    pub(crate) fn keep_refusal(&self, challenge: &Challenge) {
-        self.file.write_refusal(challenge).log_ignored("store a login challenge");
+    pub(crate) fn keep_challenge(&self, challenge: &Challenge) {
+        self.file.write_challenge(challenge).log_ignored("store a login challenge");
     }
 
     /// Returns the token to send, or `None` if there is no login.
@@ -104,12 +104,12 @@ impl Tokens {
                     self.file.write(&new).log_ignored("store a renewed token");
                     new
                 }
-                Err(RenewError::Refused) => {
+                Err(RenewError::LoginNeeded) => {
                     // The issuer will never accept it again; further attempts would only look suspicious.
                     tracing::info!(server = %self.server, "a login is no longer valid and was deleted");
                     self.file.remove();
                     *current = None;
-                    return Err(RenewError::Refused);
+                    return Err(RenewError::LoginNeeded);
                 }
                 Err(error) => return Err(error),
             },

@@ -1,5 +1,4 @@
-//! A task that a tool call returned: its state, and when to poll it again. Two protocol revisions define tasks
-//! differently.
+//! A task that a tool call returned: its state, and when to poll it again. There are two dialects of tasks.
 
 mod polling;
 mod ticket;
@@ -16,19 +15,19 @@ use crate::client::spec::{MAX_UPDATE_CHARS, shown};
 pub(crate) use ticket::{Ticket, TimedTask};
 
 /// How long a task may take from its first response to its last.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60 * 60);
+pub(crate) const TASK_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// The number of consecutive polls that may fail before the task is given up.
 pub(crate) const MAX_FAILED_POLLS: u32 = 5;
 
-/// The default pause between polls, and the bounds for the pause that a server asks for.
-const PAUSE: Duration = Duration::from_millis(1_000);
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(60));
+/// The time between polls, and the range of intervals that a server may ask for.
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_millis(1_000);
+const POLL_INTERVAL_RANGE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(60));
 
 /// The longest id that a server may give a task.
 const MAX_ID_BYTES: usize = 1_024;
 
-/// The protocol variant that a task uses.
+/// The dialect of the protocol that a task uses: its revisions define tasks differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Dialect {
@@ -43,7 +42,7 @@ pub(crate) enum Dialect {
 pub(crate) struct Task {
     pub(crate) id: String,
     pub(crate) dialect: Dialect,
-    pub(crate) pause: Duration,
+    pub(crate) poll_interval: Duration,
 }
 
 /// The result of following a task.
@@ -62,10 +61,10 @@ pub(crate) enum TaskStatus {
     },
     /// Finished, with the tool's result.
     Done(Value),
-    /// The result must be fetched separately.
+    /// Call `tasks/result` next: it returns the result or error, or waits while the server asks its question.
     Fetch,
     Failed(String),
-    /// The task asks a question before it continues, which this response contains.
+    /// The task needs input; the response contains the question.
     Asks(Value),
 }
 
@@ -79,22 +78,24 @@ impl Task {
         };
         let id = task.get("taskId").and_then(Value::as_str).filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
         let bad = || "its task has no valid id".to_owned();
-        let with_id = |id: &str| Self { id: id.to_owned(), dialect, pause: pause(task).unwrap_or(PAUSE) };
+        let poll_interval = poll_interval(task).unwrap_or(DEFAULT_POLL_INTERVAL);
+        let with_id = |id: &str| Self { id: id.to_owned(), dialect, poll_interval };
         Some(id.map(with_id).ok_or_else(bad))
     }
 
     /// Returns the `task` parameter for a tool that can only be called as a task.
     pub(crate) fn request_parameter() -> Value {
-        json!({"ttl": DEADLINE.as_millis() as u64})
+        json!({"ttl": TASK_TIMEOUT.as_millis() as u64})
     }
 
-    pub(crate) fn params(&self) -> Map<String, Value> {
+    /// Returns the parameters of a request about this task: its id.
+    pub(crate) fn task_id_params(&self) -> Map<String, Value> {
         Map::from_iter([("taskId".to_owned(), json!(self.id))])
     }
 
-    /// Parses a response of `tasks/get`. The server may also change the pause between polls.
+    /// Parses a response of `tasks/get`. The server may also change the poll interval.
     pub(crate) fn parse_status(&mut self, mut response: Value) -> TaskStatus {
-        self.pause = pause(&response).unwrap_or(self.pause);
+        self.poll_interval = poll_interval(&response).unwrap_or(self.poll_interval);
         let message = response.get("statusMessage").and_then(Value::as_str).map(|text| shown(text, MAX_UPDATE_CHARS));
         match (response.get("status").and_then(Value::as_str), self.dialect) {
             (Some("working"), _) => TaskStatus::Working { message },
@@ -123,14 +124,14 @@ impl Task {
     }
 }
 
-fn pause(task: &Value) -> Option<Duration> {
+fn poll_interval(task: &Value) -> Option<Duration> {
     let asked = task.get("pollIntervalMs").or_else(|| task.get("pollInterval"))?.as_u64()?;
-    Some(clamp_pause(Duration::from_millis(asked)))
+    Some(clamp_poll_interval(Duration::from_millis(asked)))
 }
 
-/// Limits a pause to the allowed range.
-pub(crate) fn clamp_pause(pause: Duration) -> Duration {
-    pause.clamp(PAUSES.0, PAUSES.1)
+/// Limits a poll interval to the allowed range.
+pub(crate) fn clamp_poll_interval(interval: Duration) -> Duration {
+    interval.clamp(POLL_INTERVAL_RANGE.0, POLL_INTERVAL_RANGE.1)
 }
 
 #[cfg(test)]
@@ -141,8 +142,8 @@ mod tests {
 
     use super::{Dialect, Task, TaskStatus};
 
-    fn task(dialect: Dialect, pause_ms: u64) -> Task {
-        Task { id: "t".to_owned(), dialect, pause: Duration::from_millis(pause_ms) }
+    fn task(dialect: Dialect, poll_interval_ms: u64) -> Task {
+        Task { id: "t".to_owned(), dialect, poll_interval: Duration::from_millis(poll_interval_ms) }
     }
 
     #[test]
@@ -168,10 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_returns_the_state_of_the_task() {
+    fn parse_status_maps_each_status_of_each_dialect() {
         let failed = |why: &str| TaskStatus::Failed(why.to_owned());
         let result = json!({"content": [], "isError": true});
-        let cases: [(Dialect, Value, TaskStatus); 9] = [
+        let needs_input = json!({"status": "input_required"});
+        let cases: [(Dialect, Value, TaskStatus); 12] = [
             (Dialect::Extension, json!({"status": "working"}), TaskStatus::Working { message: None }),
             (
                 Dialect::Experimental,
@@ -188,6 +190,9 @@ mod tests {
                 failed("its task failed: no"),
             ),
             (Dialect::Extension, json!({"status": "cancelled"}), failed("its task was cancelled by the server")),
+            (Dialect::Experimental, json!({"status": "cancelled"}), failed("its task was cancelled by the server")),
+            (Dialect::Extension, needs_input.clone(), TaskStatus::Asks(needs_input.clone())),
+            (Dialect::Experimental, needs_input, TaskStatus::Fetch),
             (Dialect::Extension, json!({"status": 7}), failed("its task has an invalid status")),
         ];
         for (dialect, response, expected) in cases {
@@ -195,6 +200,6 @@ mod tests {
         }
         let mut changed = task(Dialect::Extension, 1);
         changed.parse_status(json!({"status": "working", "pollIntervalMs": 200}));
-        assert_eq!(changed.pause, Duration::from_millis(200));
+        assert_eq!(changed.poll_interval, Duration::from_millis(200));
     }
 }

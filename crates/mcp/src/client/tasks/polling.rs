@@ -22,7 +22,7 @@ impl Server {
             Ok(followed) => followed,
             Err(_) => {
                 self.cancel_task(&timed.task).await;
-                let minutes = tasks::DEADLINE.as_secs() / 60;
+                let minutes = tasks::TASK_TIMEOUT.as_secs() / 60;
                 let why = format!("its task did not finish within {minutes} minutes and was cancelled");
                 FollowOutcome::Over(Dispatch::Settled(self.failed(id, &why)))
             }
@@ -48,7 +48,7 @@ impl Server {
                 // A failed poll does not affect the task.
                 Err(error) if is_transient(&error) && failed_polls < tasks::MAX_FAILED_POLLS => {
                     failed_polls += 1;
-                    tokio::time::sleep(task.pause).await;
+                    tokio::time::sleep(task.poll_interval).await;
                     continue;
                 }
                 Err(RequestError::Refused { code: NO_SUCH_TASK, .. }) => {
@@ -63,13 +63,13 @@ impl Server {
                         last_message = Some(message);
                     }
                     failed_polls = 0;
-                    tokio::time::sleep(task.pause).await;
+                    tokio::time::sleep(task.poll_interval).await;
                     continue;
                 }
                 TaskStatus::Done(result) => Ok(result),
                 // `tasks/result` returns when the task ends. Meanwhile the server sends the task's questions.
                 TaskStatus::Fetch => {
-                    let mut request = Request::plain("tasks/result", task.params(), self.limits.call);
+                    let mut request = Request::plain("tasks/result", task.task_id_params(), self.limits.call);
                     request.asker = Some(parked.asker().clone());
                     request.slot = slot.clone();
                     self.session.request(request).await
@@ -102,7 +102,7 @@ impl Server {
         task: &Task,
         slot: &ResponseSlot,
     ) -> Result<Value, RequestError> {
-        let request = Request::plain(method, task.params(), self.limits.call);
+        let request = Request::plain(method, task.task_id_params(), self.limits.call);
         self.session.request(Request { slot: slot.clone(), ..request }).await
     }
 }

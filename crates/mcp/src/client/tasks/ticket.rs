@@ -6,7 +6,7 @@ use executor::clock::now_ms;
 use executor::{Dispatch, Outcome, ParkedOn};
 use serde::{Deserialize, Serialize};
 
-use super::{DEADLINE, Dialect, Task, clamp_pause};
+use super::{Dialect, TASK_TIMEOUT, Task, clamp_poll_interval};
 
 /// The content of a ticket. Tickets of older versions must stay readable; those of newer versions are not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub(crate) struct TimedTask {
 impl TimedTask {
     /// Creates the deadline of a task that has just started.
     pub(crate) fn new(task: Task) -> Self {
-        let max = i64::try_from(DEADLINE.as_millis()).unwrap_or(i64::MAX);
+        let max = i64::try_from(TASK_TIMEOUT.as_millis()).unwrap_or(i64::MAX);
         Self { task, until: now_ms().saturating_add(max) }
     }
 
@@ -55,8 +55,8 @@ impl TimedTask {
     }
 
     pub(crate) fn ticket(&self) -> Option<executor::Ticket> {
-        let Task { id, dialect, pause } = self.task.clone();
-        Ticket::Task { id, dialect, pause_ms: pause.as_millis() as u64, until: self.until }.text()
+        let Task { id, dialect, poll_interval } = self.task.clone();
+        Ticket::Task { id, dialect, pause_ms: poll_interval.as_millis() as u64, until: self.until }.text()
     }
 }
 
@@ -73,8 +73,8 @@ impl Ticket {
     pub(crate) fn task(self) -> Option<TimedTask> {
         match self {
             Self::Task { id, dialect, pause_ms, until } => {
-                let pause = clamp_pause(Duration::from_millis(pause_ms));
-                Some(TimedTask { task: Task { id, dialect, pause }, until })
+                let poll_interval = clamp_poll_interval(Duration::from_millis(pause_ms));
+                Some(TimedTask { task: Task { id, dialect, poll_interval }, until })
             }
             Self::QuestionBatch { .. } | Self::Pages => None,
         }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_ticket_restores_its_task_and_deadline() {
-        let task = Task { id: "t".to_owned(), dialect: Dialect::Experimental, pause: Duration::from_millis(200) };
+        let task = Task { id: "t".to_owned(), dialect: Dialect::Experimental, poll_interval: Duration::from_millis(200) };
         let timed = TimedTask::new(task);
         let Dispatch::Parked(ParkedOn::Followed(ticket)) = timed.parked() else { panic!("{timed:?}") };
         assert_eq!(Ticket::read(&ticket).and_then(Ticket::task), Some(timed));

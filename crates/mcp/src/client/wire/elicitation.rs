@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::bounds::TOO_LARGE;
 use crate::client::questions::{ask, response};
 
-/// The client handler that the protocol library calls for the server's requests.
+/// The client handler that `rmcp` calls for the server's requests.
 #[derive(Debug)]
 pub(super) struct ElicitationHandler {
     pub(super) config: ClientConfig,

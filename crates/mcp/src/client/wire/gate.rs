@@ -1,4 +1,4 @@
-//! Filters a server's messages before they reach the protocol library, on every transport.
+//! Filters a server's messages before they reach `rmcp`, on every transport.
 
 use std::collections::{HashMap, VecDeque};
 

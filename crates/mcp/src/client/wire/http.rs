@@ -1,5 +1,4 @@
-//! The HTTP transport for the protocol library: every message is an HTTP request, answered by a message or a stream of
-//! messages.
+//! The HTTP transport for `rmcp`: every message is an HTTP request, answered by a message or a stream of messages.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! A session over one connection: it sends requests and returns whole results. The protocol library's types stop here.
+//! A session over one connection: it sends requests and returns whole results. `rmcp`'s types stop here.
 //!
 //! The library manages request ids, the handshake and cancellation. The messages that it reads pass through `stdio` or
 //! `http`, which limit their size, and through `gate`, which passes results on unchanged: typed results would lose
@@ -40,8 +40,8 @@ use super::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use elicitation::{ElicitationHandler, QuestionRouter};
 use gate::{Gate, Sink};
 pub(crate) use http::Http;
-pub use oauth::LoginRefused;
-pub(crate) use oauth::{Authority, LoginRequest, RenewError, renew};
+pub use oauth::LoginFailure;
+pub(crate) use oauth::{LoginRequest, PendingLogin, RenewError, renew};
 pub(crate) use stdio::Stdio;
 use subscription::Subscription;
 

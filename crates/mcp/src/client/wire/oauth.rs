@@ -1,5 +1,5 @@
-//! OAuth through the protocol library: discovery of the issuer, client registration, exchange of codes for tokens, and
-//! renewal of tokens.
+//! OAuth through `rmcp`: discovery of the issuer, client registration, exchange of codes for tokens, and renewal of
+//! tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ const NAME: &str = "Cellmate";
 /// Why a token was not renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RenewError {
-    /// The issuer rejected the refresh token. A new login is required.
-    Refused,
+    /// The token cannot be renewed: there is no refresh token, it was rejected, or the issuer changed.
+    LoginNeeded,
     /// The renewal failed; a later attempt may succeed.
     Failed(String),
 }
 
 /// Why a login failed, for the person who tried it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoginRefused {
+pub enum LoginFailure {
     #[error("the server does not publish how to log in; check its documentation, it may require a header")]
     NoIssuer,
     #[error(
@@ -47,7 +47,7 @@ pub enum LoginRefused {
     #[error("the response came from `{0}` instead of the expected issuer; find out why before you try again")]
     WrongIssuer(String),
     #[error("{0}")]
-    Said(String),
+    Other(String),
 }
 
 /// The input of a login.
@@ -58,35 +58,36 @@ pub(crate) struct LoginRequest<'a> {
     /// The redirect URL of the browser.
     pub(crate) redirect: &'a str,
     /// The server's last challenge.
-    pub(crate) refusal: Option<Challenge>,
+    pub(crate) challenge: Option<Challenge>,
     /// The scopes of the current login.
-    pub(crate) had: Vec<String>,
+    pub(crate) current_scopes: Vec<String>,
 }
 
 /// A login in progress.
-pub(crate) struct Authority {
+pub(crate) struct PendingLogin {
     manager: AuthorizationManager,
     store: InMemoryCredentialStore,
     client: OAuthClientConfig,
-    page: Url,
-    metadata: Option<String>,
+    authorization_url: Url,
+    /// The URL of the server's resource metadata, if its challenge named one.
+    resource_metadata_url: Option<String>,
 }
 
-impl fmt::Debug for Authority {
+impl fmt::Debug for PendingLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Authority")
+        f.write_str("PendingLogin")
     }
 }
 
-impl Authority {
+impl PendingLogin {
     /// Finds the issuer, registers a client if necessary, and builds the URL to open.
-    pub(crate) async fn start(request: LoginRequest<'_>) -> Result<Self, LoginRefused> {
-        let LoginRequest { url, login, redirect, refusal, had } = request;
-        let (mut manager, store) = manager(url).await.map_err(login_refused)?;
-        let challenge = refusal.as_ref().map(Challenge::as_str);
-        let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(login_refused)?;
+    pub(crate) async fn start(request: LoginRequest<'_>) -> Result<Self, LoginFailure> {
+        let LoginRequest { url, login, redirect, challenge, current_scopes } = request;
+        let (mut manager, store) = manager(url).await.map_err(login_failure)?;
+        let header = challenge.as_ref().map(Challenge::as_str);
+        let found = manager.resolve_metadata_from_challenge(header).await.map_err(login_failure)?;
         if !found.source.is_discovered() {
-            return Err(LoginRefused::NoIssuer);
+            return Err(LoginFailure::NoIssuer);
         }
         let has = |key: &str| found.metadata.additional_fields.get(key).and_then(Value::as_bool) == Some(true);
         let reads_metadata = has("client_id_metadata_document_supported");
@@ -96,9 +97,9 @@ impl Authority {
         if scopes.is_empty() {
             scopes = manager.select_initial_scopes(&[]).await;
         }
-        if let Some(refusal) = refusal.as_ref().filter(|refusal| refusal.wants_more()) {
+        if let Some(challenge) = challenge.as_ref().filter(|challenge| challenge.wants_more()) {
             // Request the missing scopes in addition to the current ones.
-            for scope in had.into_iter().chain(refusal.scopes()) {
+            for scope in current_scopes.into_iter().chain(challenge.scopes()) {
                 if !scopes.contains(&scope) {
                     scopes.push(scope);
                 }
@@ -112,57 +113,58 @@ impl Authority {
                 client.client_secret = login.client_secret.clone().filter(|_| login.client_id.is_some());
                 client
             }
-            None if registers => manager.register_client(NAME, redirect, &scopes).await.map_err(login_refused)?,
-            None => return Err(LoginRefused::NoRegistration),
+            None if registers => manager.register_client(NAME, redirect, &scopes).await.map_err(login_failure)?,
+            None => return Err(LoginFailure::NoRegistration),
         };
-        manager.configure_client(client.clone()).map_err(login_refused)?;
-        let page = manager.get_authorization_url(&scopes).await.map_err(login_refused)?;
-        let page = Url::parse(&page).map_err(|error| LoginRefused::Said(error.to_string()))?;
-        if !AddressScope::new(url).allows_url(&page) {
-            return Err(LoginRefused::Said(
+        manager.configure_client(client.clone()).map_err(login_failure)?;
+        let authorization_url = manager.get_authorization_url(&scopes).await.map_err(login_failure)?;
+        let authorization_url = Url::parse(&authorization_url).map_err(|error| LoginFailure::Other(error.to_string()))?;
+        if !AddressScope::new(url).allows_url(&authorization_url) {
+            return Err(LoginFailure::Other(
                 "its issuer's login page is at an address that the server may not refer to".to_owned(),
             ));
         }
-        let metadata = refusal.and_then(|refusal| url.join(&refusal.metadata()?).ok()).map(String::from);
-        Ok(Self { manager, store, client, page, metadata })
+        let resource_metadata_url =
+            challenge.and_then(|challenge| url.join(&challenge.metadata()?).ok()).map(String::from);
+        Ok(Self { manager, store, client, authorization_url, resource_metadata_url })
     }
 
     /// Returns the URL that a person must open.
-    pub(crate) fn page(&self) -> &Url {
-        &self.page
+    pub(crate) fn authorization_url(&self) -> &Url {
+        &self.authorization_url
     }
 
-    /// Returns the `state` parameter, which only the browser that opened the page knows.
+    /// Returns the `state` parameter of the login URL; the redirect must repeat it.
     pub(crate) fn state(&self) -> String {
-        let state = self.page.query_pairs().find(|(key, _)| key == "state");
+        let state = self.authorization_url.query_pairs().find(|(key, _)| key == "state");
         state.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
     /// Exchanges the code from the browser's redirect for tokens.
-    pub(crate) async fn redeem(&self, code: &str, state: &str, issuer: Option<&str>) -> Result<Grant, LoginRefused> {
-        self.manager.exchange_code_for_token_with_issuer(code, state, issuer).await.map_err(login_refused)?;
-        let stored = self.store.load().await.map_err(login_refused)?;
-        let stored = stored.ok_or_else(|| LoginRefused::Said("the issuer returned no token".to_owned()))?;
+    pub(crate) async fn redeem(&self, code: &str, state: &str, issuer: Option<&str>) -> Result<Grant, LoginFailure> {
+        self.manager.exchange_code_for_token_with_issuer(code, state, issuer).await.map_err(login_failure)?;
+        let stored = self.store.load().await.map_err(login_failure)?;
+        let stored = stored.ok_or_else(|| LoginFailure::Other("the issuer returned no token".to_owned()))?;
         let grant = grant(&stored, self.client.client_secret.clone(), None)
-            .ok_or_else(|| LoginRefused::Said("the issuer returned no token".to_owned()))?;
-        Ok(Grant { metadata: self.metadata.clone(), ..grant })
+            .ok_or_else(|| LoginFailure::Other("the issuer returned no token".to_owned()))?;
+        Ok(Grant { metadata: self.resource_metadata_url.clone(), ..grant })
     }
 }
 
 /// Renews a token. The issuer is discovered again, because a token of one issuer must not be sent to another.
 pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
     if old.refresh_token.is_none() {
-        return Err(RenewError::Refused);
+        return Err(RenewError::LoginNeeded);
     }
     let failed = |error: AuthError| match error {
-        AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired => RenewError::Refused,
+        AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired => RenewError::LoginNeeded,
         error => RenewError::Failed(shown(&error.to_string(), MAX_SHOWN_CHARS)),
     };
     let (mut manager, store) = manager(url).await.map_err(failed)?;
     let challenge = old.metadata.as_ref().map(|url| format!("Bearer resource_metadata=\"{url}\""));
     let found = manager.resolve_metadata_from_challenge(challenge.as_deref()).await.map_err(failed)?;
     if found.metadata.issuer != old.issuer {
-        return Err(RenewError::Refused);
+        return Err(RenewError::LoginNeeded);
     }
     manager.set_metadata(found.metadata);
     let mut client = OAuthClientConfig::new(&old.client_id, url.as_str());
@@ -190,7 +192,13 @@ async fn manager(url: &Url) -> Result<(AuthorizationManager, InMemoryCredentialS
     Ok((manager, store))
 }
 
-fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option<String>) -> Option<Grant> {
+/// Converts what `rmcp` has stored, and registers its secrets for redaction. An issuer that returns no refresh token
+/// leaves the previous one valid.
+fn grant(
+    stored: &StoredCredentials,
+    client_secret: Option<String>,
+    previous_refresh_token: Option<String>,
+) -> Option<Grant> {
     let token = serde_json::to_value(stored.token_response.as_ref()?).ok()?;
     let text = |key: &str| token.get(key).and_then(Value::as_str).map(str::to_owned);
     let lasts = token.get("expires_in").and_then(Value::as_u64);
@@ -199,7 +207,7 @@ fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option
         client_id: stored.client_id.clone(),
         client_secret,
         access_token: text("access_token")?,
-        refresh_token: text("refresh_token").or(kept),
+        refresh_token: text("refresh_token").or(previous_refresh_token),
         ends_at: lasts.map(|lasts| now_secs().saturating_add(lasts)),
         scopes: stored.granted_scopes.clone(),
         metadata: None,
@@ -208,18 +216,19 @@ fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option
     Some(grant)
 }
 
-fn login_refused(error: AuthError) -> LoginRefused {
+fn login_failure(error: AuthError) -> LoginFailure {
     match error {
-        AuthError::PkceUnsupported => LoginRefused::NoPkce,
+        AuthError::PkceUnsupported => LoginFailure::NoPkce,
         AuthError::AuthorizationServerMismatch { received_issuer, .. } => {
-            LoginRefused::WrongIssuer(shown(&received_issuer, MAX_SHOWN_CHARS))
+            LoginFailure::WrongIssuer(shown(&received_issuer, MAX_SHOWN_CHARS))
         }
-        AuthError::AuthorizationServerMissingIssuer { .. } => LoginRefused::WrongIssuer("(no issuer)".to_owned()),
-        error => LoginRefused::Said(shown(&error.to_string(), MAX_SHOWN_CHARS)),
+        AuthError::AuthorizationServerMissingIssuer { .. } => LoginFailure::WrongIssuer("(no issuer)".to_owned()),
+        error => LoginFailure::Other(shown(&error.to_string(), MAX_SHOWN_CHARS)),
     }
 }
 
-/// The HTTP client of the library. It limits time and size, and contacts only addresses that the server may name.
+/// The HTTP client that `rmcp` uses for OAuth. It limits time and size, and contacts only addresses that
+/// [`AddressScope`] permits for this MCP server.
 struct BoundedClient {
     client: reqwest::Client,
     reach: AddressScope,

@@ -1,4 +1,4 @@
-//! The stdio transport for the protocol library.
+//! The stdio transport for `rmcp`.
 
 use std::io;
 

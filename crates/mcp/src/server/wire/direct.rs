@@ -326,7 +326,7 @@ fn to_protocol(returned: ToolResult) -> CallToolResult {
     }
     let mut passed: CallToolResult = match serde_json::from_value(details.clone()) {
         Ok(passed) => passed,
-        // The result contains a block of a kind that the protocol library does not know.
+        // The result contains a block of a kind that `rmcp` does not know.
         Err(_) => {
             let is_error = details.get("isError") == Some(&Value::Bool(true));
             let text = vec![ContentBlock::text(details.to_string())];

@@ -1,5 +1,4 @@
-//! The protocol implementation: one handler for every revision and both transports. The protocol library's types stop
-//! here.
+//! The protocol implementation: one handler for every revision and both transports. `rmcp`'s types stop here.
 
 mod blocks;
 mod calls;
