@@ -399,11 +399,11 @@ fn output(
             let media = if kind < 4 {
                 output.media.decode(media_kind, mime_type, text, output.budget)
             } else {
-                output.media.refer(text, output.budget)
+                output.media.add_reference(text, output.budget)
             };
             match media {
                 Ok(media) => media_kind.item(media),
-                Err(refused) => return Ok(host.offer(Answer::Owned(refused.answer().into_bytes()))),
+                Err(refused) => return Ok(host.offer(Answer::Owned(refused.guest_error().into_bytes()))),
             }
         }
         _ => return Err(Error::new(Stop::ProtocolViolation("unknown kind of output"))),

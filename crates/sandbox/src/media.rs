@@ -37,7 +37,7 @@ pub(crate) enum MediaRefusal {
 
 impl MediaRefusal {
     /// Returns the code of the error in the guest, a space and the message, as `guest/prelude/media.js` reads it.
-    pub(crate) fn answer(&self) -> String {
+    pub(crate) fn guest_error(&self) -> String {
         let code = match self {
             Self::Type { .. } | Self::Empty(_) | Self::Base64(_) | Self::Handle(_) => "invalid_input",
             Self::Blocks | Self::Bytes { .. } => "value_too_large",
@@ -46,7 +46,7 @@ impl MediaRefusal {
     }
 }
 
-/// The images and sounds of one leg.
+/// Counts the images and sounds, and their bytes, of one leg (the execution between two suspensions).
 #[derive(Debug, Default)]
 pub(crate) struct MediaTotals {
     blocks: usize,
@@ -81,7 +81,7 @@ impl MediaTotals {
     }
 
     /// Counts a stored image or sound. Only the host has its data.
-    pub(crate) fn refer(&mut self, handle: &[u8], budget: u64) -> Result<Media, MediaRefusal> {
+    pub(crate) fn add_reference(&mut self, handle: &[u8], budget: u64) -> Result<Media, MediaRefusal> {
         self.check(0, budget)?;
         let handle = str::from_utf8(handle)
             .ok()
@@ -149,8 +149,8 @@ mod tests {
         let refused = decode("audio/wav", "AQID").unwrap_err();
         let expected = "invalid_input image() needs the media type of the data in `mimeType`, such as image/png; it is \
                         `audio/wav`";
-        assert_eq!(refused.answer(), expected);
-        assert!(decode(&long, "AQID").unwrap_err().answer().len() < 300);
+        assert_eq!(refused.guest_error(), expected);
+        assert!(decode(&long, "AQID").unwrap_err().guest_error().len() < 300);
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(decode(&mut totals, 2 * bytes - 1), Ok(bytes as usize));
         let refused = MediaRefusal::Bytes { total: 2 * bytes, limit: 2 * bytes - 1 };
         assert_eq!(decode(&mut totals, 2 * bytes - 1), Err(refused.clone()));
-        assert!(refused.answer().starts_with("value_too_large the cell's images and sounds take 1572864 bytes, the "));
+        assert!(refused.guest_error().starts_with("value_too_large the cell's images and sounds take 1572864 bytes, the "));
         let max = MAX_LEG_MEDIA_BYTES / bytes as usize;
         for _ in 1..max {
             assert!(decode(&mut totals, u64::MAX).is_ok());
@@ -173,19 +173,19 @@ mod tests {
 
         let mut totals = MediaTotals::default();
         for _ in 0..MAX_LEG_MEDIA_BLOCKS {
-            assert!(totals.refer(b"out_cm_1_l0n0", 0).is_ok());
+            assert!(totals.add_reference(b"out_cm_1_l0n0", 0).is_ok());
         }
-        assert_eq!(totals.refer(b"out_cm_1_l0n0", 0).unwrap_err(), MediaRefusal::Blocks);
+        assert_eq!(totals.add_reference(b"out_cm_1_l0n0", 0).unwrap_err(), MediaRefusal::Blocks);
     }
 
     #[test]
     fn a_reference_has_a_valid_handle_and_no_data() {
-        let media = MediaTotals::default().refer(b"out_cm_1_l0n0", 0).unwrap();
+        let media = MediaTotals::default().add_reference(b"out_cm_1_l0n0", 0).unwrap();
         assert!(media.is_reference() && media.data.is_empty() && media.mime_type.is_empty());
         let long = format!("out_{}_l0n0", "x".repeat(4096));
         for handle in ["", "out_", "cm_1_l0n0", "out_cm_1_L0", "out_cm_1_../x", &long] {
-            let refused = MediaTotals::default().refer(handle.as_bytes(), 0).unwrap_err();
-            assert!(matches!(refused, MediaRefusal::Handle(_)) && refused.answer().len() < 500, "{handle}");
+            let refused = MediaTotals::default().add_reference(handle.as_bytes(), 0).unwrap_err();
+            assert!(matches!(refused, MediaRefusal::Handle(_)) && refused.guest_error().len() < 500, "{handle}");
         }
     }
 }

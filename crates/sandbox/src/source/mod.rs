@@ -52,7 +52,7 @@ pub(crate) struct PreparedSource {
     pub shifts: Vec<Shift>,
 }
 
-/// Checks one cell and wraps it, with TypeScript erased.
+/// Checks one cell and wraps it, with TypeScript turned into JavaScript.
 ///
 /// The parser and the visitors recurse: call this on a thread that has [`STACK_BYTES`].
 ///

@@ -15,7 +15,7 @@ pub(super) enum Scanned {
     Slash(usize),
     /// A parser fails here, regardless of what follows.
     Error(usize),
-    /// A bracket that closes the wrapper of the cell, after which a parser continues.
+    /// A closing bracket with none open: it would end the wrapper function, and the parser would continue outside it.
     Stray(usize),
     /// From this offset on, the scanner does not know what the text means.
     Unsure(usize),
@@ -48,7 +48,7 @@ pub(super) enum Kind {
     Dot,
     Arrow,
     /// `++` or `--`, before or after their operand.
-    Step,
+    Increment,
     Operator,
 }
 
@@ -73,13 +73,16 @@ pub(super) struct Scanner<'s> {
     bytes: &'s [u8],
     position: usize,
     open: Vec<Bracket>,
+    /// The last token.
     previous: Option<Token>,
-    before: Option<Token>,
-    earlier: Option<Token>,
+    /// The token before `previous`.
+    previous2: Option<Token>,
+    /// The token before `previous2`.
+    previous3: Option<Token>,
     /// Whether a line ended since the previous token.
     newline: bool,
     /// The number of brackets that were open at an `as` or `satisfies` whose type may not have ended yet.
-    asserts: Option<usize>,
+    assertion_depth: Option<usize>,
 }
 
 impl<'s> Scanner<'s> {
@@ -90,14 +93,15 @@ impl<'s> Scanner<'s> {
             position: 0,
             open: Vec::new(),
             previous: None,
-            before: None,
-            earlier: None,
+            previous2: None,
+            previous3: None,
             newline: true,
-            asserts: None,
+            assertion_depth: None,
         }
     }
 
-    pub(super) fn word(&self, token: Token) -> &'s [u8] {
+    /// Returns the text of a token of any kind.
+    pub(super) fn token_bytes(&self, token: Token) -> &'s [u8] {
         self.bytes.get(token.start..token.end).unwrap_or_default()
     }
 
@@ -112,8 +116,8 @@ impl<'s> Scanner<'s> {
     }
 
     /// Returns the token two before the one that `next` returned last.
-    pub(super) fn earlier(&self) -> Option<Token> {
-        self.earlier
+    pub(super) fn previous3(&self) -> Option<Token> {
+        self.previous3
     }
 
     pub(super) fn next(&mut self) -> Scanned {
@@ -148,6 +152,7 @@ impl<'s> Scanner<'s> {
 
     /// Skips a token that oxc consumes as an arrow without checking it, so that it has no other meaning.
     ///
+    /// This happens after the parameters of a function type: in `let f: (a: A) { b`, oxc takes the `{` for the arrow.
     /// The token ends where oxc's tokenizer ends it: a bracket opens and closes nothing, and code follows the start of
     /// a template.
     pub(super) fn swallow(&mut self) -> Scanned {
@@ -158,7 +163,7 @@ impl<'s> Scanner<'s> {
         let Some(first) = self.byte(start) else { return Scanned::End };
         let found = match first {
             b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'/' => return self.token(Kind::Arrow, start + 1),
-            b'`' => return self.template_start(),
+            b'`' => return self.swallow_template_start(),
             _ => self.next(),
         };
         match found {
@@ -172,8 +177,8 @@ impl<'s> Scanner<'s> {
         }
     }
 
-    /// Skips a template up to its end or its first substitution.
-    fn template_start(&mut self) -> Scanned {
+    /// Skips a template up to its end or its first substitution, as an arrow.
+    fn swallow_template_start(&mut self) -> Scanned {
         let mut end = self.position + 1;
         loop {
             match self.byte(end) {
@@ -196,24 +201,24 @@ impl<'s> Scanner<'s> {
 
     fn token(&mut self, kind: Kind, end: usize) -> Scanned {
         let token = Token { kind, start: self.position, end, newline: self.newline };
-        if kind == Kind::Word && matches!(self.word(token), b"as" | b"satisfies") {
-            self.asserts = Some(self.asserts.unwrap_or(usize::MAX).min(self.open.len()));
-        } else if self.asserts.is_some_and(|depth| self.open.len() < depth)
-            || kind == Kind::Semicolon && self.asserts == Some(self.open.len())
+        if kind == Kind::Word && matches!(self.token_bytes(token), b"as" | b"satisfies") {
+            self.assertion_depth = Some(self.assertion_depth.unwrap_or(usize::MAX).min(self.open.len()));
+        } else if self.assertion_depth.is_some_and(|depth| self.open.len() < depth)
+            || kind == Kind::Semicolon && self.assertion_depth == Some(self.open.len())
         {
-            self.asserts = None;
+            self.assertion_depth = None;
         }
-        self.earlier = self.before;
-        self.before = self.previous.replace(token);
+        self.previous3 = self.previous2;
+        self.previous2 = self.previous.replace(token);
         self.newline = false;
         self.position = end;
         Scanned::Token(token)
     }
 
-    /// Reads a name that starts at the current position, from `end` on.
-    ///
-    /// A character that is invalid in names is an error for the parser, so it may be part of one here.
-    fn name(&mut self, mut end: usize) -> Scanned {
+    /// Reads the rest of a name from offset `from`. Invalid characters count as part of it: the parser rejects them
+    /// anyway.
+    fn name(&mut self, from: usize) -> Scanned {
+        let mut end = from;
         loop {
             end = match self.byte(end) {
                 Some(byte) if is_word_byte(byte) => end + 1,
@@ -267,7 +272,7 @@ impl<'s> Scanner<'s> {
             (b'!', _) => (Kind::Bang, 1),
             (b'.', Some(b'.')) if self.starts_with(b"...") => (Kind::Operator, 3),
             (b'.', _) => (Kind::Dot, 1),
-            (b'+', Some(b'+')) | (b'-', Some(b'-')) => (Kind::Step, 2),
+            (b'+', Some(b'+')) | (b'-', Some(b'-')) => (Kind::Increment, 2),
             _ => (Kind::Operator, 1),
         };
         self.token(kind, self.position + length)

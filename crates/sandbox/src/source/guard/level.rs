@@ -107,7 +107,7 @@ impl Level {
         // After `}`, parentheses may be anything; after another operand, they are a call.
         let call = before
             .is_some_and(|before| before.kind != Kind::Close(Bracket::Brace) && scanner.is_operand(before))
-            || scanner.earlier().is_some_and(|earlier| earlier.kind == Kind::Dot);
+            || scanner.previous3().is_some_and(|earlier| earlier.kind == Kind::Dot);
         let parameters = bracket == Bracket::Paren && !call;
         // A pattern at the start of parameters is read once to decide whether they are parameters.
         let pattern = matches!(bracket, Bracket::Square | Bracket::Brace) && self.parameters && self.only_words;
@@ -144,11 +144,11 @@ impl Level {
         segment.may_hold = false;
         match token.kind {
             Kind::Word if before.is_none_or(|before| before.kind != Kind::Dot) => {
-                segment.word(scanner.word(token));
+                segment.word(scanner.token_bytes(token));
             }
             Kind::Less => segment.angles += 1,
             Kind::Greater => segment.angles = segment.angles.saturating_sub(1),
-            Kind::Colon => segment.colon(before, scanner.earlier()),
+            Kind::Colon => segment.colon(before, scanner.previous3()),
             _ => {}
         }
         self.types.count(scanner, language, before, token, angles);

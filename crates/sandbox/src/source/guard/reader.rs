@@ -91,12 +91,12 @@ impl<'s> Reader<'s> {
     fn cost(&mut self, before: Option<Token>, token: Token) -> u64 {
         let gap = token.end - before.map_or(0, |before| before.end);
         let mut cost = 1 + gap as u64 / 16;
-        if token.kind == Kind::Literal && self.scanner.word(token).starts_with(b"0") {
+        if token.kind == Kind::Literal && self.scanner.token_bytes(token).starts_with(b"0") {
             // oxc converts a long hexadecimal BigInt to decimal, which takes quadratic time.
             let length = (token.end - token.start) as u64;
             cost += length * length / 65_536;
         }
-        if token.kind == Kind::Word && self.scanner.word(token) == b"static" {
+        if token.kind == Kind::Word && self.scanner.token_bytes(token) == b"static" {
             self.statics += 1;
             cost += self.statics;
         } else {
@@ -111,7 +111,7 @@ impl<'s> Reader<'s> {
 /// Nothing that follows may continue it: `else` after a semicolon does, and so does everything after the parentheses of
 /// an `if`. A comma ends nothing while a list of type arguments or a statement that contains another may be open.
 fn ends_segment(scanner: &Scanner<'_>, level: &Level, before: Token, token: Token) -> bool {
-    let word: &[u8] = if token.kind == Kind::Word { scanner.word(token) } else { b"" };
+    let word: &[u8] = if token.kind == Kind::Word { scanner.token_bytes(token) } else { b"" };
     let continues_do = word == b"while" && level.has_do();
     match before.kind {
         Kind::Comma => !level.outlives_comma(),

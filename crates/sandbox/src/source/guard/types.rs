@@ -79,7 +79,7 @@ impl Types {
     ) -> Self {
         let here = self.bracket || self.started;
         let starts = self.starts(scanner, language, before, in_angles);
-        let word = before.map_or(&b""[..], |before| scanner.word(before));
+        let word = before.map_or(&b""[..], |before| scanner.token_bytes(before));
         let types = match bracket {
             // An index after an operand: of a value, or of a type.
             Bracket::Square if call => here,
@@ -126,12 +126,12 @@ impl Types {
                 Kind::Comma => self.bracket || in_angles,
                 Kind::Open(_) => self.bracket,
                 Kind::Arrow | Kind::Question | Kind::Bang => here,
-                Kind::Operator => match scanner.word(before) {
+                Kind::Operator => match scanner.token_bytes(before) {
                     b"=" => self.alias || in_angles,
                     b"|" | b"&" | b"..." => here,
                     _ => false,
                 },
-                Kind::Word => match scanner.word(before) {
+                Kind::Word => match scanner.token_bytes(before) {
                     b"as" | b"satisfies" => true,
                     b"asserts" | b"extends" | b"in" | b"infer" | b"is" | b"keyof" | b"readonly" | b"unique" => typed,
                     b"new" => here,
@@ -151,7 +151,7 @@ impl Types {
         angles: u64,
     ) {
         let typed = language == Language::TypeScript || self.bracket || self.started;
-        let word = scanner.word(token);
+        let word = scanner.token_bytes(token);
         if !matches!(token.kind, Kind::Open(_)) {
             self.parameters = token.kind == Kind::Greater && (angles > 1 || angles == 1 && !self.arguments);
         }
@@ -163,7 +163,7 @@ impl Types {
             Kind::Less => {
                 self.started |= typed || self.heritage;
                 if angles == 0 {
-                    let property = scanner.earlier().is_some_and(|earlier| earlier.kind == Kind::Dot);
+                    let property = scanner.previous3().is_some_and(|earlier| earlier.kind == Kind::Dot);
                     self.arguments = property || before.is_some_and(|before| scanner.is_operand(before));
                 }
             }

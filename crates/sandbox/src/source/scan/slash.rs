@@ -42,33 +42,33 @@ impl Scanner<'_> {
     /// the name of a type.
     fn divides(&self) -> Option<bool> {
         let Some(previous) = self.previous else { return Some(false) };
-        let property = self.before.is_some_and(|before| before.kind == Kind::Dot);
+        let property = self.previous2.is_some_and(|before| before.kind == Kind::Dot);
         match previous.kind {
             Kind::Word if property && !self.newline => Some(true),
             Kind::Close(Bracket::Brace | Bracket::PerhapsHeader) => None,
             Kind::Close(Bracket::Header) => Some(false),
             _ if self.is_operand(previous) => (!self.newline).then_some(true),
             Kind::Bang => {
-                let prefix = match self.before {
+                let prefix = match self.previous2 {
                     Some(Token { kind: Kind::Bang, .. }) => self
-                        .earlier
+                        .previous3
                         .is_none_or(|earlier| earlier.kind != Kind::Word && self.starts_expression(earlier, None)),
-                    Some(before) => self.starts_expression(before, self.earlier),
+                    Some(before) => self.starts_expression(before, self.previous3),
                     None => true,
                 };
                 prefix.then_some(false)
             }
-            _ => self.starts_expression(previous, self.before).then_some(false),
+            _ => self.starts_expression(previous, self.previous2).then_some(false),
         }
     }
 
     /// Returns whether only an expression or an error can follow the token; `before` is the token before it.
     fn starts_expression(&self, token: Token, before: Option<Token>) -> bool {
         match token.kind {
-            Kind::Word if matches!(self.word(token), b"return" | b"case") => {
+            Kind::Word if matches!(self.token_bytes(token), b"return" | b"case") => {
                 before.is_none_or(|before| before.kind == Kind::Colon || self.ends_statement(before, token.newline))
             }
-            Kind::Question => self.asserts.is_none(),
+            Kind::Question => self.assertion_depth.is_none(),
             Kind::Open(_) | Kind::Comma | Kind::Semicolon | Kind::Colon | Kind::Less => true,
             Kind::Arrow | Kind::Operator => true,
             _ => false,
@@ -114,15 +114,15 @@ impl Scanner<'_> {
     /// In `x as while` the word names a type, and a parenthesis on the next line is an expression. So the word counts
     /// as a statement only where no type is possible.
     pub(super) fn parenthesis(&self) -> Bracket {
-        let (Some(previous), before) = (self.previous, self.before) else { return Bracket::Paren };
+        let (Some(previous), before) = (self.previous, self.previous2) else { return Bracket::Paren };
         if previous.kind != Kind::Word || before.is_some_and(|token| token.kind == Kind::Dot) {
             return Bracket::Paren;
         }
-        match (self.word(previous), before) {
-            (b"await", Some(before)) if self.word(before) == b"for" => Bracket::PerhapsHeader,
+        match (self.token_bytes(previous), before) {
+            (b"await", Some(before)) if self.token_bytes(before) == b"for" => Bracket::PerhapsHeader,
             (word, None) if takes_header(word) => Bracket::Header,
             (word, Some(before)) if takes_header(word) => {
-                if self.ends_statement(before, previous.newline) || matches!(self.word(before), b"else" | b"do") {
+                if self.ends_statement(before, previous.newline) || matches!(self.token_bytes(before), b"else" | b"do") {
                     Bracket::Header
                 } else {
                     Bracket::PerhapsHeader
@@ -146,7 +146,7 @@ impl Scanner<'_> {
     pub(in crate::source) fn is_operand(&self, token: Token) -> bool {
         match token.kind {
             Kind::Literal | Kind::Close(Bracket::Paren | Bracket::Square | Bracket::Brace | Bracket::Template) => true,
-            Kind::Word => !is_keyword(self.word(token)),
+            Kind::Word => !is_keyword(self.token_bytes(token)),
             _ => false,
         }
     }
