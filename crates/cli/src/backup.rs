@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{BackupError, CheckedBackup, KeyFile, Keys, Restoring, check_backup};
+use store::{BackupError, BackupSummary, KeyFile, Keys, RestoreOptions, check_backup};
 use telemetry::LogIgnored;
 
 use crate::render;
@@ -149,16 +149,16 @@ async fn backup(arguments: &BackupArguments) -> Result<Report, CommandError> {
 async fn restore(arguments: &RestoreArguments) -> Result<Report, CommandError> {
     let store_settings = arguments.store.choose()?;
     let bad = |error| CommandError::Backup { location: arguments.file.display().to_string(), error };
-    let checked = check_backup(&mut reader(&arguments.file)?).map_err(bad)?;
-    let keys = keys_for(&store_settings, &checked, arguments.end_runs)?;
+    let summary = check_backup(&mut reader(&arguments.file)?).map_err(bad)?;
+    let keys = keys_for(&store_settings, &summary, arguments.end_runs)?;
     let store = store_settings.open_with(keys).await?;
-    let how = Restoring { replace: arguments.replace, end_runs: arguments.end_runs };
-    let restored = store.restore(&mut reader(&arguments.file)?, &checked, how, now_ms()).await;
+    let options = RestoreOptions { replace: arguments.replace, end_runs: arguments.end_runs };
+    let restored = store.restore(&mut reader(&arguments.file)?, &summary, options, now_ms()).await;
     restored.map_err(|error| CommandError::Backup { location: store_settings.location.to_string(), error })?;
     store.close().await;
-    // Opening the store records its keys' marks, so that a process with other keys cannot open it later.
+    // Opening the store records the fingerprints of its keys, so that a process with other keys cannot open it later.
     store_settings.open().await?;
-    let count = |table: &str| checked.rows.get(table).copied().unwrap_or(0);
+    let count = |table: &str| summary.row_counts.get(table).copied().unwrap_or(0);
     let active = if arguments.end_runs { "active runs were ended" } else { "active runs can be resumed" };
     let (runs, entries) = (count("runs"), count("transcript"));
     Ok(Report {
@@ -181,8 +181,8 @@ fn reader(path: &Path) -> Result<BufReader<File>, CommandError> {
 /// Returns the keys of the key file, which is created from the backup if it does not exist.
 ///
 /// Fails if they cannot open the cells in the backup, unless all runs are ended.
-fn keys_for(store_settings: &StoreSettings, checked: &CheckedBackup, end_runs: bool) -> Result<Keys, CommandError> {
-    if let (false, Some(text)) = (store_settings.key_file.exists(), &checked.keys) {
+fn keys_for(store_settings: &StoreSettings, summary: &BackupSummary, end_runs: bool) -> Result<Keys, CommandError> {
+    if let (false, Some(text)) = (store_settings.key_file.exists(), &summary.key_file) {
         let there = KeyFile::parse(text, &store_settings.key_file).map_err(CommandError::BadKeys)?;
         create_private_file(&store_settings.key_file, there.text())
             .map_err(|error| CommandError::File { path: store_settings.key_file.clone(), error })?;
@@ -191,10 +191,11 @@ fn keys_for(store_settings: &StoreSettings, checked: &CheckedBackup, end_runs: b
     let known = KeyFile::read(&store_settings.key_file).map_err(StateError::Key)?;
     if !end_runs {
         let has = |id: &u32| {
-            let mark = known.keys().find(|key| key.id == *id).map(store::Key::mark);
-            mark.is_some() && (!checked.marks.contains_key(id) || mark.as_ref() == checked.marks.get(id))
+            let fingerprint = known.keys().find(|key| key.id == *id).map(store::Key::fingerprint);
+            let recorded = summary.key_fingerprints.get(id);
+            fingerprint.is_some() && (recorded.is_none() || fingerprint.as_ref() == recorded)
         };
-        if let Some(id) = checked.sealed_with.iter().find(|id| !has(id)) {
+        if let Some(id) = summary.sealed_with.iter().find(|id| !has(id)) {
             return Err(CommandError::MissingKey { path: store_settings.key_file.clone(), id: *id });
         }
     }

@@ -8,13 +8,13 @@ use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
 use crate::seal::key_bytes;
 
-/// Compares the fingerprint (`mark`) of each key with the stored one, and stores it if there is none. A key that
+/// Compares the fingerprint of each key with the stored one (column `mark`), and stores it if there is none. A key that
 /// differs is an error if a run that can still be resumed needs the other one.
 pub(crate) async fn check_keys(backend: &Backend, now: Millis) -> Result<(), StoreError> {
-    let stored = stored_marks(backend).await?;
-    for (id, mark) in backend.keys.marks() {
+    let stored = stored_fingerprints(backend).await?;
+    for (id, fingerprint) in backend.keys.fingerprints() {
         match stored.iter().find(|(known, _)| *known == id) {
-            Some((_, stored)) if *stored == mark => continue,
+            Some((_, stored)) if *stored == fingerprint => continue,
             Some(_) => {
                 let cells = cells_sealed_with(backend, id, now).await?;
                 if cells > 0 {
@@ -28,7 +28,7 @@ pub(crate) async fn check_keys(backend: &Backend, now: Millis) -> Result<(), Sto
              ON CONFLICT (key_id) DO UPDATE SET mark = excluded.mark",
         )
         .bind(i64::from(id))
-        .bind(mark)
+        .bind(fingerprint)
         .execute(backend.writer(Durability::Synced))
         .await?;
     }
@@ -48,7 +48,7 @@ pub(crate) async fn cells_sealed_with(backend: &Backend, id: u32, now: Millis) -
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
 }
 
-async fn stored_marks(backend: &Backend) -> Result<Vec<(u32, String)>, StoreError> {
+async fn stored_fingerprints(backend: &Backend) -> Result<Vec<(u32, String)>, StoreError> {
     let rows = sqlx::query("SELECT key_id, mark FROM sealing_keys").fetch_all(backend.reader()).await?;
     rows.iter()
         .map(|row| {

@@ -38,7 +38,7 @@ impl fmt::Debug for Key {
 
 impl Key {
     /// Returns a fingerprint that identifies the key without revealing it.
-    pub fn mark(&self) -> String {
+    pub fn fingerprint(&self) -> String {
         let digest = Sha256::new().chain_update(b"cellmate key mark 1").chain_update(self.secret).finalize();
         hex(digest.get(..16).unwrap_or_default())
     }

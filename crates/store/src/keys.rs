@@ -37,7 +37,7 @@ struct Ring {
 #[derive(Clone)]
 struct LoadedKey {
     cipher: XChaCha20Poly1305,
-    mark: String,
+    fingerprint: String,
 }
 
 impl fmt::Debug for Keys {
@@ -77,9 +77,9 @@ impl Keys {
     }
 
     /// Returns the number and fingerprint of each key.
-    pub(crate) fn marks(&self) -> Vec<(u32, String)> {
+    pub(crate) fn fingerprints(&self) -> Vec<(u32, String)> {
         let ring = self.ring.read();
-        ring.keys.iter().map(|(id, key)| (*id, key.mark.clone())).collect()
+        ring.keys.iter().map(|(id, key)| (*id, key.fingerprint.clone())).collect()
     }
 
     pub(crate) fn seal(&self, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
@@ -148,7 +148,7 @@ impl Ring {
 }
 
 fn load(key: &Key) -> LoadedKey {
-    LoadedKey { cipher: XChaCha20Poly1305::new(&key.secret.into()), mark: key.mark() }
+    LoadedKey { cipher: XChaCha20Poly1305::new(&key.secret.into()), fingerprint: key.fingerprint() }
 }
 
 fn file_stamp(path: &Path) -> Option<(u64, i64, i64, u64)> {

@@ -45,7 +45,7 @@ pub use approvals::{
     StandingRule,
 };
 pub use backend::Durability;
-pub use backup::{BackupError, CheckedBackup, Restoring, TABLES as BACKED_UP, check as check_backup};
+pub use backup::{BackupError, BackupSummary, RestoreOptions, TABLES as BACKED_UP, check as check_backup};
 pub use commit::{Change, CommitError, CommitReport, TurnLimit};
 pub use error::StoreError;
 pub use key_file::{Key, KeyFile, KeyFileError};

@@ -10,7 +10,7 @@ use crate::sql::is_transient;
 /// Limits each wait for a table lock, because later requests for the table queue behind a waiting `LOCK TABLE`. After a
 /// timeout the transaction is rolled back and tried again. Postgres checks for deadlocks only after one second, so a
 /// deadlock always ends by this timeout first.
-const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
+const SET_LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
 const PAUSE: Duration = Duration::from_millis(50);
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -43,7 +43,7 @@ pub(crate) async fn begin_with_locks(
         if tables.is_empty() {
             return Ok(transaction);
         }
-        transaction.execute(LOCK_TIMEOUT).await?;
+        transaction.execute(SET_LOCK_TIMEOUT).await?;
         let lock = format!("LOCK TABLE {} IN {mode} MODE", tables.join(", "));
         match transaction.execute(lock.as_str()).await {
             Ok(_) => {

@@ -1,5 +1,5 @@
-//! Stores the outcome of a parked call: [`settle`] from any process, [`settle_held`] only from the process that holds
-//! the run.
+//! Stores the outcome of a call without one: [`settle`] from any process, [`settle_held`] only from the process that
+//! holds the run.
 
 use contract::ids::{CallId, RunId};
 use sqlx::AnyConnection;
@@ -24,7 +24,7 @@ pub enum SettleResult {
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
     #[error("no such call is waiting for an outcome; it is unknown or already settled")]
-    NotParked,
+    NotWaiting,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -35,7 +35,7 @@ impl From<sqlx::Error> for SettleError {
     }
 }
 
-/// Stores the outcome of a parked call, from any process, and notifies the other processes.
+/// Stores the outcome of a call without one, from any process, and notifies the other processes.
 pub(crate) async fn settle(
     backend: &Backend,
     run_id: &RunId,
@@ -50,7 +50,7 @@ pub(crate) async fn settle(
         .execute(&mut *transaction)
         .await?;
     if !set_outcome(&mut transaction, run_id, call, outcome).await? {
-        return Err(SettleError::NotParked);
+        return Err(SettleError::NotWaiting);
     }
     notify_others(backend, &mut transaction, run_id).await?;
     fault::point("settle.before_commit")?;
@@ -66,8 +66,8 @@ pub(crate) async fn settle(
     }
 }
 
-/// Stores the outcome of a parked call if this process still holds the run. Returns `false` if an outcome is already
-/// stored.
+/// Stores the outcome of a call without one, if this process still holds the run. Returns `false` if there is no such
+/// call, or it already has an outcome.
 pub(crate) async fn settle_held(
     backend: &Backend,
     held: &FencedRun,

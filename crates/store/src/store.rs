@@ -10,7 +10,7 @@ use crate::approvals::{
     Approval, Decision, DecisionError, RecordedDecision, RuleSubject, StandingRule, requests, rules,
 };
 use crate::backend::{Backend, Durability};
-use crate::backup::{self, BackupError, CheckedBackup, Restoring, restore};
+use crate::backup::{self, BackupError, BackupSummary, RestoreOptions, restore};
 use crate::commit::{self, Change, CommitError, CommitReport};
 use crate::error::StoreError;
 use crate::keys::Keys;
@@ -227,14 +227,14 @@ impl Store {
         read::tables(&self.backend, hash, max_bytes).await
     }
 
-    /// Stores the outcome of a parked call. The first outcome wins; outcomes are ordered by arrival. If the answer to
-    /// the commit is lost, the store is read to find out whether the outcome was stored.
+    /// Stores the outcome of a call without one, from any process. The first outcome wins; outcomes are ordered by
+    /// arrival. If the answer to the commit is lost, the store is read to find out whether the outcome was stored.
     pub async fn settle(&self, run_id: &RunId, call: CallId, outcome: &str) -> Result<SettleResult, SettleError> {
         settle::settle(&self.backend, run_id, call, outcome).await
     }
 
-    /// Stores the outcome of a parked call for the run's holder. Fails with [`CommitError::Fenced`] if the run was
-    /// taken over or has ended; returns `false` if another outcome is already stored.
+    /// Stores the outcome of a call without one, for the run's holder. Fails with [`CommitError::Fenced`] if the run
+    /// was taken over or has ended; returns `false` if there is no such call, or it already has an outcome.
     pub async fn settle_held(&self, held: &FencedRun, call: CallId, outcome: &str) -> Result<bool, CommitError> {
         settle::settle_held(&self.backend, held, call, outcome).await
     }
@@ -715,14 +715,15 @@ impl Store {
         backup::write(&self.backend, out, keys).await
     }
 
-    /// Restores a backup. `from` must be the checked backup from its beginning; if it differs, nothing is changed.
+    /// Replaces the contents of the store with a backup. `from` must be the backup that `summary` was read from, from
+    /// its beginning; if it differs, nothing is changed.
     pub async fn restore(
         &self,
         from: &mut (dyn Read + Send),
-        checked: &CheckedBackup,
-        how: Restoring,
+        summary: &BackupSummary,
+        options: RestoreOptions,
         now: Millis,
     ) -> Result<(), BackupError> {
-        restore::restore(&self.backend, from, checked, how, now).await
+        restore::restore(&self.backend, from, summary, options, now).await
     }
 }

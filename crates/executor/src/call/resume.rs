@@ -98,7 +98,7 @@ async fn check_consent(call: Call<'_>, tool: &ToolSpec) -> Result<bool, RetryRef
 async fn settle_unknown(call: Call<'_>) -> Result<Outcome, CommitError> {
     match call.store().settle(call.run_id(), call.number(), &Outcome::Unknown.to_json()).await {
         Ok(_) => return Ok(Outcome::Unknown),
-        Err(SettleError::NotParked) => {}
+        Err(SettleError::NotWaiting) => {}
         Err(SettleError::Store(error)) => return Err(error.into()),
     }
     call.stored_outcome().await

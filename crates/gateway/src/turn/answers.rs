@@ -14,7 +14,7 @@ pub(super) async fn settle_answers(code_mode: &CodeMode, record: &TurnRecord) ->
         fault::point("answer.before_settle")?;
         match code_mode.settle(&token, &outcome).await {
             // A call that has a result keeps it.
-            Ok(_) | Err(SettleError::NotParked) => {}
+            Ok(_) | Err(SettleError::NotWaiting) => {}
             // Without the result, the cell would seem to wait for the client.
             Err(SettleError::Store(error)) => return Err(error),
         }

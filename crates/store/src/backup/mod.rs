@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::migrations;
 use format::{Column, Encoder, Kind, Value};
 
-pub use restore::{CheckedBackup, Restoring, check};
+pub use restore::{BackupSummary, RestoreOptions, check};
 
 /// The tables in a backup: all except `usage`, which is counted again, and `schema_version`, which is the program's.
 pub const TABLES: [&str; 21] = [

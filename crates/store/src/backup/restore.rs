@@ -22,42 +22,43 @@ use crate::{Millis, migrations};
 /// The most keys that a backup's cells may be sealed with; more than a key file may hold.
 const MAX_KEYS: usize = 256;
 
-/// The highest fence in a backup. A restore increments fences, which must not overflow.
+/// Fences in a backup are below this: a restore increments them, and they must not overflow.
 const MAX_FENCE: i64 = i64::MAX / 4;
 
-/// The contents of a complete, valid backup.
+/// What a complete, valid backup contains: how many rows, and which keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckedBackup {
+pub struct BackupSummary {
     pub schema: i64,
-    pub rows: BTreeMap<String, u64>,
+    /// The number of rows of each table.
+    pub row_counts: BTreeMap<String, u64>,
     /// The text of the key file, if the backup includes one.
-    pub keys: Option<String>,
+    pub key_file: Option<String>,
     /// The numbers of the keys that suspended cells in the backup are sealed with.
     pub sealed_with: BTreeSet<u32>,
     /// The fingerprints of the store's keys, by number.
-    pub marks: BTreeMap<u32, String>,
+    pub key_fingerprints: BTreeMap<u32, String>,
     digest: [u8; 32],
 }
 
 /// Reads a whole backup and checks it.
-pub fn check(from: &mut (dyn Read + Send)) -> Result<CheckedBackup, BackupError> {
+pub fn check(from: &mut (dyn Read + Send)) -> Result<BackupSummary, BackupError> {
     let mut decoder = Decoder::begin(from)?;
     if decoder.schema > migrations::VERSION {
         return Err(BackupError::TooNew { found: decoder.schema, known: migrations::VERSION });
     }
-    let mut checked = CheckedBackup {
+    let mut summary = BackupSummary {
         schema: decoder.schema,
-        rows: BTreeMap::new(),
-        keys: None,
+        row_counts: BTreeMap::new(),
+        key_file: None,
         sealed_with: BTreeSet::new(),
-        marks: BTreeMap::new(),
+        key_fingerprints: BTreeMap::new(),
         digest: [0; 32],
     };
     let mut table: Option<(String, Vec<Column>)> = None;
     loop {
         match decoder.next()? {
             Record::Table { name, columns } => {
-                if !TABLES.contains(&name.as_str()) || checked.rows.insert(name.clone(), 0).is_some() {
+                if !TABLES.contains(&name.as_str()) || summary.row_counts.insert(name.clone(), 0).is_some() {
                     return Err(BackupError::Damaged("a table is unknown or occurs twice"));
                 }
                 table = Some((name, columns));
@@ -65,21 +66,22 @@ pub fn check(from: &mut (dyn Read + Send)) -> Result<CheckedBackup, BackupError>
             Record::Row(values) => {
                 let (name, columns) = table.as_ref().ok_or(BackupError::Damaged("a row precedes the first table"))?;
                 fits(columns, &values)?;
-                checked.note(name, columns, &values)?;
+                summary.check_row(name, columns, &values)?;
             }
-            Record::Keys(text) if checked.keys.is_none() => checked.keys = Some(text),
+            Record::Keys(text) if summary.key_file.is_none() => summary.key_file = Some(text),
             Record::Keys(_) => return Err(BackupError::Damaged("it contains two key files")),
             Record::End { digest } => {
-                checked.digest = digest;
-                return Ok(checked);
+                summary.digest = digest;
+                return Ok(summary);
             }
         }
     }
 }
 
-impl CheckedBackup {
-    fn note(&mut self, table: &str, columns: &[Column], values: &[Value]) -> Result<(), BackupError> {
-        if let Some(count) = self.rows.get_mut(table) {
+impl BackupSummary {
+    /// Checks a row of a table and counts it.
+    fn check_row(&mut self, table: &str, columns: &[Column], values: &[Value]) -> Result<(), BackupError> {
+        if let Some(count) = self.row_counts.get_mut(table) {
             *count += 1;
         }
         let field =
@@ -106,9 +108,9 @@ impl CheckedBackup {
                 }
             }
             "sealing_keys" => {
-                if let (Some(Value::Integer(id)), Some(Value::Text(mark))) = (field("key_id"), field("mark")) {
+                if let (Some(Value::Integer(id)), Some(Value::Text(fingerprint))) = (field("key_id"), field("mark")) {
                     let id = u32::try_from(*id).map_err(|_| BackupError::Damaged("a key number is invalid"))?;
-                    self.marks.insert(id, mark.clone());
+                    self.key_fingerprints.insert(id, fingerprint.clone());
                 }
             }
             "outputs" => {
@@ -133,7 +135,7 @@ impl CheckedBackup {
             },
             _ => {}
         }
-        if self.sealed_with.len() > MAX_KEYS || self.marks.len() > MAX_KEYS {
+        if self.sealed_with.len() > MAX_KEYS || self.key_fingerprints.len() > MAX_KEYS {
             return Err(BackupError::Damaged("it refers to too many keys"));
         }
         Ok(())
@@ -165,32 +167,36 @@ fn fits(columns: &[Column], values: &[Value]) -> Result<(), BackupError> {
 
 /// Options of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Restoring {
+pub struct RestoreOptions {
     /// Replace the contents of a store that is not empty.
     pub replace: bool,
-    /// Abort the runs and turns that were live at the time of the backup, so that no call they made after it is made again.
+    /// Abort runs and turns that were live at the backup and void open approvals, so that calls made after the backup
+    /// are not repeated.
     pub end_runs: bool,
 }
 
-/// How much a restore increments each fence. A process may have taken over a run after the backup, with a fence that
-/// the backup does not know. This is more than a fence ever grows otherwise, so such a process can no longer write the
-/// run.
+/// The amount that a restore adds to each fence of the backup, in addition to the store's current fence. A process may
+/// have taken over a run after the backup, with a fence that the backup does not have. This is more than a fence ever
+/// grows otherwise, so such a process can no longer write the run.
 const FENCE_INCREMENT: i64 = 1_000_000;
 
 /// The most rows, and bytes, that one statement inserts.
 const MAX_ROWS: usize = 64;
 const MAX_BYTES: usize = 4 << 20;
 
+/// Replaces the contents of the store with a backup: deletes the rows of all tables and inserts those of the backup.
+/// Tokens that were revoked before the restore stay revoked, and processes that hold runs or turns can no longer write
+/// them.
 pub(crate) async fn restore(
     backend: &Backend,
     from: &mut (dyn Read + Send),
-    checked: &CheckedBackup,
-    how: Restoring,
+    summary: &BackupSummary,
+    options: RestoreOptions,
     now: Millis,
 ) -> Result<(), BackupError> {
     // Other processes can still read; writers wait until the restore is committed.
     let mut transaction = begin_with_locks(backend, &TABLES, "EXCLUSIVE").await?;
-    if !how.replace && !is_empty(&mut transaction).await? {
+    if !options.replace && !is_empty(&mut transaction).await? {
         return Err(BackupError::NotEmpty);
     }
     transaction
@@ -205,14 +211,14 @@ pub(crate) async fn restore(
     for table in TABLES.iter().chain(&["usage"]) {
         transaction.execute(format!("DELETE FROM {table}").as_str()).await?;
     }
-    put(backend, &mut transaction, from, checked).await?;
+    insert_rows(backend, &mut transaction, from, summary).await?;
     for (table, id) in [("runs", "run_id"), ("turns", "turn_id")] {
-        let moved = format!(
+        let update = format!(
             "UPDATE {table} SET holder = CASE WHEN holder = '' THEN '' ELSE 'restored' END, lease_until = 0, \
              fence = fence + {FENCE_INCREMENT} + \
              COALESCE((SELECT MAX(old.fence) FROM fences_before AS old WHERE old.id = {table}.{id}), 0)"
         );
-        transaction.execute(moved.as_str()).await?;
+        transaction.execute(update.as_str()).await?;
     }
     transaction.execute("DROP TABLE fences_before").await?;
     // A token that was revoked after the backup stays revoked.
@@ -221,18 +227,19 @@ pub(crate) async fn restore(
          WHERE revoked_at IS NULL AND token_id IN (SELECT token_id FROM revoked_before)";
     transaction.execute(revoked).await?;
     transaction.execute("DROP TABLE revoked_before").await?;
-    if how.end_runs {
+    if options.end_runs {
         end_runs(&mut transaction, now).await?;
     }
     transaction.commit().await?;
     Ok(())
 }
 
-async fn put(
+/// Inserts the rows of a backup, and checks that it is still the one that was checked.
+async fn insert_rows(
     backend: &Backend,
     connection: &mut AnyConnection,
     from: &mut (dyn Read + Send),
-    checked: &CheckedBackup,
+    summary: &BackupSummary,
 ) -> Result<(), BackupError> {
     let mut decoder = Decoder::begin(from)?;
     let mut batch: Option<Batch> = None;
@@ -260,7 +267,7 @@ async fn put(
             Record::Keys(_) => {}
             Record::End { digest } => {
                 flush(connection, &mut batch).await?;
-                return if digest == checked.digest { Ok(()) } else { Err(BackupError::Changed) };
+                return if digest == summary.digest { Ok(()) } else { Err(BackupError::Changed) };
             }
         }
     }
@@ -325,8 +332,8 @@ fn size(values: &[Value]) -> usize {
     values.iter().map(size).sum()
 }
 
-/// Whether the store has no runs, turns, outputs, session values, approvals, rules, transcripts or tokens. Key fingerprints do not count, because opening a
-/// store writes them; catalogs do not count either.
+/// Whether the store has no runs, turns, outputs, session values, approvals, rules, transcripts or tokens. Key
+/// fingerprints do not count, because opening a store writes them; catalogs do not count either.
 async fn is_empty(connection: &mut AnyConnection) -> Result<bool, BackupError> {
     for table in TABLES.iter().filter(|table| **table != "sealing_keys" && **table != "catalogs") {
         let sql = format!("SELECT COUNT(*) FROM (SELECT 1 FROM {table} LIMIT 1) AS one");

@@ -141,7 +141,7 @@ pub(crate) async fn commit(
     let claim = usage::claim_of(change, sealed.as_ref(), finished)
         .and_then(|claim| backend.deferred_bytes.due(&held.scope.agent_id, claim, &backend.quotas));
     let attempted =
-        AttemptedRow { table: "runs", key: "run_id", id: &held.run_id, sequence: held.sequence, fence: held.fence };
+        AttemptedRow { table: "runs", id_column: "run_id", id: &held.run_id, sequence: held.sequence, fence: held.fence };
     let mut retry = RetryState::begin();
     let conflicts = loop {
         match write(backend, held, change, sealed.as_ref(), claim, durability, now).await {

@@ -10,8 +10,8 @@ use crate::sql::{PAUSE, RETRY_TIMEOUT, is_transient};
 use crate::sqlite_writer::WriteError;
 use crate::statement::{Mismatch, StepError};
 
-/// How long the search for a lost commit waits for the transaction, which may still be running on the server.
-const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
+/// Limits how long the search for a lost commit waits for its transaction, which may still be running on the server.
+const SET_LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
 
 /// The error of one attempt to commit.
 #[derive(Debug)]
@@ -55,7 +55,8 @@ impl From<StepError> for AttemptError {
 impl From<WriteError> for AttemptError {
     fn from(error: WriteError) -> Self {
         match error {
-            // A missing catalog is written, not reported.
+            // `commit::write` handles `Missing` itself: it writes what is missing. If it occurs anyway, nothing was
+            // written, and a retry cannot help, as with `Fenced`.
             WriteError::Mismatch(Mismatch::Fenced | Mismatch::Missing) => Self::BeforeCommit(CommitError::Fenced),
             WriteError::Mismatch(Mismatch::UsedId) => {
                 StoreError::Corrupt("another row has the id of a new one".to_owned()).into()
@@ -89,8 +90,9 @@ impl RetryState {
         self.began
     }
 
-    /// Whether to give up. If the lease runs out before, the fence still prevents a wrong write.
-    fn is_over(&self) -> bool {
+    /// Whether to give up: the attempts have taken too long. If the lease runs out before, the fence still prevents a
+    /// wrong write.
+    fn has_timed_out(&self) -> bool {
         self.began.elapsed() >= RETRY_TIMEOUT
     }
 }
@@ -98,15 +100,14 @@ impl RetryState {
 /// The row that an attempt writes first, as it was before the attempt. Each commit increments its sequence.
 pub(crate) struct AttemptedRow<'a> {
     pub(crate) table: &'static str,
-    /// The column of the row's id.
-    pub(crate) key: &'static str,
+    pub(crate) id_column: &'static str,
     pub(crate) id: &'a str,
     pub(crate) sequence: i64,
     pub(crate) fence: i64,
 }
 
-/// Finds out by id, sequence and fence whether a failed attempt was written. Fails if it was not and retrying
-/// cannot help.
+/// Finds out by id, sequence and fence whether a failed attempt was written. Fails if it was not and retrying cannot
+/// help. Waits before it returns `NotWritten`. Fails with [`CommitError::Fenced`] if another writer changed the row.
 pub(crate) async fn resolve_attempt(
     backend: &Backend,
     row: &AttemptedRow<'_>,
@@ -121,7 +122,7 @@ pub(crate) async fn resolve_attempt(
         }
     };
     let again = match &error {
-        CommitError::Store(StoreError::Sql(cause)) => is_transient(cause) && !retry.is_over(),
+        CommitError::Store(StoreError::Sql(cause)) => is_transient(cause) && !retry.has_timed_out(),
         // SQLite's writer has already waited for the file's lock.
         CommitError::Store(StoreError::Sqlite(_)) => false,
         _ => return Err(error),
@@ -137,7 +138,7 @@ pub(crate) async fn resolve_attempt(
                 tokio::time::sleep(PAUSE).await;
                 return Ok(CommitStatus::NotWritten);
             }
-            Err(unread) if is_transient(&unread) && !retry.is_over() => tokio::time::sleep(PAUSE).await,
+            Err(unread) if is_transient(&unread) && !retry.has_timed_out() => tokio::time::sleep(PAUSE).await,
             Ok(_) | Err(_) => return Err(error),
         }
     }
@@ -150,11 +151,11 @@ async fn sequence_and_fence(backend: &Backend, row: &AttemptedRow<'_>) -> Result
     let lock = match backend.dialect {
         Dialect::Sqlite => "",
         Dialect::Postgres => {
-            sqlx::query(LOCK_TIMEOUT).execute(&mut *transaction).await?;
+            sqlx::query(SET_LOCK_TIMEOUT).execute(&mut *transaction).await?;
             " FOR UPDATE"
         }
     };
-    let sql = format!("SELECT sequence, fence FROM {} WHERE {} = $1{lock}", row.table, row.key);
+    let sql = format!("SELECT sequence, fence FROM {} WHERE {} = $1{lock}", row.table, row.id_column);
     let row = sqlx::query(&sql).bind(row.id.to_owned()).fetch_optional(&mut *transaction).await?;
     row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
 }

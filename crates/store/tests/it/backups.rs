@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use sqlx::{AnyConnection, Connection, Row};
 use store::{
     ApprovalScope, ApprovalState, BACKED_UP, BackupError, CallState, Change, CommitError, Decision, Durability, LegRow,
-    Location, NewToken, Restoring, RunState, check_backup,
+    Location, NewToken, RestoreOptions, RunState, check_backup,
 };
 
 use crate::world::{NOW, Place, approval_request, call, entry, everywhere};
 
-const INTO_EMPTY: Restoring = Restoring { replace: false, end_runs: false };
-const OVER: Restoring = Restoring { replace: true, end_runs: false };
+const INTO_EMPTY: RestoreOptions = RestoreOptions { replace: false, end_runs: false };
+const OVER: RestoreOptions = RestoreOptions { replace: true, end_runs: false };
 
 /// Writes rows to every table, including a waiting run that can be resumed.
 async fn fill(place: &Place) {
@@ -47,7 +47,7 @@ async fn backup(place: &Place) -> Vec<u8> {
     bytes
 }
 
-async fn restore(place: &Place, bytes: &[u8], how: Restoring) -> Result<(), BackupError> {
+async fn restore(place: &Place, bytes: &[u8], how: RestoreOptions) -> Result<(), BackupError> {
     let checked = check_backup(&mut &bytes[..])?;
     place.store.restore(&mut &bytes[..], &checked, how, NOW).await
 }
@@ -113,7 +113,7 @@ async fn a_backup_is_consistent_while_other_processes_write() {
         for _ in 0..5 {
             let checked = check_backup(&mut &backup(&place).await[..]).unwrap();
             // The first run has two calls, the second none, and each later run one.
-            assert_eq!(checked.rows["runs"] - 2, checked.rows["calls"] - 2, "{:?}", checked.rows);
+            assert_eq!(checked.row_counts["runs"] - 2, checked.row_counts["calls"] - 2, "{:?}", checked.row_counts);
         }
         writing.await.unwrap();
     }
@@ -148,7 +148,7 @@ async fn a_restore_can_abort_live_runs() {
     for place in everywhere().await {
         fill(&place).await;
         let bytes = backup(&place).await;
-        restore(&place, &bytes, Restoring { replace: true, end_runs: true }).await.unwrap();
+        restore(&place, &bytes, RestoreOptions { replace: true, end_runs: true }).await.unwrap();
         let row = place.store.run(&place.new_run(1).run_id).await.unwrap().unwrap();
         assert_eq!((row.state, row.snapshot), (RunState::Aborted, None));
         let approvals = place.store.approvals_of_run(&row.run_id).await.unwrap();

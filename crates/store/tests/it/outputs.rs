@@ -7,7 +7,7 @@ use contract::scope::Scope;
 use sqlx::{AnyConnection, Connection, Row};
 use store::{
     Change, CommitError, Durability, FencedRun, Location, NewOutput, OutputKind, OutputPiece, OutputPosition, Quota,
-    Restoring, RunState, SessionKey, Store, StoreError, check_backup,
+    RestoreOptions, RunState, SessionKey, Store, StoreError, check_backup,
 };
 
 use crate::world::{NOW, Place, everywhere};
@@ -425,8 +425,8 @@ async fn outputs_are_in_a_backup() {
         let mut bytes = Vec::new();
         from.store.backup(&mut bytes, None).await.unwrap();
         let checked = check_backup(&mut &bytes[..]).unwrap();
-        assert_eq!((checked.rows["outputs"], checked.rows["output_pieces"]), (1, 3));
-        let how = Restoring { replace: false, end_runs: false };
+        assert_eq!((checked.row_counts["outputs"], checked.row_counts["output_pieces"]), (1, 3));
+        let how = RestoreOptions { replace: false, end_runs: false };
         into.store.restore(&mut &bytes[..], &checked, how, NOW).await.unwrap();
         let handle = OutputHandle::of(&held.run_id, "l0n0");
         assert_eq!(into.store.output(&handle).await.unwrap(), from.store.output(&handle).await.unwrap());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::config::{Quotas, Retention};
 use contract::scope::Scope;
 use store::{
-    Change, CommitError, Durability, ExpectedVersion, FencedRun, Quota, Restoring, SessionKey, SessionTotals, Store,
+    Change, CommitError, Durability, ExpectedVersion, FencedRun, Quota, RestoreOptions, SessionKey, SessionTotals, Store,
     ValueWrite, VersionConflict, check_backup,
 };
 
@@ -369,8 +369,8 @@ async fn session_values_and_the_results_of_conditional_writes_are_in_a_backup() 
         let mut bytes = Vec::new();
         from.store.backup(&mut bytes, None).await.unwrap();
         let checked = check_backup(&mut &bytes[..]).unwrap();
-        assert_eq!((checked.rows["session_values"], checked.rows["value_writes"]), (1, 1));
-        let how = Restoring { replace: false, end_runs: false };
+        assert_eq!((checked.row_counts["session_values"], checked.row_counts["value_writes"]), (1, 1));
+        let how = RestoreOptions { replace: false, end_runs: false };
         into.store.restore(&mut &bytes[..], &checked, how, NOW).await.unwrap();
         assert_eq!(values(&into.store, &session(&from)).await, [row("a", "1", "v1")]);
         let mut held = into.store.take(&held.run_id, "two", NOW, NOW + 1000).await.unwrap();

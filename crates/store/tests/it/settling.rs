@@ -19,7 +19,7 @@ async fn the_first_outcome_of_a_call_wins_and_outcomes_are_ordered_by_arrival() 
             let settled = place.store.settle(&held.run_id, number, "first").await.unwrap();
             assert_eq!(settled, SettleResult::WillDeliver);
             let again = place.store.settle(&held.run_id, number, "second").await;
-            assert!(matches!(again, Err(SettleError::NotParked)), "{again:?}");
+            assert!(matches!(again, Err(SettleError::NotWaiting)), "{again:?}");
             let calls = place.store.calls(&held.run_id).await.unwrap();
             let row = calls.iter().find(|row| row.call == number).unwrap();
             assert_eq!(
@@ -97,7 +97,7 @@ async fn of_two_nodes_that_follow_one_task_only_the_holder_settles_it_once() {
         assert!(other.settle_held(&second, CallId(2), "ours").await.unwrap());
         // Later outcomes change nothing, not even from the holder.
         assert!(!other.settle_held(&second, CallId(2), "again").await.unwrap());
-        assert!(matches!(place.store.settle(&first.run_id, CallId(2), "late").await, Err(SettleError::NotParked)));
+        assert!(matches!(place.store.settle(&first.run_id, CallId(2), "late").await, Err(SettleError::NotWaiting)));
         let calls = place.store.calls(&first.run_id).await.unwrap();
         assert_eq!((row(calls.clone()).state, row(calls).outcome.as_deref()), (CallState::Settled, Some("ours")));
     }

@@ -1,6 +1,6 @@
 //! Named tokens: what is stored of them, how they end, and how many there may be.
 
-use store::{MAX_TOKENS, NewToken, Restoring, Store, StoreError, check_backup};
+use store::{MAX_TOKENS, NewToken, RestoreOptions, Store, StoreError, check_backup};
 
 use crate::world::{NOW, everywhere};
 
@@ -83,7 +83,7 @@ async fn a_restore_does_not_revive_a_token_that_was_revoked_after_the_backup() {
         place.store.backup(&mut bytes, None).await.unwrap();
         assert!(place.store.revoke_token("a", NOW + 1).await.unwrap());
         let checked = check_backup(&mut &bytes[..]).unwrap();
-        let over = Restoring { replace: true, end_runs: false };
+        let over = RestoreOptions { replace: true, end_runs: false };
         place.store.restore(&mut &bytes[..], &checked, over, NOW + 2).await.unwrap();
         assert!(!is_in_force(&place.store, "a", NOW + 2).await);
         assert!(is_in_force(&place.store, "b", NOW + 2).await);

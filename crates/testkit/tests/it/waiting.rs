@@ -194,7 +194,7 @@ async fn a_parked_call_is_settled_once_by_its_token() {
     for (token, value) in tokens.iter().zip(["picked", "done"]) {
         assert_eq!(world.code_mode.settle(token, &returned(json!(value))).await.unwrap(), SettleResult::WillDeliver);
         let twice = world.code_mode.settle(token, &returned(json!("other"))).await;
-        assert!(matches!(twice, Err(SettleError::NotParked)), "{twice:?}");
+        assert!(matches!(twice, Err(SettleError::NotWaiting)), "{twice:?}");
     }
     assert_eq!(value(&run.wait(&run_id).await), &json!(["picked", "done"]));
     let unknown = CallToken { run: run_id, call: CallId(9) };

@@ -107,7 +107,7 @@ impl Walk<'_> {
         let expected = self.row.settle(number, Outcome::Given);
         let settled = self.place.store.settle(&self.run_id(), CallId(number as u32), "given").await;
         assert_eq!(settled.is_ok(), expected, "{settled:?}");
-        assert!(expected || matches!(settled, Err(SettleError::NotParked)), "{settled:?}");
+        assert!(expected || matches!(settled, Err(SettleError::NotWaiting)), "{settled:?}");
     }
 
     /// Whether the lease is still valid, read from the stored row by an attempt to take the run that always fails.

@@ -2,7 +2,7 @@
 
 use contract::config::{Quotas, Retention};
 use store::{
-    CommitError, Durability, LeaseError, NewTurn, Restoring, Store, SweepReport, TurnChange, TurnState, check_backup,
+    CommitError, Durability, LeaseError, NewTurn, RestoreOptions, Store, SweepReport, TurnChange, TurnState, check_backup,
 };
 
 use super::{bodies, commit, create, everything, in_state, new_turn, principal, response, state, steps, turn_id};
@@ -106,7 +106,7 @@ async fn a_restored_backup_has_the_turns_and_fences_their_former_holders() {
         from.store.backup(&mut backup, None).await.unwrap();
         let checked = check_backup(&mut &backup[..]).unwrap();
         let restore = async |place: &Place, replace, end_runs| {
-            let how = Restoring { replace, end_runs };
+            let how = RestoreOptions { replace, end_runs };
             place.store.restore(&mut &backup[..], &checked, how, NOW).await
         };
         restore(&into, false, false).await.unwrap();
