@@ -104,7 +104,7 @@ async fn create(
     as_json: bool,
 ) -> Result<ExitCode, CommandError> {
     let generated = GeneratedSecret::new()?;
-    Redactor::process().register(&generated.secret);
+    Redactor::global().register(&generated.secret);
     let mut id = [0; ID_BYTES];
     getrandom::fill(&mut id)?;
     let created_at = now_ms();

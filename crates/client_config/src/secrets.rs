@@ -20,20 +20,20 @@ const PUBLIC_HEADERS: [&str; 5] = ["accept", "accept-language", "content-type", 
 /// Registers the value that a reference to a variable was replaced with.
 pub(crate) fn register_variable(name: &str, value: &str) {
     if !PUBLIC_VARIABLES.contains(&name) && !name.starts_with("XDG_") {
-        Redactor::process().register(value);
+        Redactor::global().register(value);
     }
 }
 
 /// Registers a stored secret, also as it appears in a URL. Each line of it is registered: logs are written by line.
 pub(crate) fn register_secret(value: &str) {
-    Redactor::process().register(value);
-    value.lines().for_each(|line| Redactor::process().register(line));
-    Redactor::process().register(&utf8_percent_encode(value, NON_ALPHANUMERIC).to_string());
+    Redactor::global().register(value);
+    value.lines().for_each(|line| Redactor::global().register(line));
+    Redactor::global().register(&utf8_percent_encode(value, NON_ALPHANUMERIC).to_string());
 }
 
 /// Registers the headers, variables, hidden arguments and login of a server that are secret.
 pub(crate) fn register_server<'a>(transport: &Transport, hidden_arguments: impl Iterator<Item = &'a String>) {
-    hidden_arguments.for_each(|argument| Redactor::process().register(argument));
+    hidden_arguments.for_each(|argument| Redactor::global().register(argument));
     match transport {
         Transport::Stdio { env, .. } => env.iter().for_each(|(name, value)| register_literal(name, value)),
         Transport::Http { url, headers, login } => {
@@ -44,7 +44,7 @@ pub(crate) fn register_server<'a>(transport: &Transport, hidden_arguments: impl 
                 }
             }
             let secret = login.as_ref().and_then(|login| login.client_secret.as_ref());
-            secret.iter().for_each(|secret| Redactor::process().register(secret));
+            secret.iter().for_each(|secret| Redactor::global().register(secret));
         }
     }
 }
@@ -53,8 +53,8 @@ pub(crate) fn register_server<'a>(transport: &Transport, hidden_arguments: impl 
 pub fn register_url(url: &str) {
     let Ok(url) = Url::parse(url) else { return };
     if let Some(password) = url.password() {
-        Redactor::process().register(password);
-        Redactor::process().register(&percent_decode_str(password).decode_utf8_lossy());
+        Redactor::global().register(password);
+        Redactor::global().register(&percent_decode_str(password).decode_utf8_lossy());
     }
     for (name, value) in url.query_pairs() {
         register_literal(&name, &value);
@@ -68,15 +68,15 @@ pub fn register_url(url: &str) {
 
 /// Registers a value, and the part after its scheme as in `Bearer …`.
 fn register_header(value: &str) {
-    Redactor::process().register(value);
+    Redactor::global().register(value);
     if let Some((_, credentials)) = value.split_once(' ') {
-        Redactor::process().register(credentials);
+        Redactor::global().register(credentials);
     }
 }
 
 fn register_literal(name: &str, value: &str) {
     if names_a_secret(name) || looks_random(value) {
-        Redactor::process().register(value);
+        Redactor::global().register(value);
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     use crate::{Places, load};
 
     fn is_redacted(value: &str) -> bool {
-        let redacted = Redactor::process().redact(value);
+        let redacted = Redactor::global().redact(value);
         redacted == REDACTED
     }
 

@@ -59,7 +59,7 @@ impl ServerEntry {
         let secrets = words.filter(|word| word.len() >= MIN_SECRET_BYTES);
         let masked = secrets.fold(text.to_owned(), |text, secret| text.replace(secret, display::HIDDEN));
         // Parts of values, such as a secret inside a URL.
-        Redactor::process().redact(&masked).into_owned()
+        Redactor::global().redact(&masked).into_owned()
     }
 
     /// Returns the arguments that look like a secret or came from a variable, which `shown` leaves out. A path is

@@ -364,7 +364,7 @@ mod tests {
         };
         let allowed = |text: &str| expand(text, SecretUse::Allowed);
         assert_eq!(allowed("Bearer ${secret:KEY}"), Ok("Bearer value-of-the-secret".to_owned()));
-        let redacted = telemetry::Redactor::process().redact("a value-of-the-secret b").into_owned();
+        let redacted = telemetry::Redactor::global().redact("a value-of-the-secret b").into_owned();
         assert_eq!(redacted, "a [redacted] b");
         for (text, message) in [
             ("${secret:OTHER}", "secret `OTHER` is not set; run `cellmate secrets set OTHER`"),

@@ -10,7 +10,7 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use contract::limits::MAX_ERROR_BYTES;
 use store::{CommitError, StoreError};
-use telemetry::Incident;
+use telemetry::IncidentId;
 
 /// Formats a failure for the model: `TypeError: x is not a function (at 3:5)`.
 pub(crate) fn failure_text(failure: &Failure) -> String {
@@ -46,7 +46,7 @@ pub(crate) fn failure(code: ErrorCode, message: impl Into<String>) -> Failure {
 /// Logs an error whose text must not reach the model, and returns the message for the model. `advice` says what failed
 /// and what the model can do about it.
 pub(crate) fn internal_message(operation: &'static str, error: &(dyn Error + 'static), advice: &str) -> String {
-    let incident = Incident::log(operation, error);
+    let incident = IncidentId::log(operation, error);
     format!("internal error (incident {incident}): {advice}")
 }
 

@@ -143,7 +143,7 @@ pub fn start_lines(settings: DebugSettings, facts: &CallFacts<'_>, body: &[u8]) 
         (Some(_), None) => lines.push(format!("[{wire}] payload bytes={} unreadable", body.len())),
         (None, _) => {}
     }
-    lines.into_iter().map(|line| Redactor::process().redact(&line).into_owned()).collect()
+    lines.into_iter().map(|line| Redactor::global().redact(&line).into_owned()).collect()
 }
 
 /// Returns the line about one event of a response.
@@ -153,14 +153,14 @@ pub fn event_line(wire: Wire, number: usize, name: &str, data: &str) -> String {
         Err(_) => plain(data),
     };
     let line = format!("[{wire}] event {number} name={} data={}", plain(name), shortened(&data, MAX_EVENT_CHARS));
-    Redactor::process().redact(&line).into_owned()
+    Redactor::global().redact(&line).into_owned()
 }
 
 /// Returns a value in which long texts are cut, and credentials and signed data are replaced.
 fn redacted(value: Value) -> Value {
     match value {
         // Secrets are replaced first: half a secret would not be recognised.
-        Value::String(text) => Value::String(shortened(&Redactor::process().redact(&text), MAX_VALUE_CHARS)),
+        Value::String(text) => Value::String(shortened(&Redactor::global().redact(&text), MAX_VALUE_CHARS)),
         Value::Array(items) => Value::Array(items.into_iter().map(redacted).collect()),
         Value::Object(members) => {
             let member =

@@ -575,7 +575,7 @@ impl Gateway {
                 // A client has come back just now, or another process ends it.
                 Err(TurnError::HeldElsewhere | TurnError::Commit(CommitError::Fenced)) => {}
                 Err(error) => {
-                    let error = telemetry::chain(&error);
+                    let error = telemetry::error_chain(&error);
                     tracing::warn!(turn = row.turn_id.as_str(), error, "an interrupted turn cannot be ended");
                 }
             }
@@ -720,7 +720,7 @@ async fn receive_messages(inner: Weak<Inner>) {
         }
         match inner.services.code_mode.store().turn_messages(&inner.holder).await {
             Ok(messages) => messages.into_iter().for_each(|message| inner.live.receive(message)),
-            Err(error) => tracing::warn!(error = telemetry::chain(&error), "messages to turns cannot be read"),
+            Err(error) => tracing::warn!(error = telemetry::error_chain(&error), "messages to turns cannot be read"),
         }
     }
 }

@@ -49,7 +49,7 @@ impl StoredTokens {
             None => {
                 let began = Instant::now();
                 let found = self.store.token_by_hash(&hex::encode(hash)).await.map_err(|error| {
-                    tracing::warn!(error = telemetry::chain(&error), "cannot look up a token");
+                    tracing::warn!(error = telemetry::error_chain(&error), "cannot look up a token");
                     Refusal::Unavailable
                 })?;
                 self.note(hash, found.as_ref(), began)
@@ -113,7 +113,7 @@ impl StoredTokens {
             let tokens = match self.store.tokens().await {
                 Ok(tokens) => tokens,
                 Err(error) => {
-                    tracing::warn!(error = telemetry::chain(&error), "cannot check whether tokens were revoked");
+                    tracing::warn!(error = telemetry::error_chain(&error), "cannot check whether tokens were revoked");
                     continue;
                 }
             };

@@ -307,8 +307,8 @@ fn has_credentials(value: &str) -> bool {
 
 fn register_password(value: &str) {
     if let Some(password) = Url::parse(value).ok().as_ref().and_then(Url::password) {
-        Redactor::process().register(password);
-        Redactor::process().register(&percent_encoding::percent_decode_str(password).decode_utf8_lossy());
+        Redactor::global().register(password);
+        Redactor::global().register(&percent_encoding::percent_decode_str(password).decode_utf8_lossy());
     }
 }
 

@@ -107,7 +107,7 @@ impl LineLog {
 
 /// Returns a line without secrets, cut.
 fn logged(line: &str) -> String {
-    contract::text::plain(&Redactor::process().redact(line), MAX_SHOWN_CHARS)
+    contract::text::plain(&Redactor::global().redact(line), MAX_SHOWN_CHARS)
 }
 
 impl Tail {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_secret_at_the_cut_is_not_logged_in_part() {
-        Redactor::process().register("stderr-secret-value");
+        Redactor::global().register("stderr-secret-value");
         let line = format!("{}stderr-secret-value", "x".repeat(MAX_SHOWN_CHARS - 5));
         assert!(!logged(&line).contains("stde"), "{}", logged(&line));
         assert_eq!(logged("a stderr-secret-value b"), "a [redacted] b");

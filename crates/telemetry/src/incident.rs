@@ -6,13 +6,13 @@ use std::fmt;
 
 /// The id of an internal error in the log: eight hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Incident(u32);
+pub struct IncidentId(u32);
 
-impl Incident {
+impl IncidentId {
     /// Logs an error and its causes at level `error`, and returns the id under which it is logged.
     pub fn log(operation: &'static str, error: &(dyn Error + 'static)) -> Self {
         let incident = Self::new();
-        tracing::error!(%incident, operation, error = chain(error), "internal error");
+        tracing::error!(%incident, operation, error = error_chain(error), "internal error");
         incident
     }
 
@@ -22,7 +22,7 @@ impl Incident {
     }
 }
 
-impl fmt::Display for Incident {
+impl fmt::Display for IncidentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}", self.0)
     }
@@ -31,7 +31,7 @@ impl fmt::Display for Incident {
 /// Returns an error's message, followed by the messages of its causes.
 ///
 /// Many errors repeat the message of their cause in their own. Such a cause is not repeated here.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
+pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut last = text.clone();
     let mut next = error.source();
@@ -52,7 +52,7 @@ mod tests {
     use std::error::Error;
     use std::fmt;
 
-    use super::{Incident, chain};
+    use super::{IncidentId, error_chain};
 
     #[derive(Debug)]
     struct Layer(&'static str, Option<Box<Layer>>);
@@ -74,13 +74,13 @@ mod tests {
         let root = Layer("disk full", None);
         let middle = Layer("write failed: disk full", Some(Box::new(root)));
         let top = Layer("cannot store the run", Some(Box::new(middle)));
-        assert_eq!(chain(&top), "cannot store the run: write failed: disk full");
+        assert_eq!(error_chain(&top), "cannot store the run: write failed: disk full");
     }
 
     #[test]
     fn an_incident_is_eight_digits_and_differs_from_the_next() {
         let error = Layer("broken", None);
-        let (first, second) = (Incident::log("test", &error), Incident::log("test", &error));
+        let (first, second) = (IncidentId::log("test", &error), IncidentId::log("test", &error));
         assert_eq!(first.to_string().len(), 8);
         assert_ne!(first, second);
     }

@@ -15,7 +15,7 @@ const MIN_SECRET_BYTES: usize = 6;
 
 /// The maximum number of texts to search for, up to three for each secret. Secrets that are registered after that are
 /// not redacted. Configuration and logins contain far fewer.
-const MAX_SECRETS: usize = 4_096;
+const MAX_PATTERNS: usize = 4_096;
 
 /// The known secret values, and an index that finds them in a text.
 ///
@@ -38,22 +38,23 @@ impl std::fmt::Debug for Values {
     }
 }
 
-static PROCESS: LazyLock<Redactor> = LazyLock::new(Redactor::default);
+static GLOBAL: LazyLock<Redactor> = LazyLock::new(Redactor::default);
 
 impl Redactor {
     /// Returns the redactor that the log of this process uses.
-    pub fn process() -> &'static Self {
-        &PROCESS
+    pub fn global() -> &'static Self {
+        &GLOBAL
     }
 
-    /// Registers a secret value, and the forms that it has with Rust's escapes and in a JSON string.
+    /// Registers a secret value, trimmed, and the forms that it has with Rust's escapes and in a JSON string. Values
+    /// shorter than `MIN_SECRET_BYTES` are ignored.
     pub fn register(&self, secret: &str) {
         let secret = secret.trim();
         if secret.len() < MIN_SECRET_BYTES {
             return;
         }
         let mut values = self.values.write();
-        if values.known.len() >= MAX_SECRETS || values.known.contains(secret) {
+        if values.known.len() >= MAX_PATTERNS || values.known.contains(secret) {
             return;
         }
         values.known.insert(secret.to_owned());
@@ -76,7 +77,8 @@ impl Redactor {
         Cow::Owned(matcher.replace_all(text, &replacements))
     }
 
-    /// Returns the matcher of all registered values; `None` if there are none.
+    /// Returns the matcher of all registered values; `None` if there are none, or if it cannot be built. Then nothing
+    /// is redacted.
     fn matcher(&self) -> Option<Arc<AhoCorasick>> {
         let values = self.values.read();
         if values.known.is_empty() || values.matcher.is_some() {

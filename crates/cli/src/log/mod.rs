@@ -170,7 +170,7 @@ impl Write for InFile {
 /// servers. The formatting layer writes each event with one call.
 fn safe_line(event: &[u8], format: Format) -> String {
     let line = String::from_utf8_lossy(event);
-    let line = Redactor::process().redact(line.trim_end());
+    let line = Redactor::global().redact(line.trim_end());
     match format {
         Format::Text => format!("{}\n", text::line(&line, usize::MAX)),
         Format::Json => format!("{}\n", text::escape_json(&line)),

@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: GatewayArguments) -> ExitCode {
     match serve(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(target: CONSOLE, error = telemetry::chain(&error), "cellmate gateway failed");
+            tracing::error!(target: CONSOLE, error = telemetry::error_chain(&error), "cellmate gateway failed");
             render::fatal(&error.to_string())
         }
     }

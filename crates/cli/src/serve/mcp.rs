@@ -35,7 +35,7 @@ pub(crate) async fn run(arguments: McpArguments) -> ExitCode {
     match serve(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(target: CONSOLE, error = telemetry::chain(&error), "cellmate mcp failed");
+            tracing::error!(target: CONSOLE, error = telemetry::error_chain(&error), "cellmate mcp failed");
             render::fatal(&error.to_string())
         }
     }

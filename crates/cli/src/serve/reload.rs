@@ -189,7 +189,7 @@ impl Reloader {
         match loaded.map_err(ReloadError::from).and_then(|loaded| self.apply(loaded)) {
             Ok(()) => self.current.set_invalid(None),
             Err(error) => {
-                let why = telemetry::chain(&error);
+                let why = telemetry::error_chain(&error);
                 tracing::warn!(
                     error = why,
                     "the changed configuration is invalid, so no cell is started; suspended ones continue with the \

@@ -187,7 +187,7 @@ impl RunningHost {
             tracing::info!("cells still wait, for a timer or a call; each continues with the next `wait`");
         }
         if let Err(error) = self.code_mode.shut_down().await {
-            tracing::warn!(target: CONSOLE, error = telemetry::chain(&error), "cannot release the leases of runs");
+            tracing::warn!(target: CONSOLE, error = telemetry::error_chain(&error), "cannot release the leases of runs");
             eprintln!("cellmate: cannot release runs, so their leases expire in a few seconds instead: {error}");
         }
         self.current.stop().await;

@@ -32,7 +32,7 @@ pub(super) fn access(
         Ok(secret) => (secret, format!("the token is in ${TOKEN}")),
         Err(_) => (state.secret("token")?, format!("the token is in {}", state.path("token").display())),
     };
-    Redactor::process().register(&secret);
+    Redactor::global().register(&secret);
     let bad = |place: &str, reason: String| TokenError::Bad { place: place.to_owned(), reason };
     let local = Token::new(Principal::local(), secret.trim(), Permissions::all());
     let local = local.map_err(|error| bad(TOKEN, error.to_string()))?;
@@ -61,7 +61,7 @@ fn token(line: &str) -> Result<Token, String> {
             "expected a name, a space and a token, and permissions if it needs others than `execute,read`".to_owned()
         );
     };
-    Redactor::process().register(secret);
+    Redactor::global().register(secret);
     let principal = Principal::named(name).map_err(|error| error.to_string())?;
     let permissions = match (words.next(), words.next()) {
         (None, _) => Permissions::for_agents(),

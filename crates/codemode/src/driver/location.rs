@@ -12,7 +12,7 @@ use contract::tables::CatalogTables;
 use executor::Journal;
 use fault::InjectedFault;
 use store::CommitError;
-use telemetry::Incident;
+use telemetry::IncidentId;
 
 use crate::cell::Event;
 use crate::failure::failure;
@@ -115,7 +115,7 @@ async fn read_snapshot(journal: &Journal) -> Result<Vec<u8>, Failure> {
                 tokio::time::sleep(READ_PAUSE).await;
             }
             Err(error) => {
-                let incident = Incident::log("read a snapshot", &error);
+                let incident = IncidentId::log("read a snapshot", &error);
                 let message = format!(
                     "the state of the cell could not be read (incident {incident}), so the cell cannot continue; check \
                      whether its calls took effect before you run it again"

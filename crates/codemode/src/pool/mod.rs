@@ -23,7 +23,7 @@ use contract::frame::{Budget, Deliver, Failure, Hello, Leg, Start, Thaw, ToWorke
 use contract::ids::{CellId, ImageId};
 use contract::limits::{MAX_QUEUED_CELLS, MAX_WORKER_TURNS, MEMORY_LIMIT_BYTES, WORKER_HEAP_BYTES};
 use contract::tables::CatalogTables;
-use telemetry::Incident;
+use telemetry::IncidentId;
 use tokio::sync::watch;
 
 use admission::{Capacity, Principal, Request};
@@ -95,7 +95,7 @@ impl PoolError {
     pub(crate) fn failure(&self) -> Failure {
         let (code, message) = match self {
             Self::Unavailable(_) => {
-                let incident = Incident::log("start a worker", self);
+                let incident = IncidentId::log("start a worker", self);
                 let message = format!("no sandbox worker could be started (incident {incident}); try again later");
                 (ErrorCode::RuntimeUnavailable, message)
             }

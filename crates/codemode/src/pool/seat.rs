@@ -101,7 +101,7 @@ async fn start(options: &PoolOptions) -> Result<(Arc<Worker>, Incoming, Option<C
     let greeted = tokio::time::timeout(HELLO_WAIT, Worker::greet(socket, pid)).await;
     match greeted {
         Ok(Ok((worker, incoming))) => Ok((worker, incoming, child)),
-        Ok(Err(fault)) => Err(telemetry::chain(&fault)),
+        Ok(Err(fault)) => Err(telemetry::error_chain(&fault)),
         Err(_) => Err("the worker was not ready in time".to_owned()),
     }
 }

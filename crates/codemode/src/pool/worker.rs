@@ -91,7 +91,7 @@ impl Worker {
         let mut fate = self.fate.subscribe();
         let reason = tokio::select! {
             fault = self.hand_out(&mut incoming) => {
-                tracing::debug!(pid = self.pid, error = telemetry::chain(&fault), "worker failed");
+                tracing::debug!(pid = self.pid, error = telemetry::error_chain(&fault), "worker failed");
                 fault.to_string()
             }
             fate = fate.wait_for(Option::is_some) => fate.ok().and_then(|fate| fate.clone()).unwrap_or_default(),
@@ -211,7 +211,7 @@ impl Worker {
 /// is only logged.
 fn socket_failed(error: io::Error) -> String {
     let fault = Fault::Socket(error);
-    tracing::debug!(error = telemetry::chain(&fault), "cannot send to a worker");
+    tracing::debug!(error = telemetry::error_chain(&fault), "cannot send to a worker");
     fault.to_string()
 }
 

@@ -72,7 +72,7 @@ pub(super) fn prepare(api: &Api, scope: Scope) -> Result<PreparedTurn, ApiError>
     };
     let request = TurnRequest::new(&scope.agent_id, Wire::Chat, Vec::new());
     PreparedTurn::new(api.gateway.settings(), &api.gateway.offered(), scope, &request, provider).map_err(|error| {
-        tracing::warn!(error = telemetry::chain(&error), "the tools of an agent cannot be prepared");
+        tracing::warn!(error = telemetry::error_chain(&error), "the tools of an agent cannot be prepared");
         ApiError::unavailable("the tools of this agent cannot be prepared; the server's log says why")
     })
 }

@@ -68,7 +68,7 @@ fn refused(error: CompactionError) -> ApiError {
             ApiError::invalid(message)
         }
         CompactionError::Turn(error) => {
-            tracing::warn!(error = telemetry::chain(&error), "a session cannot be compacted");
+            tracing::warn!(error = telemetry::error_chain(&error), "a session cannot be compacted");
             ApiError::unavailable("the session cannot be compacted now; try again")
         }
     }

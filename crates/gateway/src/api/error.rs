@@ -55,7 +55,7 @@ impl ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(error = telemetry::chain(&error), "a request to the programs' interface cannot be served");
+        tracing::warn!(error = telemetry::error_chain(&error), "a request to the programs' interface cannot be served");
         Self::unavailable("the store cannot be used now; try again")
     }
 }

@@ -280,7 +280,7 @@ async fn follow_store(hub: Weak<EventHub>, mut seen: Seen) {
         let Some(hub) = hub.upgrade() else { return };
         match seen.read(&hub.store).await {
             Ok(events) => hub.publish(events),
-            Err(error) => tracing::debug!(error = telemetry::chain(&error), "cannot read what has changed"),
+            Err(error) => tracing::debug!(error = telemetry::error_chain(&error), "cannot read what has changed"),
         }
         drop(hub);
         let next = async {

@@ -304,7 +304,7 @@ async fn answer(store: &Store, made: DirectCall) -> Result<Value, InvokeError> {
             Err(ApiError::busy("another request continues the same call; try again").into())
         }
         CallEnd::Stopped(error) => {
-            tracing::warn!(error = telemetry::chain(&error), "a call cannot be recorded");
+            tracing::warn!(error = telemetry::error_chain(&error), "a call cannot be recorded");
             Err(ApiError::unavailable("the call cannot be recorded, so it was not made; try again later").into())
         }
     }

@@ -123,14 +123,14 @@ pub(super) async fn abort_turn(api: &Api, turn: &TurnRow, reason: &str) -> Resul
     };
     let record = api.gateway.read_record(&turn.turn_id).await.map_err(unavailable)?;
     abort_held(api.gateway.code_mode(), &mut held, &record, reason).await.map_err(|error| {
-        tracing::warn!(error = telemetry::chain(&error), "the end of a turn cannot be written");
+        tracing::warn!(error = telemetry::error_chain(&error), "the end of a turn cannot be written");
         ApiError::unavailable("the turn changed meanwhile; try again")
     })?;
     Ok(true)
 }
 
 fn unavailable(error: TurnError) -> ApiError {
-    tracing::warn!(error = telemetry::chain(&error), "a message to a turn cannot be sent");
+    tracing::warn!(error = telemetry::error_chain(&error), "a message to a turn cannot be sent");
     ApiError::unavailable("the store cannot be used now; try again")
 }
 

@@ -106,7 +106,7 @@ fn requests_and_events_are_cut_and_signed_data_is_left_out() {
 
 #[test]
 fn a_secret_that_is_cut_is_still_redacted() {
-    Redactor::process().register("canary-secret-at-the-cut");
+    Redactor::global().register("canary-secret-at-the-cut");
     let text = format!("{}canary-secret-at-the-cut", "x".repeat(190));
     let full = lines(Some(PayloadDetail::FullRedacted), &json!({"model": "m", "input": [text]}));
     assert!(!full.concat().contains("canary"), "{full:?}");

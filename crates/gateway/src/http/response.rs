@@ -192,7 +192,7 @@ pub(super) fn turn_error(error: &TurnError) -> WireError {
     };
     let message = match error {
         TurnError::Store(_) | TurnError::Commit(_) | TurnError::Corrupt(_) => {
-            tracing::warn!(error = telemetry::chain(error), "a turn cannot be started or continued");
+            tracing::warn!(error = telemetry::error_chain(error), "a turn cannot be started or continued");
             "the store cannot be used now; try again".to_owned()
         }
         _ => error.to_string(),

@@ -163,7 +163,7 @@ impl Provider {
         }
         let mut body = Body { response, idle: self.inner.idle, deadline: Instant::now() + self.inner.idle };
         let error = read_error(&body.read_start(MAX_ERROR_BYTES).await);
-        let message = Redactor::process().redact(&error.message).into_owned();
+        let message = Redactor::global().redact(&error.message).into_owned();
         CallError::Status { status, kind: error.kind, message, retry_after }
     }
 }
@@ -269,7 +269,7 @@ fn reason(error: &reqwest::Error) -> String {
         reason = source;
     }
     let reason = if error.is_timeout() { "the connection timed out".to_owned() } else { reason.to_string() };
-    Redactor::process().redact(&contract::text::line(&reason, MAX_REASON_CHARS)).into_owned()
+    Redactor::global().redact(&contract::text::line(&reason, MAX_REASON_CHARS)).into_owned()
 }
 
 const MAX_REASON_CHARS: usize = 300;

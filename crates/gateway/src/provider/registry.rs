@@ -171,7 +171,7 @@ fn create(
 
 /// Adds the header that authenticates requests.
 fn add_key(headers: &mut HeaderMap, wire: Wire, key: &str) -> Result<(), String> {
-    Redactor::process().register(key);
+    Redactor::global().register(key);
     let (name, value) = match wire {
         Wire::Chat | Wire::Responses => (AUTHORIZATION, format!("Bearer {key}")),
         Wire::Messages => (HeaderName::from_static("x-api-key"), key.to_owned()),
@@ -190,9 +190,9 @@ fn add_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), St
     if FIXED_HEADERS.contains(&parsed.as_str()) {
         return Err(format!("`{shown}` cannot be set, because the gateway sets it itself; remove it"));
     }
-    Redactor::process().register(value);
+    Redactor::global().register(value);
     if let Some((_, credentials)) = value.split_once(' ') {
-        Redactor::process().register(credentials);
+        Redactor::global().register(credentials);
     }
     headers.insert(parsed, secret_value(value)?);
     Ok(())

@@ -43,7 +43,7 @@ impl ServerSpec {
     /// Registers the secrets of the specification, so that they are removed from the log: values of headers, values of
     /// variables whose names suggest a credential, the password in a URL, and an OAuth client secret.
     pub(crate) fn register_secrets(&self) {
-        let redactor = Redactor::process();
+        let redactor = Redactor::global();
         match &self.transport {
             Transport::Stdio { env, .. } => {
                 env.iter().filter(|(name, _)| is_credential_name(name)).for_each(|(_, value)| redactor.register(value));
@@ -67,10 +67,10 @@ const IDENTITY_BYTES: usize = 16;
 
 /// Registers a header's value, and for an authorization header also the credential after the scheme.
 fn register_header(name: &str, value: &str) {
-    Redactor::process().register(value);
+    Redactor::global().register(value);
     let authorizes = ["authorization", "proxy-authorization"].iter().any(|known| name.eq_ignore_ascii_case(known));
     if let Some((_, credential)) = value.trim().split_once(' ').filter(|_| authorizes) {
-        Redactor::process().register(credential);
+        Redactor::global().register(credential);
     }
 }
 
@@ -282,7 +282,7 @@ mod tests {
         spec(Transport::Http { url, headers: pair("Authorization", "Bearer spec-secret-3"), login: None })
             .register_secrets();
         let text = "spec-secret-1 spec-plain-1 spec%2Dsecret-2 spec-secret-2 spec-secret-3";
-        let redacted = Redactor::process().redact(text);
+        let redacted = Redactor::global().redact(text);
         assert_eq!(redacted, "[redacted] spec-plain-1 [redacted] [redacted] [redacted]");
     }
 

@@ -55,7 +55,7 @@ impl StrayLine {
 /// Returns a line without secrets, cut, with control characters escaped.
 fn shown(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line.get(..MAX_LINE_BYTES).unwrap_or(line));
-    text::line(Redactor::process().redact(line.trim()).as_ref(), MAX_SHOWN_CHARS)
+    text::line(Redactor::global().redact(line.trim()).as_ref(), MAX_SHOWN_CHARS)
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_line_is_shown_cut_escaped_and_without_secrets() {
-        Redactor::process().register("stray-secret-value");
+        Redactor::global().register("stray-secret-value");
         let stray = StrayLine::default();
         stray.on_text(format!("\u{1b}[31mkey stray-secret-value {}", "x".repeat(1_000)).as_bytes());
         let line = stray.get().unwrap();

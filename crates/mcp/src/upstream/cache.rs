@@ -80,7 +80,7 @@ impl LastFailure {
     pub(super) fn of_connecting(error: &ConnectError) -> Self {
         let timed_out = matches!(error.why, ConnectFailure::Deadline(_));
         // Cells read it, and an invalid address in it may contain a secret.
-        let message = Redactor::process().redact(&error.reason()).into_owned();
+        let message = Redactor::global().redact(&error.reason()).into_owned();
         Self { timed_out, stderr: error.stderr.clone(), ..Self::new(message) }
     }
 

@@ -583,7 +583,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
 /// Logs the end of a connection that the supervisor did not ask for.
 pub(super) fn log_end(plugin: &str, why: Closed, stderr: &str) {
     let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let last = telemetry::Redactor::process().redact(last).into_owned();
+    let last = telemetry::Redactor::global().redact(last).into_owned();
     tracing::warn!(plugin, reason = %why, stderr = plain(&last, MAX_SHOWN_CHARS), "the connection to a plugin was lost");
 }
 

@@ -305,7 +305,7 @@ impl Supervisor {
             Err(failure) => {
                 state.lifecycle.on(Event::StartFailed, now(), jitter());
                 // Cells read it.
-                let why: Arc<str> = Redactor::process().redact(&failure.why).as_ref().into();
+                let why: Arc<str> = Redactor::global().redact(&failure.why).as_ref().into();
                 tracing::warn!(plugin = self.id(), reason = %why, "a plugin could not be started");
                 state.last_failure = Some(Arc::clone(&why));
                 state.last_stderr = failure.stderr;
@@ -405,7 +405,7 @@ fn last(state: &State) -> Arc<str> {
 }
 
 fn last_lines(stderr: &str) -> Option<String> {
-    let text = Redactor::process().redact(stderr.trim()).into_owned();
+    let text = Redactor::global().redact(stderr.trim()).into_owned();
     let skipped = text.chars().count().saturating_sub(MAX_STDERR_CHARS);
     let end: String = text.chars().skip(skipped).collect();
     Some(plain(&end, MAX_STDERR_CHARS)).filter(|text| !text.is_empty())
@@ -534,7 +534,7 @@ impl Launch {
                 })?,
             };
             if is_credential_name(name) {
-                Redactor::process().register(&value);
+                Redactor::global().register(&value);
             }
             env.insert(name.clone(), value);
         }

@@ -53,7 +53,7 @@ impl Grant {
     /// Registers the tokens, so that they are removed from the log.
     pub(crate) fn register_secrets(&self) {
         let secrets = [Some(&self.access_token), self.refresh_token.as_ref(), self.client_secret.as_ref()];
-        secrets.into_iter().flatten().for_each(|secret| Redactor::process().register(secret));
+        secrets.into_iter().flatten().for_each(|secret| Redactor::global().register(secret));
     }
 
     pub(crate) fn ends_by(&self, at: u64) -> bool {

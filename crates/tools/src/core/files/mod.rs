@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use contract::limits::MAX_FILE_CALLS;
 use contract::tool::ToolSpec;
 use executor::{AuthorizedCall, Outcome, ToolResult};
-use telemetry::Incident;
+use telemetry::IncidentId;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
@@ -96,7 +96,7 @@ impl CoreTool for FileTool {
                 Ok(Ok(returned)) => Outcome::Returned(returned),
                 Ok(Err(failure)) => Outcome::Failed(failure.into_message()),
                 Err(error) => {
-                    let incident = Incident::log("execute a file tool", &error);
+                    let incident = IncidentId::log("execute a file tool", &error);
                     Outcome::Failed(format!("the tool failed because of an internal error (incident {incident})"))
                 }
             }
