@@ -1,4 +1,5 @@
-//! Parses the cases of the executable contract from Markdown.
+//! Parses the cases of the executable contract from Markdown: cells in `spec/cells`, each with the result that it must
+//! have.
 //!
 //! Under each `##` heading: prose, a cell (```` ```js cell ```` or ```` ```ts cell ````), and the
 //! expected result (```` ```json result ````). Optional: what `exec` answers before the first `wait`
@@ -6,7 +7,7 @@
 //! and configuration (```` ```json config ````). A block above the first heading applies to every case of the file that
 //! does not replace it.
 //!
-//! Fields that a case does not name are ignored, except those in `COMPLETE`: they must be absent then.
+//! Fields that a case does not name are ignored, except those in `ABSENT_UNLESS_NAMED`: they must be absent then.
 
 use std::path::{Path, PathBuf};
 
@@ -27,15 +28,15 @@ pub struct Case {
     pub config: Value,
     pub expected: Value,
     /// What `exec` answers before the first `wait`, if the case names it.
-    pub first: Option<Value>,
+    pub expected_first: Option<Value>,
 }
 
-/// What a cell answered: to `exec`, and at its end.
+/// The results of `exec` and of the last `wait`.
 #[derive(Clone, Debug)]
 pub struct Answers {
-    /// The answer to `exec`; `None` if only the end is known.
+    /// The result of `exec`; `None` if only the last one is known.
     pub first: Option<Value>,
-    /// The last answer, with the output of all of them.
+    /// The last result, with the output of all of them.
     pub last: Value,
 }
 
@@ -86,14 +87,14 @@ impl Case {
     /// Describes each field of the answers that differs from the expected one.
     pub fn differences(&self, answers: &Answers) -> Vec<String> {
         let mut found = differences(&self.expected, &answers.last);
-        if let Some(wanted) = &self.first {
+        if let Some(wanted) = &self.expected_first {
             let got = answers.first.as_ref().unwrap_or(&Value::Null);
             found.extend(differences(wanted, got).into_iter().map(|difference| format!("first answer: {difference}")));
         }
         found
     }
 
-    /// Whether the case ends with a suspended cell, so that nothing may wait for it.
+    /// Whether the case ends with a suspended cell, so the test must not call `wait` again.
     pub fn ends_waiting(&self) -> bool {
         self.expected.get("status") == Some(&json!("waiting"))
     }
@@ -103,7 +104,7 @@ impl Case {
 const PARTIAL: [&str; 2] = ["telemetry", "pendingToolCalls"];
 
 /// Fields that must be absent from a result if the case does not name them.
-const COMPLETE: [&str; 3] = ["code", "value", "reason"];
+const ABSENT_UNLESS_NAMED: [&str; 3] = ["code", "value", "reason"];
 
 fn differences(expected: &Value, result: &Value) -> Vec<String> {
     let expected = expected.as_object().cloned().unwrap_or_default();
@@ -115,7 +116,7 @@ fn differences(expected: &Value, result: &Value) -> Vec<String> {
         let fits = if partial { covers(got, wanted) } else { got == wanted };
         (!fits).then(|| format!("{field}: expected {wanted}, got {got}"))
     });
-    let unnamed = COMPLETE.iter().filter(|field| !expected.contains_key(**field)).filter_map(|field| {
+    let unnamed = ABSENT_UNLESS_NAMED.iter().filter(|field| !expected.contains_key(**field)).filter_map(|field| {
         let got = result.get(*field)?;
         Some(format!("{field}: expected nothing, got {got}"))
     });
@@ -221,7 +222,7 @@ impl Sections {
             config: self.config.unwrap_or_else(|| json!({})),
             namespaces: self.namespaces.unwrap_or_else(|| json!([])),
             expected,
-            first: self.first,
+            expected_first: self.first,
             title,
         })
     }
@@ -248,24 +249,50 @@ throw 1
 ```
 ";
 
-    #[test]
-    fn unnamed_codes_and_values_wrong_counts_and_wrong_first_answers_are_differences() {
+    fn differences(first: Option<Value>, last: Value) -> Vec<String> {
         let case = parse(Path::new("one.md"), TEXT).unwrap().remove(0);
-        let differences = |first: Option<Value>, last: Value| case.differences(&Answers { first, last });
-        let first = json!({"status": "waiting", "reason": "yield", "runId": "cm_1"});
-        let last = json!({"status": "failed", "error": "1", "telemetry": {"waitCount": 1, "execCount": 1}});
-        assert_eq!(differences(Some(first.clone()), last.clone()), [""; 0]);
-        let with = |field: &str, value: Value| {
-            let mut changed = last.clone();
-            changed[field] = value;
-            differences(Some(first.clone()), changed)
-        };
-        assert_eq!(with("code", json!("timeout")), ["code: expected nothing, got \"timeout\""]);
-        assert_eq!(with("value", json!(null)), ["value: expected nothing, got null"]);
-        assert_eq!(with("telemetry", json!({"waitCount": 2})).len(), 1);
-        assert_eq!(differences(None, last.clone()).len(), 2, "without a first answer, its fields are missing");
-        let completed = json!({"status": "completed", "value": 1});
-        let found = differences(Some(completed), last.clone());
+        case.differences(&Answers { first, last })
+    }
+
+    fn first() -> Value {
+        json!({"status": "waiting", "reason": "yield", "runId": "cm_1"})
+    }
+
+    fn last() -> Value {
+        json!({"status": "failed", "error": "1", "telemetry": {"waitCount": 1, "execCount": 1}})
+    }
+
+    /// Returns the differences if the last result has this field.
+    fn differences_with(field: &str, value: Value) -> Vec<String> {
+        let mut changed = last();
+        changed[field] = value;
+        differences(Some(first()), changed)
+    }
+
+    #[test]
+    fn fields_that_the_case_does_not_name_are_no_differences() {
+        assert_eq!(differences(Some(first()), last()), [""; 0]);
+    }
+
+    #[test]
+    fn a_code_or_value_that_the_case_does_not_name_is_a_difference() {
+        assert_eq!(differences_with("code", json!("timeout")), ["code: expected nothing, got \"timeout\""]);
+        assert_eq!(differences_with("value", json!(null)), ["value: expected nothing, got null"]);
+    }
+
+    #[test]
+    fn a_wrong_part_of_a_partial_field_is_a_difference() {
+        assert_eq!(differences_with("telemetry", json!({"waitCount": 2})).len(), 1);
+    }
+
+    #[test]
+    fn without_a_first_result_each_of_its_named_fields_is_a_difference() {
+        assert_eq!(differences(None, last()).len(), 2);
+    }
+
+    #[test]
+    fn a_wrong_first_result_is_a_difference_that_says_so() {
+        let found = differences(Some(json!({"status": "completed", "value": 1})), last());
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found.iter().all(|difference| difference.starts_with("first answer: ")), "{found:?}");
     }

@@ -67,7 +67,7 @@ fn output_of(result: &Value) -> Vec<Value> {
 /// because the command prints only the last one.
 pub fn run_through_binary(binary: &Path, case: &Case, scratch: &Path) -> Result<Answers> {
     let last = run_command(binary, case, scratch, if case.ends_waiting() { NO_WAIT } else { &[] })?;
-    let first = case.first.is_some().then(|| run_command(binary, case, scratch, NO_WAIT)).transpose()?;
+    let first = case.expected_first.is_some().then(|| run_command(binary, case, scratch, NO_WAIT)).transpose()?;
     Ok(Answers { first, last })
 }
 

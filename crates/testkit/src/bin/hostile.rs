@@ -35,13 +35,13 @@ fn main() -> ExitCode {
 struct Arguments {
     folder: PathBuf,
     json: bool,
-    slack: u32,
+    time_factor: u32,
     settle: Duration,
 }
 
 fn parse(arguments: Vec<OsString>) -> Result<Arguments> {
     let mut folder = None;
-    let mut parsed = Arguments { folder: PathBuf::new(), json: false, slack: 1, settle: SETTLE };
+    let mut parsed = Arguments { folder: PathBuf::new(), json: false, time_factor: 1, settle: SETTLE };
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let mut number = || -> Result<u32> {
@@ -50,7 +50,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Arguments> {
         };
         match argument.to_str() {
             Some("--json") => parsed.json = true,
-            Some("--slack") => parsed.slack = number()?.max(1),
+            Some("--slack") => parsed.time_factor = number()?.max(1),
             Some("--settle-ms") => parsed.settle = Duration::from_millis(number()?.into()),
             Some(flag) if flag.starts_with('-') => return Err(USAGE.into()),
             _ => folder = Some(PathBuf::from(argument)),
@@ -67,8 +67,8 @@ fn drive(arguments: Arguments) -> Result<ExitCode> {
     std::fs::create_dir(&here)?;
     // Files written to relative paths appear here and are reported.
     std::env::set_current_dir(&here)?;
-    let Arguments { folder, json, slack, settle } = arguments;
-    let options = Options { untouched: vec![folder.clone(), here], folder, state, slack, settle };
+    let Arguments { folder, json, time_factor, settle } = arguments;
+    let options = Options { untouched: vec![folder.clone(), here], folder, state, time_factor, settle };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().thread_stack_size(HOST_STACK_BYTES).enable_all().build()?;
     let report = runtime.block_on(hostile::run(&options))?;

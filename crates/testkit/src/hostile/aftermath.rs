@@ -9,10 +9,12 @@ use serde_json::{Map, json};
 use super::Result;
 use super::lab::{Lab, PreparedSession};
 
-const CANARY_TIME: Duration = Duration::from_secs(1);
+/// How long the trivial cell may take, before the time factor.
+const MAX_CANARY_TIME: Duration = Duration::from_secs(1);
 
-/// Runs a trivial cell in a separate session and describes the problem if it does not complete in time.
-pub(super) async fn canary(lab: &Lab, slack: u32) -> Option<String> {
+/// Runs a trivial cell in a separate session and describes the problem if it does not complete in time. `time_factor`
+/// multiplies the time that it may take.
+pub(super) async fn canary(lab: &Lab, time_factor: u32) -> Option<String> {
     let began = Instant::now();
     let prepared = match lab.prepare("canary", &Map::new()) {
         Ok(prepared) => prepared,
@@ -22,7 +24,7 @@ pub(super) async fn canary(lab: &Lab, slack: u32) -> Option<String> {
     let result = lab.code_mode.exec(&prepared.executor, &prepared.config, "exec-1", &input).await;
     let took = began.elapsed();
     match returned(&result) {
-        Some("2") if took <= CANARY_TIME * slack => None,
+        Some("2") if took <= MAX_CANARY_TIME * time_factor => None,
         Some("2") => Some(format!("a new run took {} ms", took.as_millis())),
         _ => Some(format!("a new run did not complete: {}", json!(result))),
     }
@@ -36,7 +38,8 @@ pub(super) struct Bystander {
 }
 
 impl Bystander {
-    pub(super) async fn suspend(lab: &Lab, name: &str) -> Result<Self> {
+    /// Starts a run that yields, so that it is suspended.
+    pub(super) async fn start_suspended(lab: &Lab, name: &str) -> Result<Self> {
         let prepared = lab.prepare(&format!("bystander-{name}"), &Map::new())?;
         let input = json!({"code": "const kept = { n: 41 }; await yield_control(); return kept.n + 1"});
         match lab.code_mode.exec(&prepared.executor, &prepared.config, "exec-1", &input).await {
@@ -45,6 +48,7 @@ impl Bystander {
         }
     }
 
+    /// Resumes the run and describes the problem if it does not complete with its result.
     pub(super) async fn resume(self, lab: &Lab) -> Option<String> {
         let input = json!({"runId": self.run_id});
         let PreparedSession { executor, config, .. } = &self.prepared;

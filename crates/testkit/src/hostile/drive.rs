@@ -1,4 +1,4 @@
-//! Drives a cell like a model that gives up on cells that make no progress.
+//! Drives a cell like a model that gives up on cells that make no progress, and denies every approval.
 
 use contract::cell::{CellResult, PendingState, WaitingReason};
 use contract::ids::RunId;
@@ -50,7 +50,7 @@ async fn deny_all(lab: &Lab, run_id: &RunId) {
     }
 }
 
-/// Whether a `wait` made progress: it ended a yield, produced output, or changed the pending calls.
+/// Whether a `wait` made progress: it ended the cell or a yield, produced output, or changed the pending calls.
 fn made_progress(before: &CellResult, after: &CellResult) -> bool {
     match (before, after) {
         (CellResult::Waiting { reason: WaitingReason::Yield, .. }, _) => true,

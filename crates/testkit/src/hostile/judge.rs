@@ -22,8 +22,8 @@ pub(super) fn side_effects(cell: &Cell, effects: &Effects) -> Vec<String> {
     wrong.collect()
 }
 
-pub(super) fn wall(cell: &Cell, wall: Duration, slack: u32) -> Option<String> {
-    let allowed = Duration::from_millis(cell.max_wall_ms) * slack;
+pub(super) fn wall(cell: &Cell, wall: Duration, time_factor: u32) -> Option<String> {
+    let allowed = Duration::from_millis(cell.max_wall_ms) * time_factor;
     (wall > allowed).then(|| format!("the cell took {} ms; the limit is {} ms", wall.as_millis(), allowed.as_millis()))
 }
 

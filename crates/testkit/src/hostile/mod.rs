@@ -37,7 +37,7 @@ pub struct Options {
     /// Folders in which no file may be created.
     pub untouched: Vec<PathBuf>,
     /// Factor for all time limits, for unoptimised builds on busy machines.
-    pub slack: u32,
+    pub time_factor: u32,
     /// How long host and workers may take to release memory after a cell.
     pub settle: Duration,
 }
@@ -47,7 +47,7 @@ pub async fn run(options: &Options) -> Result<Report> {
     let before = process::listing(&options.untouched);
     let lab = Lab::start(&options.state, index.default_config.clone()).await?;
     // The first cell allocates what all later ones share; it must not count as growth.
-    canary(&lab, options.slack).await;
+    canary(&lab, options.time_factor).await;
     let start = Usage::now();
     let mut cells = Vec::new();
     for cell in &index.cells {
@@ -64,16 +64,16 @@ async fn run_cell(lab: &Lab, options: &Options, cell: &Cell, start: Usage) -> Re
     let stored = StoreSize::of(&lab::database(&options.state));
     let peaks = PeakMonitor::start()?;
     let prepared = lab.prepare(&format!("cell-{}", cell.id), &cell.needs.config)?;
-    let bystander = Bystander::suspend(lab, &cell.id).await?;
+    let bystander = Bystander::start_suspended(lab, &cell.id).await?;
     let began = Instant::now();
     let outcome = drive::drive(lab, &prepared, cell).await;
     let wall = began.elapsed();
 
-    let mut problems = canary(lab, options.slack).await.into_iter().collect::<Vec<_>>();
+    let mut problems = canary(lab, options.time_factor).await.into_iter().collect::<Vec<_>>();
     problems.extend(bystander.resume(lab).await);
     problems.extend(judge::expectation(cell, &outcome.last));
     problems.extend(judge::side_effects(cell, &prepared.effects));
-    problems.extend(judge::wall(cell, wall, options.slack));
+    problems.extend(judge::wall(cell, wall, options.time_factor));
     problems.extend(secrets::leaked(lab, &prepared, cell, &outcome).await);
     problems.extend(process::unexpected(lab::WORKERS));
     lab.end(&prepared).await;
