@@ -9,7 +9,7 @@ use executor::ToolResult;
 use memchr::memmem;
 use serde_json::{Value, json};
 
-use super::Stop;
+use super::CancelFlag;
 use super::failure::Failure;
 use super::input::Input;
 use super::lines::{Haystack, Likeness, line_break, lines};
@@ -24,11 +24,11 @@ struct Replacement<'v> {
     new: &'v str,
 }
 
-pub(super) fn edit(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
+pub(super) fn edit(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Result<ToolResult, Failure> {
     let place = roots.locate_for_change(input.required_text("path")?)?;
     let replacements = replacements(input)?;
     let target = Target::find(roots, place)?;
-    let original = target.read(stop)?;
+    let original = target.read(cancel)?;
     let path = shorten(&target.place.shown);
     if is_binary(&original.content) {
         return Err(Failure::new(format!("`{path}` is a binary file; `edit` changes only text")));
@@ -39,9 +39,9 @@ pub(super) fn edit(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Tool
     if changed.len() > MAX_EDITED_FILE_BYTES {
         return Err(Failure::new(format!("`{path}` would have more than {MAX_EDITED_FILE_BYTES} bytes")));
     }
-    stop.check()?;
-    let staged = target.stage(&changed, &original.permissions(), stop)?;
-    commit(vec![Step::Replace(staged, &original)], stop)?;
+    cancel.check()?;
+    let staged = target.stage(&changed, &original.permissions(), cancel)?;
+    commit(vec![Step::Replace(staged, &original)], cancel)?;
     let first = spans.first().map_or(0, |span| line_of(&original.content, span.range.start)) + 1;
     let details = json!({
         "path": target.place.shown,

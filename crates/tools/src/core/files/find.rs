@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::fs::FileType;
 use serde_json::json;
 
-use super::Stop;
+use super::CancelFlag;
 use super::failure::Failure;
 use super::input::Input;
 use super::text::{name_on_a_line, result};
@@ -73,14 +73,14 @@ impl Pattern {
     }
 }
 
-pub(super) fn find(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
+pub(super) fn find(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Result<ToolResult, Failure> {
     let pattern = Pattern::parse(input.required_text("pattern")?)?;
     let place = roots.locate(input.text("path")?.unwrap_or("."))?;
     let (limit, kinds) = (input.bounded(&FIND_LIMIT)?, Kinds::read(input)?);
     let tree = Tree::open(roots, &place, Selection::read(input)?)?;
     let (found, bytes) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
     let walked = tree.walk(
-        stop,
+        cancel,
         || (),
         |(), entry| {
             if !kinds.include(entry.kind) || !pattern.matches(entry) {

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use serde_json::{Value, json};
 
-use super::Stop;
+use super::CancelFlag;
 use super::failure::Failure;
 use super::input::Input;
 use super::open::{READ, RegularFile, kind, open_file};
@@ -28,14 +28,14 @@ use super::text::{name_on_a_line, result};
 use super::walk::{End, Entry, Selection, Tree, Walked};
 use crate::core::roots::{Place, Roots, shorten};
 
-pub(super) fn grep(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
+pub(super) fn grep(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Result<ToolResult, Failure> {
     let place = roots.locate(input.text("path")?.unwrap_or("."))?;
     let search = Search {
         matcher: matcher(input)?,
         glob: glob(input)?,
         limit: input.bounded(&GREP_LIMIT)?,
         context: input.bounded(&GREP_CONTEXT)?,
-        stop,
+        cancel,
         found: Mutex::default(),
         count: AtomicUsize::new(0),
         bytes: AtomicUsize::new(0),
@@ -45,11 +45,11 @@ pub(super) fn grep(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Tool
     let walked = if kind(roots, &place)? == FileType::Directory {
         let tree = Tree::open(roots, &place, Selection::read(input)?)?;
         let visit = |searcher: &mut Searcher, entry: &Entry<'_>| search.visit(searcher, entry, roots, &place);
-        tree.walk(stop, || search.searcher(), visit)?
+        tree.walk(cancel, || search.searcher(), visit)?
     } else {
         let RegularFile { file, stat } = open_file(roots, &place)?;
         let flow = search.file(&mut search.searcher(), file, stat.st_size, place.shown.clone());
-        stop.check()?;
+        cancel.check()?;
         Walked { end: if flow.is_break() { End::Enough } else { End::Complete }, unread: 0 }
     };
     Ok(search.into_result(walked))
@@ -105,7 +105,7 @@ struct Search<'s> {
     glob: Option<Override>,
     limit: usize,
     context: usize,
-    stop: &'s Stop,
+    cancel: &'s CancelFlag,
     found: Mutex<Vec<Match>>,
     count: AtomicUsize,
     bytes: AtomicUsize,
@@ -155,7 +155,7 @@ impl Search<'_> {
         }
         self.searched.fetch_add(1, Ordering::Relaxed);
         // A file that grows is searched up to its size at the beginning.
-        let reader = StoppableReader { inner: file.take(size), stop: self.stop };
+        let reader = CancellableReader { inner: file.take(size), cancel: self.cancel };
         let mut sink =
             Matches { search: self, path, before: Vec::new(), current: Vec::new(), is_full: false, is_binary: false };
         let searched = searcher.search_reader(&self.matcher, reader, &mut sink);
@@ -167,7 +167,7 @@ impl Search<'_> {
         }
         self.found.lock().append(&mut sink.current);
         match searched {
-            Err(_) if !self.stop.is_requested() && !is_full => self.skip(),
+            Err(_) if !self.cancel.is_requested() && !is_full => self.skip(),
             Ok(()) | Err(_) if is_full => ControlFlow::Break(()),
             Ok(()) | Err(_) => ControlFlow::Continue(()),
         }
@@ -300,14 +300,14 @@ impl Sink for Matches<'_> {
 }
 
 /// A reader that fails when the call is dropped.
-struct StoppableReader<'s, R> {
+struct CancellableReader<'s, R> {
     inner: R,
-    stop: &'s Stop,
+    cancel: &'s CancelFlag,
 }
 
-impl<R: Read> Read for StoppableReader<'_, R> {
+impl<R: Read> Read for CancellableReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.is_requested() {
+        if self.cancel.is_requested() {
             return Err(io::Error::other("the call was cancelled"));
         }
         self.inner.read(buffer)

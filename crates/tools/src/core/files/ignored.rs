@@ -13,36 +13,39 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
-use super::Stop;
+use super::CancelFlag;
 use super::open::{READ, read_whole};
 use crate::core::beneath::{Links, Resolver, open_beneath};
 
-/// The files with rules in a folder. A later one is stronger.
+/// The files with rules in a folder. Later files take precedence.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// The rules of a folder, and those of the folders around it.
+/// The rules of a folder, and those of its parent folders.
 #[derive(Debug)]
 pub(super) struct IgnoreRules {
-    /// The folder, relative to the start of the walk; empty for the start and for folders around it.
+    /// The folder, relative to the start of the walk; empty for the start and for its parent folders.
     folder: PathBuf,
-    /// What is put before a path relative to `folder`, if the rules belong to a folder around the start.
+    /// The path from the rules' folder to the start of the walk, if that folder is an ancestor of the start; empty
+    /// otherwise.
     prefix: PathBuf,
     rules: Gitignore,
-    around: Option<Arc<IgnoreRules>>,
+    parent: Option<Arc<IgnoreRules>>,
 }
 
 impl IgnoreRules {
-    /// Reads the rules of an open folder. Returns those around it if there are none.
+    /// Reads the rules of an open folder. Returns those of its parent folders if it has none. `folder` and `prefix` are
+    /// the fields of [`IgnoreRules`].
     pub(super) fn read(
-        folder: &impl AsFd,
+        opened: &impl AsFd,
         files: &[&str],
-        place: (PathBuf, PathBuf),
-        around: Option<Arc<Self>>,
+        folder: PathBuf,
+        prefix: PathBuf,
+        parent: Option<Arc<Self>>,
     ) -> Option<Arc<Self>> {
         let mut builder = GitignoreBuilder::new("");
         let mut has_any = false;
         for name in files {
-            let Some(text) = read_rules(folder, name) else { continue };
+            let Some(text) = read_rules(opened, name) else { continue };
             for line in text.lines() {
                 // A rule that cannot be parsed is skipped, as by git.
                 has_any |= builder.add_line(None, line).is_ok();
@@ -50,8 +53,8 @@ impl IgnoreRules {
         }
         let rules = if has_any { builder.build().ok() } else { None };
         match rules {
-            Some(rules) => Some(Arc::new(Self { folder: place.0, prefix: place.1, rules, around })),
-            None => around,
+            Some(rules) => Some(Arc::new(Self { folder, prefix, rules, parent })),
+            None => parent,
         }
     }
 
@@ -66,7 +69,7 @@ impl IgnoreRules {
                     Match::None => {}
                 }
             }
-            next = rules.around.as_deref();
+            next = rules.parent.as_deref();
         }
         false
     }
@@ -81,6 +84,6 @@ fn read_rules(folder: &impl AsFd, name: &str) -> Option<String> {
         openat(folder, OsStr::new(name), flags, Mode::empty()).ok()?
     };
     let is_file = fstat(&opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-    let content = read_whole(&mut File::from(opened), MAX_IGNORE_FILE_BYTES, &Stop::default());
+    let content = read_whole(&mut File::from(opened), MAX_IGNORE_FILE_BYTES, &CancelFlag::default());
     content.ok().filter(|_| is_file).map(|content| String::from_utf8_lossy(&content).into_owned())
 }

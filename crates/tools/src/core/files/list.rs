@@ -7,21 +7,21 @@ use executor::ToolResult;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use serde_json::{Value, json};
 
-use super::Stop;
+use super::CancelFlag;
 use super::failure::{Failure, refused};
 use super::input::Input;
 use super::open::open_folder;
 use super::text::{name_on_a_line, result};
 use crate::core::roots::Roots;
 
-pub(super) fn list(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
+pub(super) fn list(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Result<ToolResult, Failure> {
     let place = roots.locate(input.text("path")?.unwrap_or("."))?;
     let limit = input.bounded(&LS_LIMIT)?;
     let folder = open_folder(roots, &place)?;
     let failed = |error| refused(roots, &place, error);
     let mut names = Vec::new();
     for entry in Dir::read_from(&folder).map_err(failed)? {
-        stop.check()?;
+        cancel.check()?;
         let entry = entry.map_err(failed)?;
         if names.len() >= MAX_VISITED_ENTRIES {
             return Err(Failure::new(format!(
@@ -37,7 +37,7 @@ pub(super) fn list(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Tool
     let total = names.len();
     let (mut entries, mut body, mut bytes) = (Vec::new(), String::new(), 0);
     for name in names.iter().take(limit) {
-        stop.check()?;
+        cancel.check()?;
         let shown = name.to_string_lossy();
         bytes += shown.len();
         if bytes > MAX_WALK_RESULT_BYTES {

@@ -38,7 +38,7 @@ use failure::Failure;
 use input::Input;
 
 /// Executes one call on the current thread.
-type Work = fn(&Roots, &Input<'_>, &Stop) -> Result<ToolResult, Failure>;
+type Work = fn(&Roots, &Input<'_>, &CancelFlag) -> Result<ToolResult, Failure>;
 
 /// One of the file tools.
 struct FileTool {
@@ -65,7 +65,7 @@ pub(super) fn tools(roots: &Roots) -> Vec<Box<dyn CoreTool>> {
     readers.iter().chain(writers).filter_map(make).collect()
 }
 
-/// Returns the definition of a tool that works in these roots.
+/// Returns the definition of a tool that works in these roots; `None` only if the name of the tool is not valid.
 type ToolSpecMaker = fn(&Roots) -> Option<ToolSpec>;
 
 impl std::fmt::Debug for FileTool {
@@ -84,13 +84,13 @@ impl CoreTool for FileTool {
             let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
                 return Outcome::Failed("the process is ending; call the tool again later".to_owned());
             };
-            let stop = Stop::default();
-            let _stopped_on_drop = StopOnDrop(stop.clone());
+            let cancel = CancelFlag::default();
+            let _cancelled_on_drop = CancelOnDrop(cancel.clone());
             let (work, roots, input) = (self.work, self.roots.clone(), call.input().clone());
             let done = spawn_blocking(move || {
-                // Until the work has ended, even if the call was dropped before.
+                // Hold the slot until the work ends, even if the call is dropped.
                 let _slot = slot;
-                stop.check().and_then(|()| work(&roots, &Input::of(&input), &stop))
+                cancel.check().and_then(|()| work(&roots, &Input::of(&input), &cancel))
             });
             match done.await {
                 Ok(Ok(returned)) => Outcome::Returned(returned),
@@ -106,9 +106,9 @@ impl CoreTool for FileTool {
 
 /// Whether the call was dropped, so that its work should end.
 #[derive(Clone, Debug, Default)]
-struct Stop(Arc<AtomicBool>);
+struct CancelFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl CancelFlag {
     fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -119,9 +119,9 @@ impl Stop {
     }
 }
 
-struct StopOnDrop(Stop);
+struct CancelOnDrop(CancelFlag);
 
-impl Drop for StopOnDrop {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.0.store(true, Ordering::Relaxed);
     }

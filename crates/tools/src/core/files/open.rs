@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs};
 use rustix::io::Errno;
 
-use super::Stop;
+use super::CancelFlag;
 use super::failure::{Failure, refused};
 use crate::core::beneath::Links;
 use crate::core::roots::{Place, Roots, shorten};
@@ -101,11 +101,11 @@ fn check_file_system(place: &Place, opened: &impl AsFd) -> Result<(), Failure> {
 }
 
 /// Reads a whole file of at most `limit` bytes.
-pub(super) fn read_whole(file: &mut File, limit: usize, stop: &Stop) -> Result<Vec<u8>, ReadError> {
+pub(super) fn read_whole(file: &mut File, limit: usize, cancel: &CancelFlag) -> Result<Vec<u8>, ReadError> {
     let mut content = Vec::new();
     let mut buffer = vec![0; 256 << 10];
     loop {
-        if stop.is_requested() {
+        if cancel.is_requested() {
             return Err(ReadError::Stopped);
         }
         let count = match file.read(&mut buffer) {

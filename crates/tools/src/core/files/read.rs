@@ -9,14 +9,14 @@ use executor::ToolResult;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use super::Stop;
+use super::CancelFlag;
 use super::failure::{Failure, refused};
 use super::input::Input;
 use super::open::{RegularFile, open_file};
 use super::text::{BOM, SNIFFED_BYTES, first_lines, image_type, is_binary, is_utf16};
 use crate::core::roots::{Place, Roots, shorten};
 
-pub(super) fn read(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
+pub(super) fn read(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Result<ToolResult, Failure> {
     let place = roots.locate(input.required_text("path")?)?;
     let (offset, limit) = (input.count("offset")?.unwrap_or(1), input.count("limit")?);
     let mut opened = open_file(roots, &place)?;
@@ -25,7 +25,7 @@ pub(super) fn read(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Tool
     let beginning = buffer.get(..first.min(SNIFFED_BYTES)).unwrap_or_default();
     let bytes = u64::try_from(opened.stat.st_size).unwrap_or(0);
     if let Some(media_type) = image_type(beginning) {
-        return image(roots, &place, opened, buffer.get(..first).unwrap_or_default(), bytes, media_type, stop);
+        return image(roots, &place, opened, buffer.get(..first).unwrap_or_default(), bytes, media_type, cancel);
     }
     if is_binary(beginning) {
         return Ok(binary(&place, beginning, bytes));
@@ -33,7 +33,7 @@ pub(super) fn read(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Tool
     let mut lines = Selection::new(offset, limit);
     let mut count = first;
     while count > 0 && lines.scanned < MAX_READ_SCAN_BYTES {
-        stop.check()?;
+        cancel.check()?;
         lines.take(buffer.get(..count).unwrap_or_default());
         count = fill(roots, &place, &mut opened, &mut buffer)?;
     }
@@ -216,14 +216,14 @@ fn image(
     first: &[u8],
     bytes: u64,
     media_type: &str,
-    stop: &Stop,
+    cancel: &CancelFlag,
 ) -> Result<ToolResult, Failure> {
     let path = shorten(&place.shown);
     let details = json!({"kind": "image", "path": place.shown, "mimeType": media_type, "bytes": bytes});
     let mut content = first.to_vec();
     let mut buffer = vec![0; 256 << 10];
     loop {
-        stop.check()?;
+        cancel.check()?;
         if content.len() > MAX_IMAGE_BYTES {
             let text =
                 format!("`{path}` is an image ({media_type}) with more than {MAX_IMAGE_BYTES} bytes; it is not shown");

@@ -23,7 +23,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::Stop;
+use super::CancelFlag;
 use super::failure::{Failure, refused};
 use super::open::{READ, ReadError, check_regular, read_whole};
 use crate::core::beneath::Links;
@@ -114,7 +114,7 @@ impl<'r> Target<'r> {
     }
 
     /// Reads the file, which must exist and be changeable.
-    pub(super) fn read(&self, stop: &Stop) -> Result<Original, Failure> {
+    pub(super) fn read(&self, cancel: &CancelFlag) -> Result<Original, Failure> {
         if self.check_changeable()?.is_none() {
             return Err(self.refused(Errno::NOENT));
         }
@@ -122,7 +122,7 @@ impl<'r> Target<'r> {
         let opened = opened.map_err(|error| self.refused(error))?;
         let stat = fstat(&opened).map_err(|error| self.refused(error))?;
         check_regular(&self.place, &stat)?;
-        let content = read_whole(&mut File::from(opened), MAX_EDITED_FILE_BYTES, stop).map_err(|error| match error {
+        let content = read_whole(&mut File::from(opened), MAX_EDITED_FILE_BYTES, cancel).map_err(|error| match error {
             ReadError::Stopped => Failure::new("the call was cancelled"),
             ReadError::System(error) => self.refused(error),
             ReadError::TooLarge => Failure::new(format!(
@@ -138,7 +138,7 @@ impl<'r> Target<'r> {
         &self,
         content: &[u8],
         permissions: &Permissions<'_>,
-        stop: &Stop,
+        cancel: &CancelFlag,
     ) -> Result<Staged<'_>, Failure> {
         let failed = |error: Errno| self.refused(error);
         let random =
@@ -164,7 +164,7 @@ impl<'r> Target<'r> {
         }
         let mut file = File::from(opened);
         for piece in content.chunks(1 << 20) {
-            stop.check()?;
+            cancel.check()?;
             file.write_all(piece).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         }
         fsync(&file).map_err(failed)?;
@@ -177,7 +177,7 @@ impl<'r> Target<'r> {
         let Ok(stat) = fstat(&opened) else { return false };
         let is_same = identity(&stat) == identity(&original.stat);
         let limit = original.content.len();
-        is_same && read_whole(&mut File::from(opened), limit, &Stop::default()).is_ok_and(|now| now == original.content)
+        is_same && read_whole(&mut File::from(opened), limit, &CancelFlag::default()).is_ok_and(|now| now == original.content)
     }
 
     fn changed_meanwhile(&self) -> Failure {
@@ -260,16 +260,16 @@ impl NewFolders {
         let mut folders: Vec<&Path> = parent.ancestors().collect();
         folders.reverse();
         for pair in folders.windows(2) {
-            let [around, folder] = pair else { continue };
+            let [parent, folder] = pair else { continue };
             match open_parent(place, folder) {
                 Ok(_) => continue,
                 Err(Errno::NOENT) => {}
                 Err(error) => return Err(failed(error)),
             }
-            let around = open_parent(place, around).map_err(failed)?;
+            let parent = open_parent(place, parent).map_err(failed)?;
             let Some(name) = folder.file_name() else { continue };
-            match mkdirat(&around, name, Mode::from_raw_mode(0o777)) {
-                Ok(()) => self.created.push((around, name.to_owned())),
+            match mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) => self.created.push((parent, name.to_owned())),
                 // Another program was faster. If it is not a folder, opening it fails.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(failed(error)),
@@ -286,9 +286,9 @@ impl NewFolders {
 
 impl Drop for NewFolders {
     fn drop(&mut self) {
-        for (around, name) in self.created.iter().rev() {
+        for (parent, name) in self.created.iter().rev() {
             // A folder that another program uses by now is not empty and stays.
-            unlinkat(around, name, AtFlags::REMOVEDIR).ok();
+            unlinkat(parent, name, AtFlags::REMOVEDIR).ok();
         }
     }
 }
@@ -354,10 +354,10 @@ enum Done<'t> {
 }
 
 /// Makes all changes. If one fails, the former ones are undone.
-pub(super) fn commit(steps: Vec<Step<'_>>, stop: &Stop) -> Result<(), Failure> {
+pub(super) fn commit(steps: Vec<Step<'_>>, cancel: &CancelFlag) -> Result<(), Failure> {
     let mut done = Vec::new();
     for step in steps {
-        let made = stop.check().and_then(|()| make(step));
+        let made = cancel.check().and_then(|()| make(step));
         match made {
             Ok(made) => done.push(made),
             Err(failure) => return Err(undo(done, failure)),
@@ -464,7 +464,7 @@ fn undo(done: Vec<Done<'_>>, reason: Failure) -> Failure {
                 (target, undone)
             }
             Done::Overwritten(target, original) => {
-                let staged = target.stage(&original.content, &original.permissions(), &Stop::default());
+                let staged = target.stage(&original.content, &original.permissions(), &CancelFlag::default());
                 (target, staged.and_then(Staged::overwrite).map_err(|_| Errno::IO))
             }
         };

@@ -16,7 +16,7 @@ use contract::limits::{MAX_VISITED_ENTRIES, MAX_WALK_DEPTH, MAX_WALK_MS};
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Dir, FileType, OFlags};
 
-use super::Stop;
+use super::CancelFlag;
 use super::failure::Failure;
 use super::ignored::{IGNORE_FILES, IgnoreRules};
 use super::input::Input;
@@ -123,7 +123,7 @@ struct Queue {
 
 struct Shared<'w> {
     tree: &'w Tree,
-    stop: &'w Stop,
+    cancel: &'w CancelFlag,
     queue: Mutex<Queue>,
     changed: Condvar,
     visited: AtomicUsize,
@@ -134,7 +134,7 @@ impl Tree {
     /// Opens the start of a walk.
     pub(super) fn open(roots: &Roots, place: &Place, selection: Selection) -> Result<Self, Failure> {
         let start = open_folder(roots, place)?;
-        let rules = if selection.ignored { None } else { rules_around(place) };
+        let rules = if selection.ignored { None } else { parent_rules(place) };
         let deadline = Instant::now() + Duration::from_millis(MAX_WALK_MS);
         let resolver = place.root.resolver();
         Ok(Self { start, resolver, selection, rules, deadline, max_entries: MAX_VISITED_ENTRIES })
@@ -144,14 +144,14 @@ impl Tree {
     /// after a visitor breaks, the call is dropped, or a limit is reached.
     pub(super) fn walk<S>(
         &self,
-        stop: &Stop,
+        cancel: &CancelFlag,
         state: impl Fn() -> S + Sync,
         visit: impl Fn(&mut S, &Entry<'_>) -> ControlFlow<()> + Sync,
     ) -> Result<Walked, Failure> {
         let start = Folder { path: PathBuf::new(), depth: 0, rules: self.rules.clone() };
         let shared = Shared {
             tree: self,
-            stop,
+            cancel,
             queue: Mutex::new(Queue { waiting: vec![start], busy: 0, end: End::Complete }),
             changed: Condvar::new(),
             visited: AtomicUsize::new(0),
@@ -172,14 +172,14 @@ impl Tree {
             }
             work();
         });
-        stop.check()?;
+        cancel.check()?;
         let end = shared.queue.lock().end;
         Ok(Walked { end, unread: shared.unread.load(Ordering::Relaxed) })
     }
 }
 
 /// Reads the rules of the folders from the root to the start of the walk, without the start.
-fn rules_around(place: &Place) -> Option<Arc<IgnoreRules>> {
+fn parent_rules(place: &Place) -> Option<Arc<IgnoreRules>> {
     let mut folders: Vec<&Path> = place.below.ancestors().skip(1).collect();
     folders.reverse();
     let mut rules = None;
@@ -190,7 +190,8 @@ fn rules_around(place: &Place) -> Option<Arc<IgnoreRules>> {
         rules = IgnoreRules::read(
             &opened,
             &[".git/info/exclude", ".gitignore", ".ignore"],
-            (PathBuf::new(), prefix),
+            PathBuf::new(),
+            prefix,
             rules,
         );
     }
@@ -202,7 +203,7 @@ impl Shared<'_> {
     fn next(&self) -> Option<Folder> {
         let mut queue = self.queue.lock();
         loop {
-            if queue.end != End::Complete || self.stop.is_requested() {
+            if queue.end != End::Complete || self.cancel.is_requested() {
                 return None;
             }
             if let Some(folder) = queue.waiting.pop() {
@@ -277,7 +278,7 @@ impl Shared<'_> {
         visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> End {
         for (name, kind) in listed {
-            if self.stop.is_requested() {
+            if self.cancel.is_requested() {
                 return End::Enough;
             }
             if Instant::now() >= self.tree.deadline {
@@ -321,7 +322,7 @@ impl Shared<'_> {
         if files.is_empty() {
             return folder.rules.clone();
         }
-        IgnoreRules::read(opened, &files, (folder.path.clone(), PathBuf::new()), folder.rules.clone())
+        IgnoreRules::read(opened, &files, folder.path.clone(), PathBuf::new(), folder.rules.clone())
     }
 }
 
@@ -338,7 +339,7 @@ mod tests {
     use contract::config::RootAccess;
 
     use super::{End, Selection, Tree};
-    use crate::core::files::Stop;
+    use crate::core::files::CancelFlag;
     use crate::core::roots::{Root, Roots};
 
     #[test]
@@ -358,7 +359,7 @@ mod tests {
                 visited.fetch_add(1, Ordering::Relaxed);
                 ControlFlow::Continue(())
             };
-            let walked = tree.walk(&Stop::default(), || (), visit).unwrap();
+            let walked = tree.walk(&CancelFlag::default(), || (), visit).unwrap();
             (walked.end, visited.into_inner())
         };
         assert_eq!(walk(&open()), (End::Complete, 48));
@@ -366,8 +367,8 @@ mod tests {
         assert!(end == End::TooManyEntries && visited <= 20, "{end:?} {visited}");
         let (end, visited) = walk(&Tree { deadline: Instant::now(), ..open() });
         assert!(end == End::TooLong && visited == 0, "{end:?} {visited}");
-        let stopped = Stop::default();
-        stopped.0.store(true, Ordering::Relaxed);
-        assert!(open().walk(&stopped, || (), |(), _| ControlFlow::Continue(())).is_err());
+        let cancelled = CancelFlag::default();
+        cancelled.0.store(true, Ordering::Relaxed);
+        assert!(open().walk(&cancelled, || (), |(), _| ControlFlow::Continue(())).is_err());
     }
 }

@@ -3,13 +3,13 @@
 use executor::ToolResult;
 use serde_json::json;
 
-use super::Stop;
+use super::CancelFlag;
 use super::failure::Failure;
 use super::input::Input;
 use super::replace::{NewFolders, Permissions, Target};
 use crate::core::roots::{Roots, shorten};
 
-pub(super) fn write(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
+pub(super) fn write(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Result<ToolResult, Failure> {
     let place = roots.locate_for_change(input.required_text("path")?)?;
     let content = input.required_text("content")?;
     let mut folders = NewFolders::default();
@@ -17,7 +17,7 @@ pub(super) fn write(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<Too
     let target = Target::find(roots, place)?;
     let former = target.check_changeable()?;
     let permissions = former.as_ref().map_or(Permissions::New, Permissions::Of);
-    target.stage(content.as_bytes(), &permissions, stop)?.overwrite()?;
+    target.stage(content.as_bytes(), &permissions, cancel)?.overwrite()?;
     folders.keep();
     let (created, bytes) = (former.is_none(), content.len());
     let done = if created { "created" } else { "replaced" };

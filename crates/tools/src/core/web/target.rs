@@ -20,17 +20,17 @@ use url::{Host, Url};
 use super::shown;
 
 /// Ports above 1023 on which other services than web servers are usual. Browsers refuse them too.
-const OTHER_SERVICES: [u16; 12] = [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 10080];
+const NON_WEB_PORTS: [u16; 12] = [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 10080];
 
 /// Ports of Internet Relay Chat.
-const CHAT: std::ops::RangeInclusive<u16> = 6665..=6697;
+const IRC_PORTS: std::ops::RangeInclusive<u16> = 6665..=6697;
 
 /// A URL that may be fetched, as far as the URL alone shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     url: Url,
     /// Whether the user allows this host to have a private address.
-    is_private: bool,
+    allows_private: bool,
 }
 
 impl Target {
@@ -48,7 +48,7 @@ impl Target {
         let url = self.url.join(location).map_err(|error| format!("`{from}` redirects to an invalid URL: {error}"))?;
         let next = Self::check(url, private_hosts).map_err(|why| format!("`{from}` redirects: {why}"))?;
         // Otherwise any page on the internet could make requests in the private network.
-        if next.is_private && !self.is_private {
+        if next.allows_private && !self.allows_private {
             let to = shown(&next.url);
             return Err(format!(
                 "`{from}` redirects to `{to}`, a host that the user allows only to be fetched directly; fetch that URL \
@@ -68,20 +68,20 @@ impl Target {
         }
         let host = url.host().ok_or_else(|| format!("`{name}` has no host"))?;
         let plain = plain_host(&host);
-        let is_private = private_hosts.contains(&plain);
+        let allows_private = private_hosts.contains(&plain);
         let literal = match host {
             Host::Ipv4(address) => Some(IpAddr::from(address)),
             Host::Ipv6(address) => Some(IpAddr::from(address)),
             Host::Domain(_) => None,
         };
-        if let Some(refused) = literal.and_then(|address| refusal(&plain, address, is_private)) {
+        if let Some(refused) = literal.and_then(|address| refusal(&plain, address, allows_private)) {
             return Err(refused);
         }
         let port = url.port_or_known_default().unwrap_or(0);
         if !is_web_port(port) {
-            return Err(format!("`{name}` cannot be fetched: port {port} is not one of web servers"));
+            return Err(format!("`{name}` cannot be fetched: port {port} is not a web server port"));
         }
-        Ok(Self { url, is_private })
+        Ok(Self { url, allows_private })
     }
 
     pub(super) fn url(&self) -> &Url {
@@ -93,7 +93,8 @@ impl Target {
     }
 }
 
-/// Returns the host without the dot at the end that makes a name absolute, and without the brackets of an address.
+/// Returns the host in lower case, without the dot at the end that makes a name absolute, and without the brackets of an
+/// address.
 fn plain_host(host: &Host<&str>) -> String {
     match host {
         Host::Domain(name) => name.trim_end_matches('.').to_ascii_lowercase(),
@@ -103,15 +104,15 @@ fn plain_host(host: &Host<&str>) -> String {
 }
 
 fn is_web_port(port: u16) -> bool {
-    matches!(port, 80 | 443) || (port > 1023 && !OTHER_SERVICES.contains(&port) && !CHAT.contains(&port))
+    matches!(port, 80 | 443) || (port > 1023 && !NON_WEB_PORTS.contains(&port) && !IRC_PORTS.contains(&port))
 }
 
 /// Says why an address must not be connected to, if so. Reserved addresses are refused even if the user allows the host:
 /// cloud providers serve credentials there.
-fn refusal(host: &str, address: IpAddr, is_private: bool) -> Option<String> {
+fn refusal(host: &str, address: IpAddr, allows_private: bool) -> Option<String> {
     let what = match AddressClass::of(address) {
         AddressClass::Global => return None,
-        AddressClass::Loopback | AddressClass::Private if is_private => return None,
+        AddressClass::Loopback | AddressClass::Private if allows_private => return None,
         AddressClass::Loopback => "this machine",
         AddressClass::Private => "a private network",
         AddressClass::Reserved => {
@@ -161,8 +162,8 @@ impl Guard {
     async fn addresses(self, name: String) -> Result<Vec<SocketAddr>, String> {
         let host = plain_host(&Host::Domain(name.as_str()));
         let found = self.lookup.lookup(&name).await.map_err(|error| format!("the name cannot be resolved: {error}"))?;
-        let is_private = self.private_hosts.contains(&host);
-        let permitted = permitted(found, |address| refusal(&host, *address, is_private))?;
+        let allows_private = self.private_hosts.contains(&host);
+        let permitted = permitted(found, |address| refusal(&host, *address, allows_private))?;
         Ok(permitted.into_iter().map(|address| SocketAddr::new(address, 0)).collect())
     }
 }
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_host_may_be_private_but_never_reserved() {
+    fn an_allowed_host_may_be_private_but_never_reserved() {
         assert!(check("http://127.0.0.1:8080/", &["127.0.0.1"]).is_ok());
         assert!(check("http://[::1]:8080/", &["::1"]).is_ok());
         assert!(check("http://127.0.0.2:8080/", &["127.0.0.1"]).is_err());
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_is_checked_like_a_new_url_and_cannot_enter_a_private_host() {
+    fn a_redirect_from_a_public_host_cannot_enter_a_private_host() {
         let private = hosts(&["wiki.corp", "10.0.0.1"]);
         let public = Target::start(Url::parse("https://example.com/a/b").unwrap(), &private).unwrap();
         assert_eq!(public.redirect("../c?d", &private).unwrap().url().as_str(), "https://example.com/c?d");
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_addresses_that_passed_the_check_are_connected_to() {
+    async fn the_resolver_returns_only_permitted_addresses() {
         let resolve = async |name: &str, private: &[&str], found: &'static [&'static str]| {
             let guard = Guard::new(Arc::new(hosts(private)), Fixed(found));
             let addresses = guard.addresses(name.to_owned()).await?;

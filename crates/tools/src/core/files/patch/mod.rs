@@ -12,24 +12,24 @@ use executor::ToolResult;
 use serde_json::json;
 
 use self::parse::{Section, parse};
-use super::Stop;
+use super::CancelFlag;
 use super::failure::{Failure, refused};
 use super::input::Input;
 use super::replace::{NewFolders, Original, Permissions, Step, Target, commit};
 use super::text::is_binary;
 use crate::core::roots::{Place, Roots, shorten};
 
-pub(super) fn apply_patch(roots: &Roots, input: &Input<'_>, stop: &Stop) -> Result<ToolResult, Failure> {
+pub(super) fn apply_patch(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Result<ToolResult, Failure> {
     let sections = parse(input.required_text("input")?).map_err(Failure::new)?;
     let mut plan = Plan { roots, files: Vec::new(), bytes: 0 };
     let mut moved = Vec::new();
     for section in &sections {
-        stop.check()?;
-        if let Some(move_) = plan.apply(section, stop)? {
+        cancel.check()?;
+        if let Some(move_) = plan.apply(section, cancel)? {
             moved.push(move_);
         }
     }
-    plan.write(stop)?;
+    plan.write(cancel)?;
     Ok(plan.into_result(moved))
 }
 
@@ -55,22 +55,22 @@ struct Plan<'r> {
 
 impl<'r> Plan<'r> {
     /// Applies a section in memory. Returns the paths of a file that it moves.
-    fn apply(&mut self, section: &Section<'_>, stop: &Stop) -> Result<Option<(String, String)>, Failure> {
+    fn apply(&mut self, section: &Section<'_>, cancel: &CancelFlag) -> Result<Option<(String, String)>, Failure> {
         match section {
             Section::Add { path, content } => {
-                let file = self.file(path, stop)?;
+                let file = self.file(path, cancel)?;
                 self.must_be_free(file)?;
                 self.set(file, Some(content.clone().into_bytes()))?;
                 Ok(None)
             }
             Section::Delete { path } => {
-                let file = self.file(path, stop)?;
+                let file = self.file(path, cancel)?;
                 self.content(file)?;
                 self.set(file, None)?;
                 Ok(None)
             }
             Section::Update { path, new_path, hunks } => {
-                let from = self.file(path, stop)?;
+                let from = self.file(path, cancel)?;
                 let content = self.content(from)?;
                 let shown = self.shown(from);
                 if is_binary(content) {
@@ -78,7 +78,7 @@ impl<'r> Plan<'r> {
                 }
                 let changed = apply::apply(content, hunks).map_err(|problem| Failure::new(problem.explain(&shown)))?;
                 let to = match new_path {
-                    Some(new_path) => self.file(new_path, stop)?,
+                    Some(new_path) => self.file(new_path, cancel)?,
                     None => from,
                 };
                 if to == from {
@@ -97,7 +97,7 @@ impl<'r> Plan<'r> {
     }
 
     /// Returns the number of a file, and reads it if the patch names it for the first time.
-    fn file(&mut self, path: &str, stop: &Stop) -> Result<usize, Failure> {
+    fn file(&mut self, path: &str, cancel: &CancelFlag) -> Result<usize, Failure> {
         let place = self.roots.locate_for_change(path)?;
         let is_same =
             |file: &PlannedFile<'_>| Arc::ptr_eq(&file.place.root, &place.root) && file.place.below == place.below;
@@ -109,7 +109,7 @@ impl<'r> Plan<'r> {
         }
         let target = Target::find_if_any(self.roots, &place)?;
         let original = match &target {
-            Some(target) if target.check_changeable()?.is_some() => Some(target.read(stop)?),
+            Some(target) if target.check_changeable()?.is_some() => Some(target.read(cancel)?),
             Some(_) | None => None,
         };
         let now = original.as_ref().map(|original| original.content.clone());
@@ -173,7 +173,7 @@ impl<'r> Plan<'r> {
     }
 
     /// Writes what has changed.
-    fn write(&mut self, stop: &Stop) -> Result<(), Failure> {
+    fn write(&mut self, cancel: &CancelFlag) -> Result<(), Failure> {
         // Dropped last: only then are new folders empty again if the patch fails.
         let mut folders = NewFolders::default();
         for file in &mut self.files {
@@ -187,12 +187,12 @@ impl<'r> Plan<'r> {
             let Some(target) = &file.target else { continue };
             match (&file.original, &file.now) {
                 (Some(original), Some(now)) if original.content != *now => {
-                    steps.push(Step::Replace(target.stage(now, &original.permissions(), stop)?, original));
+                    steps.push(Step::Replace(target.stage(now, &original.permissions(), cancel)?, original));
                 }
                 (None, Some(now)) => {
                     let from = file.moved_from.and_then(|from| self.files.get(from)?.original.as_ref());
                     let permissions = from.map_or(Permissions::New, Original::permissions);
-                    steps.push(Step::Create(target.stage(now, &permissions, stop)?));
+                    steps.push(Step::Create(target.stage(now, &permissions, cancel)?));
                 }
                 (Some(original), None) => deletions.push(Step::Delete(target, original)),
                 (Some(_), Some(_)) | (None, None) => {}
@@ -200,7 +200,7 @@ impl<'r> Plan<'r> {
         }
         // Deletions come last: until then, every content exists somewhere.
         steps.extend(deletions);
-        commit(steps, stop)?;
+        commit(steps, cancel)?;
         folders.keep();
         Ok(())
     }
