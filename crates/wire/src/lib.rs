@@ -1,5 +1,5 @@
 //! The three wires that model providers and their clients speak: OpenAI Chat Completions, OpenAI Responses and Anthropic
-//! Messages.
+//! Messages. A wire is an API's format of requests and responses.
 //!
 //! Everything here is pure: bytes go in, events and bytes come out. [`upstream`] writes requests to a provider and reads
 //! its responses; [`downstream`] reads requests of clients and writes responses to them. Both use the types of
@@ -16,7 +16,7 @@ pub mod upstream;
 
 use std::fmt;
 
-/// The format of requests and responses.
+/// A wire: the API whose format requests and responses have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {

@@ -96,7 +96,7 @@ pub struct ModelConfig {
 /// `wire::upstream::Quirks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderQuirks {
-    pub max_tokens: bool,
+    pub uses_max_tokens: bool,
     pub developer_role: bool,
     pub reasoning_content: bool,
     pub no_stream_options: bool,
@@ -254,7 +254,7 @@ fn read_models(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Vec
 fn read_quirks(reader: &mut Reader<'_, '_>) -> ProviderQuirks {
     let mut is = |key: &'static str| reader.flag(key).unwrap_or(false);
     ProviderQuirks {
-        max_tokens: is("maxTokens"),
+        uses_max_tokens: is("maxTokens"),
         developer_role: is("developerRole"),
         reasoning_content: is("reasoningContent"),
         no_stream_options: is("noStreamOptions"),

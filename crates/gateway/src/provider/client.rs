@@ -189,7 +189,7 @@ impl Body {
         let until = (Instant::now() + self.idle).min(self.deadline);
         let chunk = timeout_at(until, self.response.chunk()).await.map_err(|_| CallError::TimedOut(self.idle))?;
         // The connection was lost in the middle of the response.
-        chunk.map_err(|_| CallError::Broken(Broken::Cut))
+        chunk.map_err(|_| CallError::Broken(Broken::Truncated))
     }
 
     async fn read(&mut self, limit: usize) -> Result<Vec<u8>, CallError> {

@@ -29,7 +29,7 @@ impl CallError {
             Self::Status { status, .. } => format!("status={status}"),
             Self::Unreachable(reason) => format!("unreachable: {reason}"),
             Self::TimedOut(time) => format!("timed out after {time:?}"),
-            Self::Broken(Broken::Cut) => "cut".to_owned(),
+            Self::Broken(Broken::Truncated) => "cut".to_owned(),
             Self::Broken(Broken::Unreadable(_)) => "unreadable".to_owned(),
             Self::Broken(Broken::TooLarge(limit)) => format!("too large: {limit}"),
             Self::Broken(Broken::Provider(error)) if is_word(&error.kind) => format!("reported type={}", error.kind),

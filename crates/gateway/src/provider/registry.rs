@@ -215,7 +215,7 @@ fn wire(api: ModelApi) -> Wire {
 
 fn quirks(given: ProviderQuirks) -> Quirks {
     Quirks {
-        max_tokens: given.max_tokens,
+        uses_max_tokens: given.uses_max_tokens,
         developer_role: given.developer_role,
         reasoning_content: given.reasoning_content,
         no_stream_options: given.no_stream_options,

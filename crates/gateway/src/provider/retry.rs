@@ -51,7 +51,7 @@ fn is_temporary(error: &CallError) -> bool {
     match error {
         CallError::Status { status, kind, .. } => matches!(status, 408 | 429 | 500..=599) && !is_permanent_kind(kind),
         CallError::Unreachable(_) | CallError::TimedOut(_) => true,
-        CallError::Broken(Broken::Cut | Broken::Unreadable(_)) => true,
+        CallError::Broken(Broken::Truncated | Broken::Unreadable(_)) => true,
         CallError::Broken(Broken::TooLarge(_)) => false,
         CallError::Broken(Broken::Provider(error)) => !is_permanent_kind(&error.kind),
     }
@@ -132,7 +132,7 @@ mod tests {
             (status(302, "redirect", None), false, true),
             (CallError::Unreachable("refused".to_owned()), true, true),
             (CallError::TimedOut(Duration::from_secs(1)), true, true),
-            (CallError::Broken(Broken::Cut), true, true),
+            (CallError::Broken(Broken::Truncated), true, true),
             (CallError::Broken(Broken::Unreadable("x".to_owned())), true, true),
             (CallError::Broken(Broken::TooLarge("x".to_owned())), false, true),
             (reported("overloaded_error"), true, true),
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn delays_double_with_jitter_until_the_fourth_request() {
-        let error = CallError::Broken(Broken::Cut);
+let error = CallError::Broken(Broken::Truncated);
         let delay = |attempt, jitter| RetryPolicy::retry_delay(&error, attempt, jitter).map(|delay| delay.as_millis());
         assert_eq!([1, 2, 3].map(|attempt| delay(attempt, 1.0)), [Some(500), Some(1_000), Some(2_000)]);
         assert_eq!([1, 2, 3].map(|attempt| delay(attempt, 0.0)), [Some(250), Some(500), Some(1_000)]);

@@ -137,7 +137,7 @@ async fn a_response_that_is_cut_at_any_byte_is_never_complete() {
             for cut in (0..near_end).step_by(23).chain(near_end..length) {
                 model.push(Reply { cut_after_bytes: Some(cut), ..full_reply() });
                 match respond(&target).await.0 {
-                    Err(CallError::Broken(Broken::Cut)) => {}
+                    Err(CallError::Broken(Broken::Truncated)) => {}
                     // The last event has arrived, and only its end or the rest of the stream is missing.
                     Ok(response) if cut + 20 > length => {
                         complete += 1;

@@ -1,4 +1,4 @@
-//! Requests of OpenAI Chat Completions.
+//! Parses client requests of the OpenAI Chat Completions API.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Requests of Anthropic Messages.
+//! Parses client requests of the Anthropic Messages API.
 
 use serde_json::Value;
 

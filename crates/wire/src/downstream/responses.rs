@@ -1,4 +1,4 @@
-//! Requests of OpenAI Responses.
+//! Parses client requests of the OpenAI Responses API.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) fn read(body: Fields<'_>) -> Result<ClientRequest, RequestError> {
         Some(Value::Array(items)) => items.iter().try_for_each(|item| reader.read(item))?,
         _ => return Err(RequestError::new("input", "`input` must be a string or an array of items")),
     }
-    reader.end_assistant();
+    reader.flush_assistant();
     let (mut tools, mut other_tools) = (Vec::new(), Vec::new());
     for tool in body.list("tools")? {
         match text_of(tool, "type") {
@@ -62,31 +62,33 @@ fn refuse_unsupported(body: Fields<'_>) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Groups the items of a request into steps of a conversation. The items of one message of the model follow each other.
+/// Converts the items of a request into items of a conversation. Consecutive items from the model form one assistant
+/// message.
 #[derive(Default)]
 struct ItemReader {
     items: Vec<Item>,
+    /// Items from the model that are not in `items` yet.
     assistant: Vec<Value>,
 }
 
 impl ItemReader {
     fn read(&mut self, item: &Value) -> Result<(), RequestError> {
         match (text_of(item, "type"), text_of(item, "role")) {
-            // Reasoning that this gateway has sent. A provider can use only what it has encrypted itself.
+            // Dropped: reasoning without encrypted content came from this gateway, and no provider can use it.
             ("reasoning", _) if text_of(item, "encrypted_content").is_empty() => {}
             ("message" | "", "assistant") | ("function_call" | "custom_tool_call" | "reasoning", _) => {
                 self.assistant.push(item.clone());
             }
             ("message" | "", "user") => {
-                self.end_assistant();
+                self.flush_assistant();
                 self.items.push(Item::User(read_parts(item.get("content").unwrap_or(&Value::Null), part)));
             }
             ("message" | "", "system" | "developer") => {
-                self.end_assistant();
+                self.flush_assistant();
                 self.items.push(Item::System(item.get("content").map(plain_text).unwrap_or_default()));
             }
             ("function_call_output" | "custom_tool_call_output", _) => {
-                self.end_assistant();
+                self.flush_assistant();
                 let id = text_of(item, "call_id");
                 if id.is_empty() {
                     return Err(RequestError::new("input", "an output item has no `call_id`"));
@@ -104,7 +106,8 @@ impl ItemReader {
         Ok(())
     }
 
-    fn end_assistant(&mut self) {
+    /// Adds the collected items of the model as one assistant message.
+    fn flush_assistant(&mut self) {
         let given = std::mem::take(&mut self.assistant);
         if given.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Responses of OpenAI Chat Completions and of servers that imitate it.
+//! Decodes responses of the OpenAI Chat Completions API, and of servers that imitate it.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -41,7 +41,7 @@ struct PartialCall {
 }
 
 impl Decoder {
-    pub(super) fn on(&mut self, event: &Event, said: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         if self.done {
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl Decoder {
         }
         let Some(choice) = chunk.get("choices").and_then(|choices| choices.get(0)) else { return Ok(()) };
         if let Some(delta) = choice.get("delta").and_then(Value::as_object) {
-            self.delta(delta, said)?;
+            self.delta(delta, output)?;
         }
         if let Some(reason) = string(choice, "finish_reason") {
             self.reason = Some(reason);
@@ -77,13 +77,13 @@ impl Decoder {
         self.done
     }
 
-    fn delta(&mut self, delta: &Map<String, Value>, said: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    fn delta(&mut self, delta: &Map<String, Value>, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         if let Some(text) = reasoning_of(delta) {
-            said.push(ModelEvent::Reasoning(text.to_owned()));
+            output.push(ModelEvent::Reasoning(text.to_owned()));
         }
         if let Some(text) = delta.get("content").and_then(Value::as_str).filter(|text| !text.is_empty()) {
             self.text.push_str(text);
-            said.push(ModelEvent::Text(text.to_owned()));
+            output.push(ModelEvent::Text(text.to_owned()));
         }
         for (name, value) in delta.iter().filter(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str())) {
             append(&mut self.extra, name, value);
@@ -140,7 +140,7 @@ impl Decoder {
     }
 
     pub(super) fn finish(self, mut new_id: impl FnMut() -> String) -> Result<ModelResponse, Broken> {
-        let Some(reason) = self.reason else { return Err(Broken::Cut) };
+        let Some(reason) = self.reason else { return Err(Broken::Truncated) };
         let mut message = Map::new();
         message.insert("role".to_owned(), json!("assistant"));
         let content = if self.text.is_empty() { Value::Null } else { json!(self.text) };
@@ -172,9 +172,9 @@ pub(super) fn read_whole(body: &str, mut new_id: impl FnMut() -> String) -> Resu
     if let Some(error) = error_of(&body) {
         return Err(Broken::Provider(error));
     }
-    let choice = body.get("choices").and_then(|choices| choices.get(0)).ok_or(Broken::Cut)?;
-    let reason = string(choice, "finish_reason").ok_or(Broken::Cut)?;
-    let mut message = choice.get("message").filter(|message| message.is_object()).cloned().ok_or(Broken::Cut)?;
+    let choice = body.get("choices").and_then(|choices| choices.get(0)).ok_or(Broken::Truncated)?;
+    let reason = string(choice, "finish_reason").ok_or(Broken::Truncated)?;
+    let mut message = choice.get("message").filter(|message| message.is_object()).cloned().ok_or(Broken::Truncated)?;
     for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
         if string(call, "id").is_none() {
             set(call, "id", json!(new_id()));

@@ -1,4 +1,4 @@
-//! Responses of Anthropic Messages.
+//! Decodes responses of the Anthropic Messages API.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -30,7 +30,7 @@ struct Block {
 }
 
 impl Decoder {
-    pub(super) fn on(&mut self, event: &Event, said: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         if self.stopped {
             return Ok(());
         }
@@ -40,17 +40,17 @@ impl Decoder {
                 let message = data.get("message").unwrap_or(&Value::Null);
                 self.id = string(message, "id").unwrap_or_default();
                 self.model = string(message, "model").unwrap_or_default();
-                self.add_usage(message.get("usage"));
+                self.update_usage(message.get("usage"));
             }
             "content_block_start" => self.start_block(&data)?,
             "content_block_delta" => {
                 let delta = data.get("delta").unwrap_or(&Value::Null);
-                self.block(&data)?.add(delta, said);
+                self.block(&data)?.add(delta, output);
             }
             "content_block_stop" => self.block(&data)?.closed = true,
             "message_delta" => {
                 self.reason = data.get("delta").and_then(|delta| string(delta, "stop_reason")).or(self.reason.take());
-                self.add_usage(data.get("usage"));
+                self.update_usage(data.get("usage"));
             }
             "message_stop" => self.stopped = true,
             "error" => return Err(Broken::Provider(ProviderError::read(data.get("error").unwrap_or(&data)))),
@@ -85,8 +85,9 @@ impl Decoder {
             .ok_or_else(|| Broken::Unreadable("an event of a content block that is not open".to_owned()))
     }
 
-    /// Updates the usage. The numbers of later events are totals; a number that an event lacks stays.
-    fn add_usage(&mut self, usage: Option<&Value>) {
+    /// Updates the usage: numbers of later events are totals and replace earlier ones. An event with `input_tokens`
+    /// replaces all input and cache counts, one with `output_tokens` that count.
+    fn update_usage(&mut self, usage: Option<&Value>) {
         let Some(usage) = usage.filter(|usage| usage.is_object()) else { return };
         let given = read_usage(usage);
         if usage.get("input_tokens").is_some_and(Value::is_u64) {
@@ -98,9 +99,9 @@ impl Decoder {
     }
 
     pub(super) fn finish(self) -> Result<ModelResponse, Broken> {
-        let Some(reason) = self.reason.filter(|_| self.stopped) else { return Err(Broken::Cut) };
+        let Some(reason) = self.reason.filter(|_| self.stopped) else { return Err(Broken::Truncated) };
         if self.blocks.iter().any(|block| !block.closed) {
-            return Err(Broken::Cut);
+            return Err(Broken::Truncated);
         }
         let calls: Vec<ModelCall> = self.blocks.iter().filter_map(Block::call).collect();
         let text = self.blocks.iter().filter_map(Block::text).collect::<String>();
@@ -113,16 +114,16 @@ impl Decoder {
 }
 
 impl Block {
-    fn add(&mut self, delta: &Value, said: &mut Vec<ModelEvent>) {
+    fn add(&mut self, delta: &Value, output: &mut Vec<ModelEvent>) {
         let part = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or("");
         match part("type") {
             "text_delta" => {
                 self.extend("text", part("text"));
-                said.extend((!part("text").is_empty()).then(|| ModelEvent::Text(part("text").to_owned())));
+                output.extend((!part("text").is_empty()).then(|| ModelEvent::Text(part("text").to_owned())));
             }
             "thinking_delta" => {
                 self.extend("thinking", part("thinking"));
-                said.extend((!part("thinking").is_empty()).then(|| ModelEvent::Reasoning(part("thinking").to_owned())));
+                output.extend((!part("thinking").is_empty()).then(|| ModelEvent::Reasoning(part("thinking").to_owned())));
             }
             "signature_delta" => self.extend("signature", part("signature")),
             "input_json_delta" => self.input.push_str(part("partial_json")),
@@ -165,7 +166,8 @@ impl Block {
         text(&self.value)
     }
 
-    /// Returns the block with its input. A text that is not JSON is kept as a string, so that nothing is lost.
+    /// Returns the block with its input. A text that is not JSON is kept as `{"malformed": text}`, so that nothing is
+    /// lost.
     fn into_json(mut self) -> Value {
         if !self.input.is_empty()
             && let Some(block) = self.value.as_object_mut()
@@ -187,19 +189,19 @@ pub(super) fn read_whole(body: &str) -> Result<ModelResponse, Broken> {
     if value.get("type").and_then(Value::as_str) == Some("error") || value.get("error").is_some_and(Value::is_object) {
         return Err(Broken::Provider(ProviderError::read(value.get("error").unwrap_or(&value))));
     }
-    let reason = string(&value, "stop_reason").ok_or(Broken::Cut)?;
+    let reason = string(&value, "stop_reason").ok_or(Broken::Truncated)?;
     let raw: Body = serde_json::from_str(body).map_err(|error| Broken::Unreadable(error.to_string()))?;
-    let json = raw.content.ok_or(Broken::Cut)?;
-    let blocks = value.get("content").and_then(Value::as_array).ok_or(Broken::Cut)?;
+    let json = raw.content.ok_or(Broken::Truncated)?;
+    let blocks = value.get("content").and_then(Value::as_array).ok_or(Broken::Truncated)?;
     if blocks.len() > MAX_BLOCKS {
         return Err(Broken::TooLarge(format!("it has more than {MAX_BLOCKS} content blocks")));
     }
     let input = |block: &Value| block.get("input").map(Value::to_string).unwrap_or_default();
     let calls = blocks.iter().filter_map(|block| call(block, input(block))).collect();
-    let said = blocks.iter().filter_map(text).collect::<String>();
+    let full_text = blocks.iter().filter_map(text).collect::<String>();
     let usage = value.get("usage").map(read_usage).unwrap_or_default();
     let names = (string(&value, "id").unwrap_or_default(), string(&value, "model").unwrap_or_default());
-    Ok(response(names, said, calls, RawAssistant { wire: Wire::Messages, json }, stop_reason(&reason), usage))
+    Ok(response(names, full_text, calls, RawAssistant { wire: Wire::Messages, json }, stop_reason(&reason), usage))
 }
 
 fn call(block: &Value, input: String) -> Option<ModelCall> {
@@ -226,7 +228,8 @@ fn stop_reason(text: &str) -> StopReason {
     }
 }
 
-/// Cached tokens are beside `input_tokens` on this wire, and part of them in [`Usage`].
+/// Reads the token counts. This API counts cached tokens separately from `input_tokens`; [`Usage::input_tokens`]
+/// includes them.
 fn read_usage(usage: &Value) -> Usage {
     let cache_read_tokens = count(usage, &["cache_read_input_tokens"]);
     let cache_write_tokens = count(usage, &["cache_creation_input_tokens"]);

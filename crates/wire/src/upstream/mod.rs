@@ -42,7 +42,7 @@ pub struct ModelResponse {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     #[error("the provider's response ended before it was complete")]
-    Cut,
+    Truncated,
     #[error("the provider's response cannot be read: {0}")]
     Unreadable(String),
     #[error("the provider's response exceeds a limit: {0}")]
@@ -110,25 +110,25 @@ impl Decoder {
 
     /// Adds bytes of the response and returns what they say. After an error, everything else is ignored.
     pub fn push(&mut self, chunk: &[u8]) -> Vec<ModelEvent> {
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         if self.failed.is_none()
-            && let Err(broken) = self.read(chunk, &mut said)
+            && let Err(broken) = self.read(chunk, &mut output)
         {
             self.failed = Some(broken);
         }
-        said
+        output
     }
 
-    fn read(&mut self, chunk: &[u8], said: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    fn read(&mut self, chunk: &[u8], output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         self.bytes = self.bytes.saturating_add(chunk.len());
         if self.bytes > MAX_RESPONSE_BYTES {
             return Err(Broken::TooLarge(format!("it has more than {MAX_RESPONSE_BYTES} bytes")));
         }
         for event in self.events.push(chunk)? {
             match &mut self.state {
-                State::Chat(decoder) => decoder.on(&event, said)?,
-                State::Responses(decoder) => decoder.on(&event, said)?,
-                State::Messages(decoder) => decoder.on(&event, said)?,
+                State::Chat(decoder) => decoder.on_event(&event, output)?,
+                State::Responses(decoder) => decoder.on_event(&event, output)?,
+                State::Messages(decoder) => decoder.on_event(&event, output)?,
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Requests to providers. The same conversation always gives the same bytes, and a longer one begins with the bytes of
-//! the shorter one, so that prompt caches hit.
+//! Encodes requests to providers. The same conversation always gives the same bytes, and adding messages leaves all
+//! bytes before them unchanged, so that prompt caches hit.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::Wire;
 use crate::conversation::{Arguments, Assistant, CallResult, Image, Item, ModelCall, ModelTool, Part};
 
-/// A request to a provider, except for its wire.
+/// A request to a provider, independent of the wire.
 #[derive(Clone, Debug)]
 pub struct ModelRequest<'a> {
     pub model: &'a str,
@@ -18,7 +18,8 @@ pub struct ModelRequest<'a> {
     pub items: &'a [Item],
     pub max_output_tokens: Option<u64>,
     pub stream: bool,
-    /// Identifies the conversation for the provider's prompt cache; empty for none.
+    /// Identifies the conversation for the provider's prompt cache; empty for none. It is not sent on Messages, which
+    /// has no such field.
     pub cache_key: &'a str,
     /// Further fields from the configuration, such as `temperature`. They never replace a field of this request.
     pub extra: &'a Map<String, Value>,
@@ -39,10 +40,11 @@ pub enum ToolChoice {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Quirks {
     /// Chat: the limit of output tokens is sent as `max_tokens` instead of `max_completion_tokens`.
-    pub max_tokens: bool,
+    #[serde(rename = "maxTokens")]
+    pub uses_max_tokens: bool,
     /// Chat: instructions have the role `developer` instead of `system`.
     pub developer_role: bool,
-    /// Chat: every assistant message needs a `reasoning_content`; where there is none, a blank is sent.
+    /// Chat: every assistant message needs a `reasoning_content`; where there is none, a single space is sent.
     pub reasoning_content: bool,
     /// Chat: the server does not know `stream_options`.
     pub no_stream_options: bool,
@@ -78,12 +80,12 @@ impl ModelRequest<'_> {
             body.field("stream_options", &json!({"include_usage": true}));
         }
         if let Some(limit) = self.max_output_tokens {
-            body.field(if self.quirks.max_tokens { "max_tokens" } else { "max_completion_tokens" }, &limit);
+            body.field(if self.quirks.uses_max_tokens { "max_tokens" } else { "max_completion_tokens" }, &limit);
         }
         if !self.tools.is_empty() {
             let tool = |tool: &ModelTool| ChatTool { r#type: "function", function: Function::of(tool) };
             body.field("tools", &self.tools.iter().map(tool).collect::<Vec<_>>());
-            self.choose(&mut body, &json!("required"), &json!("none"));
+            self.write_tool_choice(&mut body, &json!("required"), &json!("none"));
         }
         if !self.cache_key.is_empty() {
             body.field("prompt_cache_key", &self.cache_key);
@@ -145,7 +147,7 @@ impl ModelRequest<'_> {
             let tool =
                 |tool: &ModelTool| ResponsesTool { r#type: "function", function: Function::of(tool), strict: false };
             body.field("tools", &self.tools.iter().map(tool).collect::<Vec<_>>());
-            self.choose(&mut body, &json!("required"), &json!("none"));
+            self.write_tool_choice(&mut body, &json!("required"), &json!("none"));
         }
         if !self.cache_key.is_empty() {
             body.field("prompt_cache_key", &self.cache_key);
@@ -181,7 +183,7 @@ impl ModelRequest<'_> {
                 input_schema: tool.parameters.clone(),
             };
             body.field("tools", &self.tools.iter().map(tool).collect::<Vec<_>>());
-            self.choose(&mut body, &json!({"type": "any"}), &json!({"type": "none"}));
+            self.write_tool_choice(&mut body, &json!({"type": "any"}), &json!({"type": "none"}));
         }
         if !self.instructions.is_empty() {
             body.field("system", &self.instructions);
@@ -206,7 +208,8 @@ impl ModelRequest<'_> {
         body.end("messages", &messages)
     }
 
-    fn choose(&self, body: &mut Body, required: &Value, none: &Value) {
+    /// Writes `tool_choice` in the form of the wire; nothing for the default.
+    fn write_tool_choice(&self, body: &mut Body, required: &Value, none: &Value) {
         match self.tool_choice {
             ToolChoice::Auto => {}
             ToolChoice::Required => body.field("tool_choice", required),
@@ -326,7 +329,8 @@ fn chat_result(result: &CallResult) -> Vec<Box<RawValue>> {
     messages
 }
 
-/// Returns the texts of a result. On wires without a mark for errors, the text says that it is one.
+/// Returns the texts of a result, for wires that cannot mark a result as an error. Errors are prefixed with `Error: `,
+/// unless the text starts with `{`.
 fn result_text(result: &CallResult) -> String {
     let texts: Vec<&str> = result
         .parts

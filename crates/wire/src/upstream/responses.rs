@@ -1,4 +1,4 @@
-//! Responses of OpenAI Responses.
+//! Decodes responses of the OpenAI Responses API.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -35,19 +35,19 @@ struct Body {
 }
 
 impl Decoder {
-    pub(super) fn on(&mut self, event: &Event, said: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         if self.end.is_some() || event.data.trim() == "[DONE]" {
             return Ok(());
         }
         let data = parse(&event.data)?;
         let part = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
         match data.get("type").and_then(Value::as_str).unwrap_or(&event.name) {
-            "response.output_text.delta" | "response.refusal.delta" => said.push(ModelEvent::Text(part("delta"))),
+            "response.output_text.delta" | "response.refusal.delta" => output.push(ModelEvent::Text(part("delta"))),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                said.push(ModelEvent::Reasoning(part("delta")));
+                output.push(ModelEvent::Reasoning(part("delta")));
             }
             "response.reasoning_summary_part.added" if count(&data, &["summary_index"]) > 0 => {
-                said.push(ModelEvent::Reasoning(PARAGRAPH.to_owned()));
+                output.push(ModelEvent::Reasoning(PARAGRAPH.to_owned()));
             }
             "response.output_item.done" => {
                 if self.items.len() >= MAX_BLOCKS {
@@ -68,7 +68,7 @@ impl Decoder {
             }
             _ => {}
         }
-        said.retain(|event| !matches!(event, ModelEvent::Text(text) | ModelEvent::Reasoning(text) if text.is_empty()));
+        output.retain(|event| !matches!(event, ModelEvent::Text(text) | ModelEvent::Reasoning(text) if text.is_empty()));
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl Decoder {
     }
 
     pub(super) fn finish(self) -> Result<ModelResponse, Broken> {
-        finished(self.end.ok_or(Broken::Cut)?.get(), self.items)
+        finished(self.end.ok_or(Broken::Truncated)?.get(), self.items)
     }
 }
 
@@ -98,9 +98,9 @@ fn finished(body: &str, streamed: Vec<Box<RawValue>>) -> Result<ModelResponse, B
             Some("content_filter") => StopReason::Refusal,
             other => StopReason::Other(other.unwrap_or("incomplete").to_owned()),
         },
-        _ => return Err(Broken::Cut),
+        _ => return Err(Broken::Truncated),
     };
-    let items = raw::<Body>(body)?.output.ok_or(Broken::Cut)?;
+    let items = raw::<Body>(body)?.output.ok_or(Broken::Truncated)?;
     let items = if items.is_empty() { streamed } else { items };
     if items.len() > MAX_BLOCKS {
         return Err(Broken::TooLarge(format!("it has more than {MAX_BLOCKS} items")));

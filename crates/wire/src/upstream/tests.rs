@@ -423,7 +423,7 @@ fn quirks_change_only_what_they_name() {
     let plain = with(Wire::Chat, Quirks::default());
     assert_eq!((&plain["max_completion_tokens"], plain.get("max_tokens")), (&json!(100), None));
     let quirks = Quirks {
-        max_tokens: true,
+        uses_max_tokens: true,
         developer_role: true,
         reasoning_content: true,
         no_stream_options: true,

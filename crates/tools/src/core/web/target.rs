@@ -93,8 +93,8 @@ impl Target {
     }
 }
 
-/// Returns the host in lower case, without the dot at the end that makes a name absolute, and without the brackets of an
-/// address.
+/// Returns the host in lower case, without the dot at the end that makes a name absolute, and without the brackets of
+/// an address.
 fn plain_host(host: &Host<&str>) -> String {
     match host {
         Host::Domain(name) => name.trim_end_matches('.').to_ascii_lowercase(),
