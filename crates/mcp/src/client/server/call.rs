@@ -89,7 +89,7 @@ impl Server {
     }
 
     async fn update_task(&self, id: &ToolId, timed: &TimedTask, responses: Value) -> Result<Dispatch, Attempt> {
-        let mut params = timed.task.params();
+        let mut params = timed.task.task_id_params();
         params.insert("inputResponses".to_owned(), responses);
         match self.session.request(Request::plain("tasks/update", params, self.limits.call)).await {
             Ok(_) => Ok(timed.parked()),
