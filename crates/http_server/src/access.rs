@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::caller::Caller;
+use crate::permissions::Permissions;
 use crate::principal::Principal;
 use crate::refusal::Refusal;
-use crate::permissions::Permissions;
 use crate::stored_tokens::StoredTokens;
 
 /// Shorter tokens could be guessed.
@@ -161,7 +161,7 @@ mod tests {
     use axum::http::{HeaderMap, HeaderName};
 
     use super::{Access, BadToken, GeneratedSecret, Token, hash, is_generated};
-    use crate::{Permission, Principal, Refusal, Permissions};
+    use crate::{Permission, Permissions, Principal, Refusal};
 
     const ADA: &str = "fedcba9876543210";
 

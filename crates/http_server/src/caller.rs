@@ -2,9 +2,9 @@
 
 use tokio_util::sync::CancellationToken;
 
+use crate::permissions::{Permission, Permissions};
 use crate::principal::Principal;
 use crate::refusal::Refusal;
-use crate::permissions::{Permission, Permissions};
 
 /// The authenticated sender of a request. The front door puts it into the request's extensions.
 #[derive(Clone, Debug)]

@@ -28,8 +28,8 @@ use crate::limits::{
     BODY_TIMEOUT, LARGE_BODY_BYTES, LARGE_BODY_TIMEOUT, LARGE_BODY_VALUES, LONG_WRITE_STALL, MAX_BODY_BYTES,
     MAX_BODY_DEPTH, MAX_BODY_VALUES, PARSED_VALUE_BYTES, WRITE_STALL,
 };
-use crate::refusal::Refusal;
 use crate::permissions::Permission;
+use crate::refusal::Refusal;
 use crate::slots::Connection;
 use crate::tls::Transport;
 

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caller::Caller;
 use crate::limits::{TOKEN_CACHE_TTL, TOKEN_POLL_INTERVAL, TOKEN_USE_INTERVAL};
+use crate::permissions::Permissions;
 use crate::principal::Principal;
 use crate::refusal::Refusal;
-use crate::permissions::Permissions;
 
 type Hash = [u8; 32];
 

@@ -164,7 +164,9 @@ mod tests {
         assert_eq!(decode(&mut totals, 2 * bytes - 1), Ok(bytes as usize));
         let refused = MediaRefusal::Bytes { total: 2 * bytes, limit: 2 * bytes - 1 };
         assert_eq!(decode(&mut totals, 2 * bytes - 1), Err(refused.clone()));
-        assert!(refused.guest_error().starts_with("value_too_large the cell's images and sounds take 1572864 bytes, the "));
+        assert!(
+            refused.guest_error().starts_with("value_too_large the cell's images and sounds take 1572864 bytes, the ")
+        );
         let max = MAX_LEG_MEDIA_BYTES / bytes as usize;
         for _ in 1..max {
             assert!(decode(&mut totals, u64::MAX).is_ok());

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn delays_double_with_jitter_until_the_fourth_request() {
-let error = CallError::Broken(Broken::Truncated);
+        let error = CallError::Broken(Broken::Truncated);
         let delay = |attempt, jitter| RetryPolicy::retry_delay(&error, attempt, jitter).map(|delay| delay.as_millis());
         assert_eq!([1, 2, 3].map(|attempt| delay(attempt, 1.0)), [Some(500), Some(1_000), Some(2_000)]);
         assert_eq!([1, 2, 3].map(|attempt| delay(attempt, 0.0)), [Some(250), Some(500), Some(1_000)]);

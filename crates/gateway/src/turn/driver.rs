@@ -75,7 +75,11 @@ impl Driver {
         let log = self.log.clone();
         if let Err(stopped) = self.run_steps().await {
             let turn = self.held.turn_id.as_str();
-            tracing::warn!(turn, error = telemetry::error_chain(&stopped), "a turn stopped, because it cannot be written");
+            tracing::warn!(
+                turn,
+                error = telemetry::error_chain(&stopped),
+                "a turn stopped, because it cannot be written"
+            );
             let message = "the turn cannot be written to the store now; send the request again to continue it";
             self.live.forget(&self.held.turn_id, &self.interventions);
             log.end(LogEnd::Failed { status: 503, message: message.to_owned(), has_effects: false, retry_after: None });

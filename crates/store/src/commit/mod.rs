@@ -140,8 +140,13 @@ pub(crate) async fn commit(
     let finished = read_again(|| outputs::stored_bytes(backend, &held.run_id, &change.finished_outputs)).await?;
     let claim = usage::claim_of(change, sealed.as_ref(), finished)
         .and_then(|claim| backend.deferred_bytes.due(&held.scope.agent_id, claim, &backend.quotas));
-    let attempted =
-        AttemptedRow { table: "runs", id_column: "run_id", id: &held.run_id, sequence: held.sequence, fence: held.fence };
+    let attempted = AttemptedRow {
+        table: "runs",
+        id_column: "run_id",
+        id: &held.run_id,
+        sequence: held.sequence,
+        fence: held.fence,
+    };
     let mut retry = RetryState::begin();
     let conflicts = loop {
         match write(backend, held, change, sealed.as_ref(), claim, durability, now).await {

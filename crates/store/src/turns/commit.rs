@@ -63,8 +63,13 @@ async fn write_until_known(
 ) -> Result<(), CommitError> {
     let after = held.totals.after(change)?;
     let claim = claim_of(change).and_then(|claim| backend.deferred_bytes.due(&held.principal, claim, &backend.quotas));
-    let attempted =
-        AttemptedRow { table: "turns", id_column: "turn_id", id: &held.turn_id, sequence: held.sequence, fence: held.fence };
+    let attempted = AttemptedRow {
+        table: "turns",
+        id_column: "turn_id",
+        id: &held.turn_id,
+        sequence: held.sequence,
+        fence: held.fence,
+    };
     let mut retry = RetryState::begin();
     while let Err(error) = write(backend, held, target, change, claim, durability, now).await {
         match resolve_attempt(backend, &attempted, error, &mut retry).await? {

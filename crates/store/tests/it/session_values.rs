@@ -5,8 +5,8 @@ use std::time::Duration;
 use contract::config::{Quotas, Retention};
 use contract::scope::Scope;
 use store::{
-    Change, CommitError, Durability, ExpectedVersion, FencedRun, Quota, RestoreOptions, SessionKey, SessionTotals, Store,
-    ValueWrite, VersionConflict, check_backup,
+    Change, CommitError, Durability, ExpectedVersion, FencedRun, Quota, RestoreOptions, SessionKey, SessionTotals,
+    Store, ValueWrite, VersionConflict, check_backup,
 };
 
 use crate::world::{NOW, Place, everywhere};

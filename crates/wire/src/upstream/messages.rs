@@ -123,7 +123,8 @@ impl Block {
             }
             "thinking_delta" => {
                 self.extend("thinking", part("thinking"));
-                output.extend((!part("thinking").is_empty()).then(|| ModelEvent::Reasoning(part("thinking").to_owned())));
+                output
+                    .extend((!part("thinking").is_empty()).then(|| ModelEvent::Reasoning(part("thinking").to_owned())));
             }
             "signature_delta" => self.extend("signature", part("signature")),
             "input_json_delta" => self.input.push_str(part("partial_json")),

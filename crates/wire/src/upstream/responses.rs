@@ -68,7 +68,8 @@ impl Decoder {
             }
             _ => {}
         }
-        output.retain(|event| !matches!(event, ModelEvent::Text(text) | ModelEvent::Reasoning(text) if text.is_empty()));
+        output
+            .retain(|event| !matches!(event, ModelEvent::Text(text) | ModelEvent::Reasoning(text) if text.is_empty()));
         Ok(())
     }
 

@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn a_ticket_restores_its_task_and_deadline() {
-        let task = Task { id: "t".to_owned(), dialect: Dialect::Experimental, poll_interval: Duration::from_millis(200) };
+        let task =
+            Task { id: "t".to_owned(), dialect: Dialect::Experimental, poll_interval: Duration::from_millis(200) };
         let timed = TimedTask::new(task);
         let Dispatch::Parked(ParkedOn::Followed(ticket)) = timed.parked() else { panic!("{timed:?}") };
         assert_eq!(Ticket::read(&ticket).and_then(Ticket::task), Some(timed));

@@ -118,7 +118,8 @@ impl PendingLogin {
         };
         manager.configure_client(client.clone()).map_err(login_failure)?;
         let authorization_url = manager.get_authorization_url(&scopes).await.map_err(login_failure)?;
-        let authorization_url = Url::parse(&authorization_url).map_err(|error| LoginFailure::Other(error.to_string()))?;
+        let authorization_url =
+            Url::parse(&authorization_url).map_err(|error| LoginFailure::Other(error.to_string()))?;
         if !AddressScope::new(url).allows_url(&authorization_url) {
             return Err(LoginFailure::Other(
                 "its issuer's login page is at an address that the server may not refer to".to_owned(),

@@ -49,7 +49,7 @@ impl ToolCall<'_> {
         let rejection = &mut rejected;
         let parent = tool_call_id.as_str();
         let make = move |id: String, arguments: Value| async move {
-            let failure = |code, message| Err(Failure { code: Some(code), message, place: None });
+            let failure = |code, message| Err(Failure { code: Some(code), message, position: None });
             match self.call_directly(parent, &id, arguments).await {
                 Ok(DirectEnd::Settled(outcome)) => Ok(MadeCall::Settled(outcome)),
                 Ok(DirectEnd::Waiting(message)) => failure(ErrorCode::NestedToolFailed, message),

@@ -122,7 +122,8 @@ impl Scanner<'_> {
             (b"await", Some(before)) if self.token_bytes(before) == b"for" => Bracket::PerhapsHeader,
             (word, None) if takes_header(word) => Bracket::Header,
             (word, Some(before)) if takes_header(word) => {
-                if self.ends_statement(before, previous.newline) || matches!(self.token_bytes(before), b"else" | b"do") {
+                if self.ends_statement(before, previous.newline) || matches!(self.token_bytes(before), b"else" | b"do")
+                {
                     Bracket::Header
                 } else {
                     Bracket::PerhapsHeader

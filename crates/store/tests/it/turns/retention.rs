@@ -2,7 +2,8 @@
 
 use contract::config::{Quotas, Retention};
 use store::{
-    CommitError, Durability, LeaseError, NewTurn, RestoreOptions, Store, SweepReport, TurnChange, TurnState, check_backup,
+    CommitError, Durability, LeaseError, NewTurn, RestoreOptions, Store, SweepReport, TurnChange, TurnState,
+    check_backup,
 };
 
 use super::{bodies, commit, create, everything, in_state, new_turn, principal, response, state, steps, turn_id};

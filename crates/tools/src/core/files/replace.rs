@@ -177,7 +177,9 @@ impl<'r> Target<'r> {
         let Ok(stat) = fstat(&opened) else { return false };
         let is_same = identity(&stat) == identity(&original.stat);
         let limit = original.content.len();
-        is_same && read_whole(&mut File::from(opened), limit, &CancelFlag::default()).is_ok_and(|now| now == original.content)
+        is_same
+            && read_whole(&mut File::from(opened), limit, &CancelFlag::default())
+                .is_ok_and(|now| now == original.content)
     }
 
     fn changed_meanwhile(&self) -> Failure {

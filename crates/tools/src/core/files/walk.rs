@@ -187,13 +187,8 @@ fn parent_rules(place: &Place) -> Option<Arc<IgnoreRules>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let Ok(opened) = place.root.open_below(folder, flags, Links::Follow) else { continue };
         let prefix = place.below.strip_prefix(folder).map(Path::to_owned).unwrap_or_default();
-        rules = IgnoreRules::read(
-            &opened,
-            &[".git/info/exclude", ".gitignore", ".ignore"],
-            PathBuf::new(),
-            prefix,
-            rules,
-        );
+        rules =
+            IgnoreRules::read(&opened, &[".git/info/exclude", ".gitignore", ".ignore"], PathBuf::new(), prefix, rules);
     }
     rules
 }
