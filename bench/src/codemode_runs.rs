@@ -19,6 +19,7 @@ use serde_json::json;
 use store::{Keys, Location, Store};
 
 use crate::Result;
+use crate::disk::SyncedFile;
 use crate::incumbent::{self, Incumbent};
 use crate::ours::Ours;
 use crate::report::{Report, bytes};
@@ -155,9 +156,13 @@ fn measure(ours: &Ours, report: &mut Report, folder: &Path, quick: bool) -> Resu
     for incumbent in &incumbents {
         println!("peer: {} under Node {}", incumbent.describe(), incumbent.node());
     }
-    let samples = alternate(ours, &setup, &mut incumbents, if quick { 1 } else { ROUNDS })?;
+    let mut synced = SyncedFile::create(&folder.join("synced"))?;
+    let (samples, synced) = alternate(ours, &setup, &mut incumbents, &mut synced, if quick { 1 } else { ROUNDS })?;
     let per_second = alternate_concurrent(ours, &setup, &mut incumbents, if quick { 1 } else { CONCURRENT_ROUNDS })?;
     let compared = show(report, &incumbents, &samples, per_second)?;
+    report.heading("the disk");
+    report.show("4 KiB written and synchronised", &synced);
+    report.fact("synced_write_ms", synced.p50() / 1e3);
     // Idle processes would still take memory and a little time from what is measured next.
     drop(incumbents);
 
@@ -173,12 +178,21 @@ fn measure(ours: &Ours, report: &mut Report, folder: &Path, quick: bool) -> Resu
     Ok(compared)
 }
 
-/// Runs every cell in rounds, ours and then each incumbent's, and returns our samples of each.
-fn alternate(ours: &Ours, setup: &Setup, incumbents: &mut [Incumbent], rounds: usize) -> Result<Vec<Samples>> {
+/// Runs every cell in rounds, ours and then each incumbent's. Returns our samples of each, and those of the disk, which is
+/// measured in each round, too.
+fn alternate(
+    ours: &Ours,
+    setup: &Setup,
+    incumbents: &mut [Incumbent],
+    file: &mut SyncedFile,
+    rounds: usize,
+) -> Result<(Vec<Samples>, Samples)> {
     let mut all = vec![Samples::default(); CELLS.len()];
+    let mut synced = Samples::default();
     for round in 0..=rounds {
         if round == 1 {
             all.fill(Samples::default());
+            synced = Samples::default();
             incumbents.iter_mut().for_each(Incumbent::discard_samples);
         }
         for (cell, samples) in CELLS.iter().zip(&mut all) {
@@ -189,8 +203,9 @@ fn alternate(ours: &Ours, setup: &Setup, incumbents: &mut [Incumbent], rounds: u
                 cell.theirs.map_or(Ok(()), |theirs| incumbent.run(theirs, seed))?;
             }
         }
+        synced.add(file.write(ROUND_SAMPLES)?);
     }
-    Ok(all)
+    Ok((all, synced))
 }
 
 /// Measures trivial cells per second in rounds, ours and then each incumbent's, and returns the median of ours.

@@ -14,6 +14,7 @@ mod cells;
 mod codemode_runs;
 mod cpu;
 mod deadlines;
+mod disk;
 mod endless;
 mod growth;
 mod incumbent;

@@ -20,7 +20,7 @@ pub enum StoreError {
     )]
     TooNew { found: i64, known: i64 },
     #[error(
-        "key {id} of the key file is not the key {id} that {cells} suspended cells in the store are sealed with; use the key file that the other processes of this store use, or wait until those cells have expired"
+        "key {id} of the key file is not the key {id} that {cells} suspended cells in the store are sealed with; use the key file of the store's other processes (`--key-file` on the command line), or wait until those cells have expired"
     )]
     OtherKey { id: u32, cells: u64 },
     #[error("an output is larger than {limit} bytes and is not stored; ask the tool for less at once")]

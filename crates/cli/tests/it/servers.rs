@@ -148,7 +148,8 @@ fn a_failing_server_does_not_affect_the_report_of_the_others() {
         (&["doctor"], &ends),
         (&["tools", "list"], exited),
         (&["tools", "list"], "      | started with … …\n"),
-        (&["exec", "-e", "return 1"], "      | started with … …\n"),
+        (&["exec", "-e", "return MCP.crashes.greet({})"], "      | started with … …\n"),
+        (&["exec", "-e", "return 1"], "servers `crashes`, `missing`, `remote` are not available; run"),
     ] {
         let shown = person.run(arguments);
         assert!(shown.out.contains(reason) || shown.err.contains(reason), "{arguments:?}: {}{}", shown.out, shown.err);

@@ -323,8 +323,11 @@ async fn check_lie(launch: Launch, reason: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_breaks_the_protocol_is_terminated() {
     check_lie(Launch::InProcess(|s, _, _| liar(|_| vec![255; 64])(s)), "frame of 4294967295 bytes").await;
-    check_lie(Launch::InProcess(|s, _, _| liar(|_| vec![9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0])(s)), "unknown kind")
-        .await;
+    check_lie(
+        Launch::InProcess(|s, _, _| liar(|_| vec![9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0])(s)),
+        "invalid field: kind",
+    )
+    .await;
     check_lie(Launch::InProcess(|s, _, _| liar(|_| vec![3, 0, 0, 0, 102, 0, 0])(s)), "ends inside a field").await;
     check_lie(
         Launch::InProcess(|s, _, _| {

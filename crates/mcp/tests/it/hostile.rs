@@ -160,7 +160,7 @@ async fn the_first_line_of_a_server_that_prints_text_instead_of_messages_is_quot
         ),
     ] {
         let error = connect_error(script, limits).await;
-        assert!(error.starts_with(first) && error.contains(then), "{error}");
+        assert!(error.contains(first) && error.contains(then), "{error}");
     }
     // A banner before the first message does no harm, and is not the reason of a later failure.
     let listing = json!({"start": [printed], "tools": [], "on": {"tools/list": [{"exit": 2}]}});

@@ -112,8 +112,8 @@ fn a_question_is_answered_on_the_terminal_of_exec_and_asked_again_if_the_answer_
     assert!(shown.matches("The tool asks: Where to?").count() == 2, "{shown}");
     assert!(shown.contains("For example: {\"city\":\"text\"}"), "{shown}");
     assert!(shown.contains("the answer does not fit the question"), "{shown}");
-    let result = shown.lines().find(|line| line.starts_with("{\"status\"")).unwrap_or_else(|| panic!("{shown}"));
-    let done: Value = serde_json::from_str(result.trim()).unwrap();
+    let result = shown.find("{\"status\"").and_then(|at| shown[at..].lines().next());
+    let done: Value = serde_json::from_str(result.unwrap_or_else(|| panic!("{shown}"))).unwrap();
     assert_booked(&done, &json!({"action": "accept", "content": {"city": "Oslo"}}));
 }
 
