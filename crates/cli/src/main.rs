@@ -57,7 +57,7 @@ fn main() -> std::process::ExitCode {
     sandbox::worker_main();
     process::keeper_main_closing_files(sandbox::close_inherited_files);
 
-    let matches = Arguments::command().get_matches();
+    let matches = Arguments::command().try_get_matches().unwrap_or_else(|error| hint::exit_with(&error));
     hint::init(&matches);
     let arguments =
         Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Arguments::command()).exit());

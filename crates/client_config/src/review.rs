@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use telemetry::LogIgnored;
 
 use crate::clients::Client;
@@ -88,10 +89,31 @@ impl ProjectReview {
                         self.record.add_env_file(&path, &content);
                     }
                 }
-                Err(why) => self.servers.push((name, why.to_string())),
+                // What the entry would start is shown all the same: trust covers it, also once the problem is solved.
+                Err(why) => {
+                    let what = match unread_command(&member.value.to_json()) {
+                        Some(command) => format!("{command} ({why})"),
+                        None => why.to_string(),
+                    };
+                    self.servers.push((name, what));
+                }
             }
         }
     }
+}
+
+/// Returns the command or URL of an entry that cannot be used, as it is written, without secrets.
+fn unread_command(entry: &Value) -> Option<String> {
+    let words = |value: &Value| -> Vec<String> {
+        let words = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+        value.as_str().into_iter().chain(words).map(str::to_owned).collect()
+    };
+    let key = |name: &str| entry.get(name).map(words).unwrap_or_default();
+    let line = [key("command"), key("args")].concat();
+    if let Some((command, args)) = line.split_first() {
+        return Some(display::command(command, args));
+    }
+    ["url", "httpUrl", "serverUrl"].iter().find_map(|name| key(name).first().map(|url| display::url(url)))
 }
 
 /// The maximum number of variables or secrets that a note names.

@@ -72,6 +72,10 @@ pub const GATEWAY_NUMBERS: [&Bound; 6] = [
     &MAX_CONCURRENT_TURNS,
 ];
 
+/// Turns that have ended before people decided about their calls, and whose calls one process continues afterwards. The
+/// calls of further ones continue with the next message of their conversation.
+pub const MAX_FOLLOWED_TURNS: usize = 512;
+
 /// Messages of other processes that wait for a turn.
 pub const MAX_TURN_MESSAGES: usize = 64;
 

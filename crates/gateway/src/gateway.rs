@@ -7,6 +7,7 @@ use std::time::Duration;
 use catalog::policy::Provider as PolicyProvider;
 use codemode::CodeMode;
 use contract::ids::TurnId;
+use contract::limits::MAX_FOLLOWED_TURNS;
 use contract::scope::Scope;
 use executor::clock::now_ms;
 use futures_util::future::try_join_all;
@@ -150,7 +151,14 @@ impl Gateway {
         let shutdown = CancellationToken::new();
         let admissions = Arc::new(Semaphore::new(max_turns(&settings)));
         let inner = Arc::new(Inner {
-            services: Arc::new(Services { code_mode, settings, offered, providers, shutdown }),
+            services: Arc::new(Services {
+                code_mode,
+                settings,
+                offered,
+                providers,
+                shutdown,
+                followed: Semaphore::new(MAX_FOLLOWED_TURNS),
+            }),
             live: Arc::default(),
             starting: Mutex::default(),
             requests: Mutex::default(),
@@ -527,7 +535,7 @@ impl Gateway {
             record,
             history,
             targets,
-            prepared,
+            prepared: Arc::new(prepared),
             log: log.clone(),
             interventions: Arc::clone(&interventions),
             on_end: Some(on_end),

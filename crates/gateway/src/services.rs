@@ -5,7 +5,7 @@ use std::sync::Arc;
 use codemode::CodeMode;
 use executor::clock::now_ms;
 use mcp::server::{CallPolicy, OfferedSources};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::provider::Providers;
@@ -19,6 +19,8 @@ pub(crate) struct Services {
     pub(crate) offered: watch::Receiver<OfferedSources>,
     pub(crate) providers: Providers,
     pub(crate) shutdown: CancellationToken,
+    /// Admits ended turns whose calls are continued when people have decided.
+    pub(crate) followed: Semaphore,
 }
 
 impl Services {

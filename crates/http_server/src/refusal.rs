@@ -25,7 +25,9 @@ pub enum ConnectionRefusal {
 pub enum Refusal {
     #[error("this Host or Origin is not allowed; use the server's own address, or start it with --allow-host")]
     Host,
-    #[error("missing or invalid token; send `Authorization: Bearer …`; the server says at its start where it is")]
+    #[error(
+        "missing or invalid token; send `Authorization: Bearer …`; the server prints the path of its token file when it starts"
+    )]
     Token,
     /// With the seconds after which the peer may try again.
     #[error("too many requests with an invalid token; try again in {0} seconds, with a valid one")]

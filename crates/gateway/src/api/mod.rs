@@ -81,7 +81,7 @@ pub fn health(gateway: Gateway) -> Router {
 
 /// Answers requests for paths that no route has. It needs no token, and says nothing else.
 pub async fn unknown_path() -> Response {
-    let message = "there is no such path; `GET /openapi.json` describes the paths of the programs' interface";
+    let message = "there is no such path; `GET /openapi.json` lists all paths";
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message).into_response()
 }
 

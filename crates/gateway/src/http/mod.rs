@@ -11,6 +11,7 @@ mod wires;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::Uri;
 use axum::http::request::Parts;
 use axum::middleware;
 use axum::response::Response;
@@ -35,10 +36,17 @@ pub fn routes(gateway: Gateway) -> Router {
         .route("/v1/models", get(models::list))
         // The name of an agent's model contains a slash.
         .route("/v1/models/{*id}", get(models::get))
+        .method_not_allowed_fallback(wrong_method)
         // `http_server` limits bodies; axum's own limit would be lower.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::map_response(response::with_own_request_id))
         .with_state(gateway)
+}
+
+/// Answers a request with a method that its path does not take.
+async fn wrong_method(uri: Uri) -> Response {
+    let message = "this path does not take this method; `/openapi.json` lists the methods of each path";
+    response::error_response(request::wire_of(uri.path()), &WireError::new(405, message), &response::request_id())
 }
 
 /// Returns the routes that clients probe without credentials. They say that the gateway is up, and nothing else.

@@ -135,8 +135,11 @@ pub(super) fn chosen_agent(
     request: &ClientRequest,
 ) -> Result<String, WireError> {
     agent(&gateway.policy().config, headers, request).ok_or_else(|| {
-        let shown = shown(&request.model);
-        let message = format!("there is no model `{shown}`; `GET /v1/models` lists the agents of this gateway");
+        let missing = match header(headers, "x-openclaw-agent-id") {
+            Some(agent) => format!("there is no agent `{}`, which `x-openclaw-agent-id` names", shown(agent)),
+            None => format!("there is no model `{}`", shown(&request.model)),
+        };
+        let message = format!("{missing}; `GET /v1/models` lists the agents of this gateway");
         WireError::new(404, message).with_code("model_not_found")
     })
 }

@@ -19,6 +19,7 @@ use wire::upstream::{ModelEvent, ModelRequest, PARAGRAPH, ToolChoice, said};
 
 use super::answers::settle_answers;
 use super::control::{Attempt, ControlCalls, ControlEnd, is_client_tool, waiting_result};
+use super::held::{HeldCalls, has_decision};
 use super::log::{LogEnd, TurnLog};
 use super::prepared::PreparedTurn;
 use super::record::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
@@ -50,7 +51,7 @@ pub(crate) struct Driver {
     /// The conversation before this turn.
     pub(crate) history: Vec<Item>,
     pub(crate) targets: Vec<ModelTarget>,
-    pub(crate) prepared: PreparedTurn,
+    pub(crate) prepared: Arc<PreparedTurn>,
     pub(crate) log: TurnLog,
     pub(crate) interventions: Arc<Interventions>,
     pub(crate) on_end: Option<OnEnd>,
@@ -116,8 +117,10 @@ impl Driver {
                     }
                 }
                 Next::Calls(calls) => {
-                    if let Some(end) = self.make_calls(&calls, hold_until).await? {
-                        return self.end(end).await;
+                    if let Some((end, held)) = self.make_calls(calls, hold_until).await? {
+                        self.end(end).await?;
+                        tokio::spawn(held.follow());
+                        return Ok(());
                     }
                 }
                 Next::Client(calls) => return self.wait_for_client(&calls).await,
@@ -270,8 +273,13 @@ impl Driver {
         request.encode(target.provider.wire())
     }
 
-    /// Makes the model's calls. Returns the end of the turn, if only people are awaited for too long.
-    async fn make_calls(&mut self, calls: &[ModelCall], hold_until: Instant) -> Result<Option<TurnEnd>, Stopped> {
+    /// Makes the model's calls. Returns the end of the turn, if only people are awaited for too long, and the calls that
+    /// continue after it.
+    async fn make_calls(
+        &mut self,
+        calls: Vec<ModelCall>,
+        hold_until: Instant,
+    ) -> Result<Option<(TurnEnd, HeldCalls)>, Stopped> {
         let ends = {
             let controls = ControlCalls {
                 code_mode: &self.services.code_mode,
@@ -284,22 +292,25 @@ impl Driver {
                 biased;
                 made = made => made,
                 () = self.interventions.abort.cancelled() => {
-                    self.abort_runs(calls).await;
+                    self.abort_runs(&calls).await;
                     return Ok(None);
                 }
             }
         };
         self.attempt = Attempt::Repeated;
-        let (mut steps, mut clients, mut people) = (Vec::new(), Vec::new(), Vec::new());
-        for (call, end) in calls.iter().zip(ends) {
+        let (mut steps, mut clients, mut people, mut waiting) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (call, end) in calls.into_iter().zip(ends) {
             match end? {
                 ControlEnd::Done(result) => steps.push(Step::Result(result)),
                 ControlEnd::Client(run_id) if self.is_awaited_elsewhere(&run_id).await? => {
-                    let result = waiting_result(call, &run_id);
+                    let result = waiting_result(&call, &run_id);
                     steps.push(Step::Result(ControlResult { run_id: Some(run_id), result }));
                 }
                 ControlEnd::Client(run_id) => clients.push(run_id),
-                ControlEnd::People { run_id, approvals } => people.push((run_id, approvals)),
+                ControlEnd::People { run_id, approvals } => {
+                    people.push((run_id, approvals));
+                    waiting.push(call);
+                }
             }
         }
         if !steps.is_empty() {
@@ -316,8 +327,10 @@ impl Driver {
             return Ok(None);
         }
         let message = held_message(&people);
-        let runs = people.into_iter().map(|(run_id, _)| run_id).collect();
-        Ok(Some(TurnEnd::Held { message, runs }))
+        let runs = people.iter().map(|(run_id, _)| run_id.clone()).collect();
+        let (services, prepared) = (Arc::clone(&self.services), Arc::clone(&self.prepared));
+        let held = HeldCalls { services, prepared, calls: waiting, people };
+        Ok(Some((TurnEnd::Held { message, runs }, held)))
     }
 
     /// Returns whether another turn has sent an open call of the run to the client: a call is never sent under two ids.
@@ -346,15 +359,8 @@ impl Driver {
                 () = self.services.shutdown.cancelled() => return false,
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
-            for (run_id, asked) in people {
-                let store = self.services.code_mode.store();
-                let Ok(current) = store.approvals_of_run(run_id).await else { continue };
-                let now = now_ms();
-                let is_open =
-                    |one: &Approval| current.iter().any(|row| row.approval_id == one.approval_id && row.is_open(now));
-                if asked.is_empty() || asked.iter().any(|one| !is_open(one)) {
-                    return true;
-                }
+            if has_decision(self.services.code_mode.store(), people).await {
+                return true;
             }
         }
     }

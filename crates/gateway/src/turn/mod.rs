@@ -7,6 +7,7 @@ mod answers;
 mod control;
 pub(crate) mod driver;
 mod ending;
+mod held;
 pub mod log;
 pub mod prepared;
 pub mod record;

@@ -521,6 +521,27 @@ async fn a_turn_that_waited_too_long_for_an_approval_ends_in_words_and_the_next_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_approved_after_its_turn_has_ended_is_made_without_another_message() {
+    let script = vec![exec("return 'sum ' + await tools.add({a: 1})"), Reply::text("next")];
+    let world = World::start(with_approvals(1), script).await;
+    let mut talk = Talk::new(Wire::Chat, "add");
+    let held = talk.ask(&world).await;
+    assert!(held.text().contains("The work continues by itself then."), "{}", held.raw);
+    let run_id = wait_for_approvals(&world).await.remove(0).run_id;
+    approve_all(&world).await;
+    let deadline = tokio::time::Instant::now() + crate::world::PATIENCE;
+    while !world.store.run(&run_id).await.unwrap().unwrap().state.is_over() {
+        assert!(tokio::time::Instant::now() < deadline, "the run has not ended");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(world.model.requests().len(), 1, "the model is not asked again");
+    talk.messages.extend(held.as_history());
+    talk.say("and?");
+    assert_eq!(talk.ask(&world).await.text(), "next");
+    assert!(body_text(&world.model.requests()[1]).contains("sum 42"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_of_the_client_beside_an_approval_is_sent_at_once() {
     let code = "const [a, b] = await Promise.all([tools.call('client:app:lookup', {q: 1}), tools.add({a: 1})]);
         return [a, b]";

@@ -56,7 +56,9 @@ async fn headers_choose_the_agent_the_session_the_channel_and_the_account() {
     let request: Value = serde_json::from_str(&steps[0].body).unwrap();
     let origin = json!({"sessionKey": "desk", "sender": "acct-7", "channel": "telegram"});
     assert_eq!(request["request"]["origin"], origin, "{request}");
-    assert_eq!(ask_with(&world, &[("x-openclaw-agent-id", "nobody")]).await.status, 404);
+    let unknown = ask_with(&world, &[("x-openclaw-agent-id", "nobody")]).await;
+    assert_eq!(unknown.status, 404, "{}", unknown.raw);
+    assert!(unknown.error().unwrap().starts_with("there is no agent `nobody`"), "{}", unknown.raw);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,6 +78,14 @@ async fn agents_are_listed_and_tokens_estimated_and_probes_answered() {
     let (short, long) = (count("hi").await, count(&"word ".repeat(800)).await);
     assert!(short > 500, "{short}: the tools are counted");
     assert!((950..1_100).contains(&(long - short)), "{short} {long}");
+    for wire in crate::world::WIRES {
+        let put = world.request(crate::world::path(wire), &json!({})).build().unwrap();
+        let url = put.url().clone();
+        let refused = world.client.put(url).bearer_auth(crate::world::ADA).send().await.unwrap();
+        assert!(refused.headers().contains_key("allow"), "{wire:?}");
+        assert_eq!(refused.status().as_u16(), 405, "{wire:?}");
+        assert!(refused.json::<Value>().await.unwrap()["error"]["message"].is_string(), "{wire:?}");
+    }
     for method in [reqwest::Method::HEAD, reqwest::Method::GET] {
         let probe = world.client.request(method, format!("{}/api/hello", world.base)).send().await.unwrap();
         assert_eq!(probe.status().as_u16(), 200);
