@@ -1,4 +1,4 @@
-//! The OpenAPI document, which describes all routes. Most come from the table that the router is built from; [`OTHERS`]
+//! The OpenAPI document, which describes all routes. Most come from the table that the router is built from; `OTHERS`
 //! lists the rest.
 //!
 //! The client APIs under `/v1` are described coarsely: their forms are those of OpenAI and Anthropic.

@@ -23,7 +23,7 @@ pub enum ClientProgress {
 
 impl RetryPolicy {
     /// Returns how long to wait before the request is sent again to the same model; `None` if it is not, for example
-    /// because the provider asks for more than [`MAX_DELAY`].
+    /// because the provider asks for more than `MAX_DELAY`.
     ///
     /// `attempt` is the number of requests so far, `jitter` a random number from 0 to 1.
     pub fn retry_delay(error: &CallError, attempt: u32, jitter: f64) -> Option<Duration> {
