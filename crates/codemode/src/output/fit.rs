@@ -5,6 +5,7 @@ use contract::json;
 use contract::limits::{MAX_JSON_VALUES, MAX_STORED_RESULT_BYTES};
 use serde_json::value::RawValue;
 use store::NewOutput;
+use telemetry::LogIgnored;
 
 use super::preview::{StoredValue, smallest_preview};
 use super::{Names, escaped_bytes};
@@ -144,9 +145,17 @@ fn plan(output: &[OutputItem], costs: &[usize], value_cost: usize, limit: usize,
 /// are stored as texts, too.
 fn all_of(items: &[OutputItem]) -> StoredValue {
     let are_texts = items.iter().all(|item| matches!(item, OutputItem::Text { .. }));
-    if !are_texts && items.iter().map(|item| cost(item) + "\n".len()).sum::<usize>() < MAX_STORED_RESULT_BYTES {
-        let items: Vec<String> = items.iter().map(|item| serde_json::to_string(item).unwrap_or_default()).collect();
-        return StoredValue::json(format!("[\n{}\n]", items.join(",\n")));
+    let bytes = "[\n\n]".len() + items.iter().map(|item| cost(item) + "\n".len()).sum::<usize>();
+    if !are_texts && bytes < MAX_STORED_RESULT_BYTES {
+        // There may be hundreds of thousands of items, so they are written to one buffer.
+        let mut array = Vec::with_capacity(bytes);
+        for (at, item) in items.iter().enumerate() {
+            array.extend_from_slice(if at == 0 { b"[\n" } else { b",\n" });
+            // Fails only if the buffer cannot be written.
+            serde_json::to_writer(&mut array, item).log_ignored("write an output");
+        }
+        array.extend_from_slice(b"\n]");
+        return StoredValue::json(String::from_utf8(array).unwrap_or_default());
     }
     let mut texts = String::new();
     for item in items {
