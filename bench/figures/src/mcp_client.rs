@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::Result;
 
-/// Timeout of an answer, longer than any answer may take.
+/// How long the client waits for an answer: longer than any answer takes in a correct run.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server on standard streams, killed when dropped.
+/// A client with the server process that it started. The server is killed when the client is dropped.
 #[derive(Debug)]
 pub struct McpClient {
     child: Mutex<Child>,
@@ -26,10 +26,12 @@ pub struct McpClient {
     started: Instant,
 }
 
+/// The response to one request.
 #[derive(Debug)]
 pub struct Answer {
+    /// The `result` of the response, or its `error` if the request failed.
     pub result: Value,
-    /// Length of the whole line without its end.
+    /// Length of the whole line without its line break.
     pub bytes: usize,
     pub received: Instant,
 }
@@ -50,7 +52,7 @@ impl McpClient {
         };
         let pending = Arc::new(Mutex::new(HashMap::new()));
         let for_reader = Arc::clone(&pending);
-        std::thread::spawn(move || read(stdout, &for_reader));
+        std::thread::spawn(move || read_answers(stdout, &for_reader));
         let (pid, stdin, next_id) = (i32::try_from(child.id())?, Mutex::new(Some(stdin)), AtomicI64::new(1));
         let client = Self { child: Mutex::new(child), pid, stdin, pending, next_id, started };
         let info = json!({"name": "bench", "version": "1"});
@@ -63,11 +65,12 @@ impl McpClient {
         self.pid
     }
 
-    /// Time from the server's start to this answer.
+    /// Returns the time from the server's start to this answer.
     pub fn since_start(&self, answer: &Answer) -> Duration {
         answer.received.saturating_duration_since(self.started)
     }
 
+    /// Sends a request. The receiver gets its answer, or ends without one if the server ends.
     pub fn send(&self, method: &str, params: &Value) -> Result<Receiver<Answer>> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = channel();
@@ -76,21 +79,24 @@ impl McpClient {
         Ok(receiver)
     }
 
+    /// Sends a request and waits for its answer, which may contain an error of the server.
     pub fn ask(&self, method: &str, params: &Value) -> Result<Answer> {
         let receiver = self.send(method, params)?;
         receiver.recv_timeout(ANSWER_TIMEOUT).map_err(|_| format!("no answer to {method}").into())
     }
 
-    /// Starts a cell without waiting for it.
+    /// Starts a cell without waiting for it. [`finish`](Self::finish) waits.
     pub fn begin(&self, code: &str) -> Result<Receiver<Answer>> {
         self.send("tools/call", &json!({"name": "exec", "arguments": {"code": code, "language": "javascript"}}))
     }
 
-    /// Runs a cell, calling `wait` as a model would, and returns its value and the answer that contains it.
+    /// Runs a cell to its end, and returns its value and the answer that contains it.
     pub fn exec(&self, code: &str) -> Result<(Value, Answer)> {
         self.finish(&self.begin(code)?)
     }
 
+    /// Waits for a cell that [`begin`](Self::begin) started, calling `wait` as a model would. Returns its value and the
+    /// answer that contains it.
     pub fn finish(&self, begun: &Receiver<Answer>) -> Result<(Value, Answer)> {
         let mut answer = begun.recv_timeout(ANSWER_TIMEOUT).map_err(|_| "no answer to a cell")?;
         loop {
@@ -134,7 +140,7 @@ impl McpClient {
     /// Kills the server if it still runs, and waits for it, so that no zombie is left.
     pub fn kill(&self) {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        // Both fail only if the process has already ended.
+        // An error means that the process has already ended.
         drop(child.kill());
         drop(child.wait());
     }
@@ -145,7 +151,8 @@ impl McpClient {
     }
 }
 
-fn read(stdout: ChildStdout, pending: &Mutex<HashMap<i64, Sender<Answer>>>) {
+/// Reads answers until the server closes its output, and sends each to the caller that waits for it.
+fn read_answers(stdout: ChildStdout, pending: &Mutex<HashMap<i64, Sender<Answer>>>) {
     for line in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
         let received = Instant::now();
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };

@@ -2,9 +2,9 @@
 //! HTTP/1.1 by hand, and the model is another process, so that only the gateway and its workers are measured.
 
 mod client;
+mod gateway;
 mod parked;
 mod processes;
-mod servers;
 mod turns;
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use figures::Bar::AtMost;
 use figures::{Claim, Facts, machine};
 
-use servers::Binaries;
+use gateway::Binaries;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Result<T> = std::result::Result<T, BoxError>;
@@ -87,7 +87,7 @@ fn run() -> Result<bool> {
         turns::measure(&binaries, load, &mut facts)?;
         return facts.verdict::<&str>(&[]);
     }
-    servers::measure_starts(&binaries, &mut facts)?;
+    gateway::measure_starts(&binaries, &mut facts)?;
     turns::measure(&binaries, load, &mut facts)?;
     parked::measure(&binaries, load, &mut facts)?;
     facts.add("load_after", machine::load_average()?);

@@ -1,4 +1,4 @@
-//! Sessions that wait for a result of their client's tool.
+//! Measures parked sessions: their run is suspended until the client sends the result of its own tool.
 
 use std::sync::Mutex;
 
@@ -6,36 +6,38 @@ use figures::{Facts, machine};
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::servers::{Binaries, Gateway, RESULT};
-use crate::turns::{check, run};
+use crate::gateway::{Binaries, Gateway, TOOL_RESULT};
+use crate::turns::{check_turn, run_jobs};
 use crate::{Load, Result, print_line};
 
-/// Sessions that are continued at the end.
-const SAMPLE: usize = 200;
+/// The number of parked sessions that are continued at the end.
+const CONTINUED_SESSIONS: usize = 200;
 
-fn question(number: usize) -> Value {
+/// Returns the message for which the model starts a cell that calls the client's tool.
+fn user_message(number: usize) -> Value {
     json!({"role": "user", "content": format!("[park] {number}")})
 }
 
-/// Continues a session with the result of its call.
-fn answer(client: &mut Client, number: usize, message: &Value) -> Result<()> {
+/// Continues a session with the result of its tool call, and checks that it ends correctly.
+fn continue_session(client: &mut Client, number: usize, message: &Value) -> Result<()> {
     let call = message.pointer("/tool_calls/0/id").ok_or("no call")?;
-    let result = json!({"role": "tool", "tool_call_id": call, "content": RESULT});
-    check(&client.send(&json!([question(number), message, result]))?)
+    let result = json!({"role": "tool", "tool_call_id": call, "content": TOOL_RESULT});
+    check_turn(&client.send(&json!([user_message(number), message, result]))?)
 }
 
+/// Measures the memory and the stored bytes that parked sessions need, and the time to continue them.
 pub(crate) fn measure(binaries: &Binaries, load: Load, facts: &mut Facts) -> Result<()> {
     let gateway = Gateway::start(binaries)?;
     // The first sessions start workers and fill caches.
-    run(&gateway, 8, 40, |client, number| {
+    run_jobs(&gateway, 8, 40, |client, number| {
         let number = load.parked + number;
-        let message = client.send(&json!([question(number)]))?;
-        answer(client, number, &message)
+        let message = client.send(&json!([user_message(number)]))?;
+        continue_session(client, number, &message)
     });
     let (pss, bytes) = (gateway.idle_pss_mib()?, gateway.store_bytes()?);
     let calls = Mutex::new(Vec::new());
-    let parked = run(&gateway, load.clients, load.parked, |client, number| {
-        let message = client.send(&json!([question(number)]))?;
+    let parked = run_jobs(&gateway, load.clients, load.parked, |client, number| {
+        let message = client.send(&json!([user_message(number)]))?;
         if message.pointer("/tool_calls/0/function/name") != Some(&json!("lookup")) {
             return Err(format!("the session does not wait: {message}").into());
         }
@@ -45,10 +47,11 @@ pub(crate) fn measure(binaries: &Binaries, load: Load, facts: &mut Facts) -> Res
     let growth = gateway.idle_pss_mib()? - pss;
     let stored = machine::mebibytes(gateway.store_bytes()?.saturating_sub(bytes));
     let calls = calls.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let sample: Vec<_> = calls.iter().step_by((calls.len() / SAMPLE).max(1)).take(SAMPLE).collect();
-    let answered = run(&gateway, load.clients, sample.len(), |client, at| {
+    let sample: Vec<_> =
+        calls.iter().step_by((calls.len() / CONTINUED_SESSIONS).max(1)).take(CONTINUED_SESSIONS).collect();
+    let answered = run_jobs(&gateway, load.clients, sample.len(), |client, at| {
         let (number, message) = sample.get(at).ok_or("no such session")?;
-        answer(client, *number, message)
+        continue_session(client, *number, message)
     });
     println!("\n{} sessions that wait for their client", load.parked);
     print_line("lost", &parked.lost.to_string());

@@ -1,4 +1,4 @@
-//! Many turns at once, without and with a cell.
+//! Measures many concurrent turns, without and with a cell.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,47 +8,50 @@ use figures::{Facts, Samples};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Refused};
-use crate::servers::{Binaries, Gateway, RIGHT};
+use crate::gateway::{Binaries, Gateway, RIGHT};
 use crate::{BoxError, Load, Result, print_line};
 
-/// Failures whose text is printed.
-const SHOWN_FAILURES: usize = 3;
+/// The number of failures whose text is printed.
+const PRINTED_FAILURES: usize = 3;
 
-/// Connections that the gateway accepts from one principal. If there are more clients, each opens a connection for every
-/// turn, and a client whose connection is refused tries again after a pause, which doubles each time.
+/// Connections that the gateway accepts from one principal. If there are more clients, each opens a new connection for
+/// every job and retries if the gateway refuses it.
 const MAX_CONNECTIONS: usize = 256;
+
+/// The pause before the first retry. It doubles with each retry, up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a client tries again.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client retries a job.
+const RETRY_TIME: Duration = Duration::from_secs(60);
 
-/// What a number of clients got.
+/// The times and failures of the jobs of one `run_jobs`.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    /// The times of all requests, in milliseconds.
+pub(crate) struct JobResults {
+    /// The times of the jobs that succeeded, in milliseconds, including retries and the pauses between them.
     pub(crate) times: Samples,
+    /// Jobs that failed, after retries if there were any.
     pub(crate) lost: usize,
-    /// Attempts that were refused and repeated.
+    /// Attempts that the gateway refused and the client repeated.
     pub(crate) refused: usize,
 }
 
-/// Runs `count` jobs on `clients` connections that are opened at once. A job that fails counts as lost, and its
-/// connection is replaced.
-pub(crate) fn run(
+/// Runs `count` jobs in all, on as many threads as there are `clients`. A client keeps its connection from job to job
+/// until a job fails.
+pub(crate) fn run_jobs(
     gateway: &Gateway,
     clients: usize,
     count: usize,
     job: impl Fn(&mut Client, usize) -> Result<()> + Sync,
-) -> Outcome {
-    let (next, refused, outcome) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Outcome::default()));
+) -> JobResults {
+    let (next, refused, results) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(JobResults::default()));
     let record = |result: Result<f64>| {
-        let mut outcome = outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match result {
-            Ok(took) => outcome.times.push(took),
+            Ok(took) => results.times.push(took),
             Err(error) => {
-                outcome.lost += 1;
-                if outcome.lost <= SHOWN_FAILURES {
+                results.lost += 1;
+                if results.lost <= PRINTED_FAILURES {
                     eprintln!("bench-gateway: lost: {error}");
                 }
             }
@@ -74,7 +77,7 @@ pub(crate) fn run(
                 Ok(began.elapsed().as_secs_f64() * 1e3)
             };
             let (mut result, mut pause) = (attempt(), FIRST_PAUSE);
-            while crowded && began.elapsed() < PATIENCE && result.as_ref().is_err_and(is_refusal) {
+            while crowded && began.elapsed() < RETRY_TIME && result.as_ref().is_err_and(is_refusal) {
                 refused.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(pause);
                 pause = (2 * pause).min(LONGEST_PAUSE);
@@ -88,43 +91,44 @@ pub(crate) fn run(
             scope.spawn(work);
         }
     });
-    let outcome = outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    Outcome { refused: refused.into_inner(), ..outcome }
+    let results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    JobResults { refused: refused.into_inner(), ..results }
 }
 
-/// Returns an error unless the model was content with the turn.
-pub(crate) fn check(message: &Value) -> Result<()> {
+/// Returns an error unless the last message of a turn is the one for a correct turn.
+pub(crate) fn check_turn(message: &Value) -> Result<()> {
     match message.get("content").and_then(Value::as_str) {
         Some(RIGHT) => Ok(()),
         _ => Err(format!("the model got or said something else: {message}").into()),
     }
 }
 
+/// Measures turns in which the model only writes text, and turns in which it runs one cell.
 pub(crate) fn measure(binaries: &Binaries, load: Load, facts: &mut Facts) -> Result<()> {
     let gateway = Gateway::start(binaries)?;
     for kind in ["plain", "cell"] {
         let turn = |client: &mut Client, number: usize| {
-            check(&client.send(&json!([{"role": "user", "content": format!("[{kind}] {number}")}]))?)
+            check_turn(&client.send(&json!([{"role": "user", "content": format!("[{kind}] {number}")}]))?)
         };
         // The first turns start workers, open the store's connections, and fill caches.
-        run(&gateway, 8, 40, |client, number| turn(client, load.turns + number));
+        run_jobs(&gateway, 8, 40, |client, number| turn(client, load.turns + number));
         let (cpu, began) = (gateway.cpu_ms()?, Instant::now());
-        let outcome = run(&gateway, load.clients, load.turns, turn);
+        let results = run_jobs(&gateway, load.clients, load.turns, turn);
         let took = began.elapsed().as_secs_f64();
         let cpu = (gateway.cpu_ms()? - cpu) / load.turns as f64;
         println!("\n{} turns {kind}, {} at once", load.turns, load.clients);
-        print_line("lost", &outcome.lost.to_string());
+        print_line("lost", &results.lost.to_string());
         print_line("CPU of gateway and workers per turn", &format!("{cpu:.2} ms"));
-        let (p50, p99) = (outcome.times.p50(), outcome.times.p99());
+        let (p50, p99) = (results.times.p50(), results.times.p99());
         print_line("time of a turn (p50; p99)", &format!("{p50:.0} ms; {p99:.0} ms"));
         print_line("turns per second", &format!("{:.0}", load.turns as f64 / took));
-        if outcome.refused > 0 {
-            print_line("refused and repeated", &outcome.refused.to_string());
+        if results.refused > 0 {
+            print_line("refused and repeated", &results.refused.to_string());
         }
         let pss = gateway.pss_mib()?;
         print_line("gateway and workers right after (PSS)", &format!("{pss:.1} MiB"));
-        facts.add(&format!("{kind}_lost"), outcome.lost as f64);
-        facts.add(&format!("{kind}_refused"), outcome.refused as f64);
+        facts.add(&format!("{kind}_lost"), results.lost as f64);
+        facts.add(&format!("{kind}_refused"), results.refused as f64);
         facts.add(&format!("{kind}_pss_mib"), pss);
         facts.add(&format!("{kind}_cpu_ms"), cpu);
         facts.add(&format!("{kind}_p50_ms"), p50);

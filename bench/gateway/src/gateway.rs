@@ -13,27 +13,31 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::{Result, print_line, processes};
 
-/// How long the model thinks.
+/// How long the scripted model waits before it answers.
 pub(crate) const THINKING_MS: u64 = 50;
 
-/// The model's last text of a turn, and what it says if a cell got another result from its client than it should.
+/// The model's last text of a correct turn.
 pub(crate) const RIGHT: &str = "right";
+
+/// The model's text if the last message is not one that the script expects, for instance if a cell got a wrong result.
 const WRONG: &str = "wrong";
 
-/// The result that clients send for their call.
-pub(crate) const RESULT: &str = "blue";
+/// The result that clients send for the call of their tool.
+pub(crate) const TOOL_RESULT: &str = "blue";
 
 /// How long a process may take to start.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// The time after which a process that does nothing counts as idle. Workers that load did not need any more have ended.
-const IDLE: Duration = Duration::from_secs(12);
+/// How long to wait after load until the gateway is idle: by then, workers that are no longer needed have ended.
+const IDLE_WAIT: Duration = Duration::from_secs(12);
 
+/// The number of gateways that are started to measure the time to ready.
 const STARTS: usize = 5;
 
-/// The configured limit of runs that wait.
-const RUNS: u32 = 20_000;
+/// The configured limit of suspended runs.
+const MAX_WAITING_RUNS: u32 = 20_000;
 
+/// The paths of the programs that the benchmark starts.
 #[derive(Debug)]
 pub(crate) struct Binaries {
     cellmate: PathBuf,
@@ -50,7 +54,8 @@ impl Binaries {
     }
 }
 
-/// What the model answers: to a user who writes `[plain]`, `[cell]` or `[park]`, and to the results of cells.
+/// Returns the script of the model: its answers to users who write `[plain]`, `[cell]` or `[park]`, and to the results
+/// of cells.
 fn script() -> Value {
     let when = |text: &str| json!({"lastContains": text});
     let exec = |code: &str| json!([{"name": "exec", "arguments": {"code": code}}]);
@@ -60,12 +65,12 @@ fn script() -> Value {
         {"when": when("[cell]"), "calls": exec("return 'done ' + 1"), "delayMs": THINKING_MS},
         {"when": when("[park]"), "calls": exec(waiting), "delayMs": THINKING_MS},
         {"when": when("done 1"), "text": RIGHT, "delayMs": THINKING_MS},
-        {"when": when(&format!("got {RESULT}")), "text": RIGHT, "delayMs": THINKING_MS},
+        {"when": when(&format!("got {TOOL_RESULT}")), "text": RIGHT, "delayMs": THINKING_MS},
         {"when": {}, "text": WRONG},
     ])
 }
 
-/// A running gateway with its model and its folder. It ends, and the folder is removed, when it is dropped.
+/// A running gateway with its model and its folder. Dropping it kills both processes and removes the folder.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     folder: PathBuf,
@@ -73,8 +78,8 @@ pub(crate) struct Gateway {
     gateway: Option<Child>,
     address: String,
     token: String,
-    /// From the start of the process to the first positive answer of `/readyz`.
-    pub(crate) ready: Duration,
+    /// Time from the start of the process to the first positive answer of `/readyz`.
+    pub(crate) time_to_ready: Duration,
 }
 
 impl Gateway {
@@ -88,17 +93,23 @@ impl Gateway {
         let mut model = command.arg(folder.join("script.json")).stdout(Stdio::piped()).spawn()?;
         let mut url = String::new();
         BufReader::new(model.stdout.take().ok_or("the model has no output")?).read_line(&mut url)?;
-        let mut started =
-            Self { folder, model, gateway: None, address: String::new(), token: String::new(), ready: Duration::ZERO };
+        let mut started = Self {
+            folder,
+            model,
+            gateway: None,
+            address: String::new(),
+            token: String::new(),
+            time_to_ready: Duration::ZERO,
+        };
         started.start_gateway(binaries, url.trim())?;
         Ok(started)
     }
 
     fn start_gateway(&mut self, binaries: &Binaries, model: &str) -> Result<()> {
         let config = json!({
-            "tools": {"codeMode": {"enabled": true, "maxLiveRuns": RUNS}},
-            // One principal has all sessions.
-            "store": {"perPrincipal": {"maxWaitingRuns": RUNS}},
+            "tools": {"codeMode": {"enabled": true, "maxLiveRuns": MAX_WAITING_RUNS}},
+            // All sessions belong to one principal.
+            "store": {"perPrincipal": {"maxWaitingRuns": MAX_WAITING_RUNS}},
             "models": {"providers": {"scripted": {"baseUrl": model, "api": "openai-completions"}}},
             "agents": {"defaults": {"model": "scripted/demo"}},
         });
@@ -128,7 +139,7 @@ impl Gateway {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.ready = began.elapsed();
+        self.time_to_ready = began.elapsed();
         Ok(())
     }
 
@@ -147,11 +158,11 @@ impl Gateway {
 
     /// Waits until the gateway is idle, and returns the memory of it and its workers.
     pub(crate) fn idle_pss_mib(&self) -> Result<f64> {
-        std::thread::sleep(IDLE);
+        std::thread::sleep(IDLE_WAIT);
         self.pss_mib()
     }
 
-    /// Returns the memory of the gateway and its workers.
+    /// Returns the memory of the gateway and its workers now.
     pub(crate) fn pss_mib(&self) -> Result<f64> {
         processes::pss_mib(self.pid()?)
     }
@@ -186,10 +197,10 @@ impl Drop for Gateway {
 pub(crate) fn measure_starts(binaries: &Binaries, facts: &mut Facts) -> Result<()> {
     let mut samples = Samples::default();
     for _ in 1..STARTS {
-        samples.push(Gateway::start(binaries)?.ready.as_secs_f64() * 1e3);
+        samples.push(Gateway::start(binaries)?.time_to_ready.as_secs_f64() * 1e3);
     }
     let gateway = Gateway::start(binaries)?;
-    samples.push(gateway.ready.as_secs_f64() * 1e3);
+    samples.push(gateway.time_to_ready.as_secs_f64() * 1e3);
     let pss = gateway.idle_pss_mib()?;
     println!("\nstart");
     print_line("ready after (median of 5; longest)", &format!("{:.0} ms; {:.0} ms", samples.p50(), samples.max()));
