@@ -5,7 +5,7 @@ use std::time::Instant;
 use figures::Samples;
 use serde_json::json;
 
-use crate::cells::Text;
+use crate::cells::CellText;
 use crate::ours::Runner;
 use crate::report::time;
 use crate::stats::us_since;
@@ -16,12 +16,12 @@ const ROUNDS: usize = 8;
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     bench.report.heading("computing cells, through the worker | in process");
     let mut ratios = Samples::default();
-    for name in bench.cells.computing() {
+    for name in bench.cells.computing_names() {
         let (mut ours, mut peer) = (Samples::default(), Samples::default());
         for round in 0..=bench.rounds(ROUNDS) {
             let text = bench.cells.text(&name)?;
             let now = bench.ours.wait_for(once(bench.ours.runner.clone(), text))?;
-            let seed = bench.cells.seed(1);
+            let seed = bench.cells.reserve_numbers(1);
             let request = json!({"op": "cpu", "mode": "inprocess", "cell": name, "n": 1, "seed": seed});
             let theirs = bench.peer.samples(&request, "samples_us")?;
             if round > 0 {
@@ -39,7 +39,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-async fn once(runner: Runner, text: Text) -> Result<f64> {
+async fn once(runner: Runner, text: CellText) -> Result<f64> {
     let from = Instant::now();
     runner.complete(&text).await?;
     Ok(us_since(from))

@@ -9,7 +9,7 @@ use contract::frame::{Budget, LegEnd};
 use figures::Samples;
 use serde_json::{Value, json};
 
-use crate::cells::Text;
+use crate::cells::CellText;
 use crate::endless::ENDLESS;
 use crate::ours::{Runner, budget};
 use crate::stats::us_since;
@@ -98,7 +98,7 @@ async fn trivial_cells(runner: Runner, neighbour: Arc<Neighbour>) -> Result<(Sam
     let mut number = 0_u64;
     while !neighbour.over.load(Ordering::SeqCst) {
         number += 1;
-        let text = Text { source: format!("return {number}+1"), expect: (number + 1).to_string() };
+        let text = CellText { source: format!("return {number}+1"), expect: (number + 1).to_string() };
         let phase = neighbour.phase.load(Ordering::SeqCst);
         let from = Instant::now();
         runner.complete(&text).await?;

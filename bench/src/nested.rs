@@ -5,7 +5,7 @@ use std::time::Instant;
 use contract::frame::LegEnd;
 use figures::Samples;
 
-use crate::cells::Text;
+use crate::cells::CellText;
 use crate::ours::{Runner, answer, budget, check};
 use crate::peer::request;
 use crate::stats::us_since;
@@ -39,10 +39,10 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         let mut ours = Samples::default();
         let mut peer = vec![Samples::default(); kind.modes.len()];
         for round in 0..=bench.rounds(ROUNDS) {
-            let texts = bench.cells.many(kind.cell, CELLS)?;
+            let texts = bench.cells.texts(kind.cell, CELLS)?;
             let now = bench.ours.wait_for(calls(bench.ours.runner.clone(), texts, kind.calls))?;
             for ((mode, _), peer) in kind.modes.iter().zip(&mut peer) {
-                let seed = bench.cells.seed(CELLS);
+                let seed = bench.cells.reserve_numbers(CELLS);
                 let theirs = bench.peer.samples(&request(kind.cell, mode, CELLS, seed), "calls_us")?;
                 if round > 0 {
                     peer.add(theirs);
@@ -62,7 +62,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
 }
 
 /// Returns the time per call, measured from the first call to the cell's value.
-async fn calls(runner: Runner, texts: Vec<Text>, count: f64) -> Result<Samples> {
+async fn calls(runner: Runner, texts: Vec<CellText>, count: f64) -> Result<Samples> {
     let mut samples = Samples::default();
     for text in texts {
         let (mut lease, mut leg) = runner.start(text.source.clone(), budget()).await?;

@@ -16,7 +16,7 @@ use sandbox::Sandbox;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::cells::Text;
+use crate::cells::CellText;
 use crate::{Result, catalogs};
 
 /// Stack size of a thread that runs cells.
@@ -80,7 +80,7 @@ impl Runner {
     }
 
     /// Runs a cell to its end and checks its value.
-    pub(crate) async fn complete(&self, text: &Text) -> Result<()> {
+    pub(crate) async fn complete(&self, text: &CellText) -> Result<()> {
         let (mut lease, mut leg) = self.start(text.source.clone(), budget()).await?;
         while let LegEnd::Suspended { calls, .. } = &leg.end {
             leg = lease.deliver(budget(), answer(calls)?).await?;
@@ -89,7 +89,7 @@ impl Runner {
     }
 }
 
-pub(crate) fn check(text: &Text, leg: &Leg) -> Result<()> {
+pub(crate) fn check(text: &CellText, leg: &Leg) -> Result<()> {
     match &leg.end {
         LegEnd::Completed { value } => text.check(value.get()),
         other => Err(format!("`{}` ended with {other:?}", text.source).into()),
@@ -143,7 +143,7 @@ impl BareSandbox {
     }
 
     /// Parses, runs and drops one cell that makes no calls. `number` must be unused.
-    pub(crate) fn complete(&self, number: u64, text: &Text) -> Result<()> {
+    pub(crate) fn complete(&self, number: u64, text: &CellText) -> Result<()> {
         let source = text.source.clone();
         let (language, languages) = (Language::JavaScript, Languages::ALL);
         let start = Start { budget: budget(), catalog: self.catalog, seed: 7, language, languages, source };

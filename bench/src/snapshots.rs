@@ -7,7 +7,7 @@ use contract::limits::Limits;
 use figures::Samples;
 use serde_json::{Value, json};
 
-use crate::cells::Text;
+use crate::cells::CellText;
 use crate::ours::{Runner, answer, budget, check};
 use crate::peer::{number, samples};
 use crate::report::bytes;
@@ -49,7 +49,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     for payload in &PAYLOADS {
         let (mut ours, mut plain, mut packed) = (Cycle::default(), Cycle::default(), Cycle::default());
         for round in 0..=bench.rounds(payload.rounds) {
-            let texts = bench.cells.many(payload.cell, payload.ours)?;
+            let texts = bench.cells.texts(payload.cell, payload.ours)?;
             let now = bench.ours.wait_for(cycles(bench.ours.runner.clone(), texts))?;
             let now_plain = peer_cycles(bench, payload, "none")?;
             let now_packed = peer_cycles(bench, payload, "zstd")?;
@@ -65,7 +65,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
 }
 
 /// Suspends, freezes, thaws and completes each cell.
-async fn cycles(runner: Runner, texts: Vec<Text>) -> Result<Cycle> {
+async fn cycles(runner: Runner, texts: Vec<CellText>) -> Result<Cycle> {
     let mut cycle = Cycle::default();
     for text in texts {
         let from = Instant::now();
@@ -90,7 +90,7 @@ async fn cycles(runner: Runner, texts: Vec<Text>) -> Result<Cycle> {
 
 fn peer_cycles(bench: &mut Bench, payload: &Payload, compress: &str) -> Result<Cycle> {
     let mut ask = |op: &str| -> Result<Value> {
-        let seed = bench.cells.seed(payload.peer);
+        let seed = bench.cells.reserve_numbers(payload.peer);
         let request = json!({
             "op": op, "mode": "warm", "payload": payload.name, "compress": compress, "n": payload.peer, "seed": seed,
         });

@@ -4,7 +4,7 @@ use contract::limits::Limits;
 use figures::machine::resident_bytes;
 use serde_json::json;
 
-use crate::cells::Text;
+use crate::cells::CellText;
 use crate::ours::{Runner, budget};
 use crate::peer::number;
 use crate::report::bytes;
@@ -17,13 +17,13 @@ const PEER_CELLS: usize = 200;
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     bench.report.heading("1,000 suspended cells kept, per cell");
-    let texts = bench.cells.many("suspend_trivial", WARMUP + CELLS)?;
+    let texts = bench.cells.texts("suspend_trivial", WARMUP + CELLS)?;
     let (stored, resident) = keep(bench, texts)?;
-    let mut own_data = bench.cells.many("suspend_trivial", WARMUP + CELLS)?;
+    let mut own_data = bench.cells.texts("suspend_trivial", WARMUP + CELLS)?;
     own_data.iter_mut().enumerate().for_each(|(number, text)| carry_data(text, number));
     let (stored_with_data, _) = keep(bench, own_data)?;
     for (compress, how) in [("none", "as is"), ("zstd", "with zstd")] {
-        let seed = bench.cells.seed(PEER_CELLS);
+        let seed = bench.cells.reserve_numbers(PEER_CELLS);
         let answer = bench.peer.ask(&json!({
             "op": "suspended_1000", "mode": "warm", "n": PEER_CELLS, "compress": compress, "seed": seed,
         }))?;
@@ -40,7 +40,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
 }
 
 /// Returns the bytes stored and the growth of resident memory, per cell. The first texts only warm up.
-fn keep(bench: &Bench, mut texts: Vec<Text>) -> Result<(f64, f64)> {
+fn keep(bench: &Bench, mut texts: Vec<CellText>) -> Result<(f64, f64)> {
     let measured = texts.split_off(WARMUP);
     bench.ours.wait_for(frozen(bench.ours.runner.clone(), texts))?;
     let before = resident_bytes("self")?;
@@ -51,7 +51,7 @@ fn keep(bench: &Bench, mut texts: Vec<Text>) -> Result<(f64, f64)> {
     Ok((total as f64 / count, grown / count))
 }
 
-async fn frozen(runner: Runner, texts: Vec<Text>) -> Result<Vec<Vec<u8>>> {
+async fn frozen(runner: Runner, texts: Vec<CellText>) -> Result<Vec<Vec<u8>>> {
     let mut snapshots = Vec::with_capacity(texts.len());
     for text in texts {
         let (lease, _) = runner.start(text.source, budget()).await?;
@@ -61,7 +61,7 @@ async fn frozen(runner: Runner, texts: Vec<Text>) -> Result<Vec<Vec<u8>>> {
 }
 
 /// Adds records to a cell that no other cell has.
-fn carry_data(text: &mut Text, number: usize) {
+fn carry_data(text: &mut CellText, number: usize) {
     let mut state = number as u64 + 1;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

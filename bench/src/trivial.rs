@@ -13,7 +13,7 @@ use figures::Samples;
 use serde_json::json;
 use store::{Keys, Location, Store};
 
-use crate::cells::Text;
+use crate::cells::CellText;
 use crate::ours::{BareSandbox, Runner};
 use crate::peer::request;
 use crate::stats::us_since;
@@ -46,18 +46,18 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     for round in 0..=bench.rounds(ROUNDS) {
         let mut now = Measurements { alone: through_sandbox(&alone, bench)?, ..Measurements::default() };
         let runners = [bench.ours.runner.clone(), large.clone()];
-        let texts = [bench.cells.many("trivial", OURS)?, bench.cells.many("trivial", OURS)?];
+        let texts = [bench.cells.texts("trivial", OURS)?, bench.cells.texts("trivial", OURS)?];
         [now.worker, now.worker_500] = bench.ours.wait_for(alternate(runners, texts))?;
         let texts = reading(bench, OURS / 10)?;
         now.reads_500 = bench.ours.wait_for(through_worker(large.clone(), texts))?;
-        let texts = bench.cells.many("trivial", OURS)?;
+        let texts = bench.cells.texts("trivial", OURS)?;
         now.whole = bench.ours.wait_for(through_code_mode(code_mode.clone(), toolbox.clone(), texts))?;
         for (mode, count, samples) in [
             ("warm", PEER, &mut now.peer_warm),
             ("inprocess", PEER, &mut now.peer_inprocess),
             ("worker", PEER_THREADS, &mut now.peer_worker),
         ] {
-            let seed = bench.cells.seed(count);
+            let seed = bench.cells.reserve_numbers(count);
             *samples = bench.peer.samples(&request("trivial", mode, count, seed), "samples_us")?;
         }
         if round > 0 {
@@ -70,8 +70,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
 
 fn through_sandbox(alone: &BareSandbox, bench: &mut Bench) -> Result<Samples> {
     let mut samples = Samples::default();
-    for text in bench.cells.many("trivial", OURS)? {
-        let number = bench.cells.seed(1);
+    for text in bench.cells.texts("trivial", OURS)? {
+        let number = bench.cells.reserve_numbers(1);
         let from = Instant::now();
         alone.complete(number, &text)?;
         samples.push(us_since(from));
@@ -80,7 +80,7 @@ fn through_sandbox(alone: &BareSandbox, bench: &mut Bench) -> Result<Samples> {
 }
 
 /// Runs a cell on each runner in turn, so that a slow phase of the machine affects both.
-async fn alternate(runners: [Runner; 2], texts: [Vec<Text>; 2]) -> Result<[Samples; 2]> {
+async fn alternate(runners: [Runner; 2], texts: [Vec<CellText>; 2]) -> Result<[Samples; 2]> {
     let mut samples = [Samples::default(), Samples::default()];
     let [small, large] = texts;
     for pair in small.into_iter().zip(large) {
@@ -93,7 +93,7 @@ async fn alternate(runners: [Runner; 2], texts: [Vec<Text>; 2]) -> Result<[Sampl
     Ok(samples)
 }
 
-async fn through_worker(runner: Runner, texts: Vec<Text>) -> Result<Samples> {
+async fn through_worker(runner: Runner, texts: Vec<CellText>) -> Result<Samples> {
     let mut samples = Samples::default();
     for text in texts {
         let from = Instant::now();
@@ -104,8 +104,8 @@ async fn through_worker(runner: Runner, texts: Vec<Text>) -> Result<Samples> {
 }
 
 /// Cells that read the whole catalog, which trivial ones do not.
-fn reading(bench: &mut Bench, count: usize) -> Result<Vec<Text>> {
-    let mut texts = bench.cells.many("trivial", count)?;
+fn reading(bench: &mut Bench, count: usize) -> Result<Vec<CellText>> {
+    let mut texts = bench.cells.texts("trivial", count)?;
     for text in &mut texts {
         text.source = text.source.replacen("return ", "return ALL_TOOLS.length-250+", 1);
     }
@@ -125,7 +125,7 @@ fn open_code_mode(bench: &Bench) -> Result<(CodeMode, Executor)> {
     Ok((code_mode, executor))
 }
 
-async fn through_code_mode(code_mode: CodeMode, toolbox: Executor, texts: Vec<Text>) -> Result<Samples> {
+async fn through_code_mode(code_mode: CodeMode, toolbox: Executor, texts: Vec<CellText>) -> Result<Samples> {
     let mut samples = Samples::default();
     let config = config::CodeMode::enabled(Limits::DEFAULT);
     for text in texts {

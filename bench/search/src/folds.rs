@@ -12,14 +12,14 @@ use crate::measure::{SHOWN, mean};
 use crate::peers::incumbent::Incumbent;
 use crate::quality::{Answers, answers};
 
-/// The weights to choose from, around the shipped ones.
+/// The values of two weights to choose from, around the shipped ones.
 const MEANING: [f32; 3] = [3.0, 4.0, 5.0];
 const SATURATION: [f32; 3] = [0.7, 1.2, 2.0];
 
-/// The bar of the scores.
+/// The smallest difference that passes: our mean recall over all folds, minus that of the incumbent, in percentage points.
 pub(crate) const CLAIM: Claim = ("recall_folds_above_incumbent", Bar::AtLeast(4.0));
 
-/// Measures the scores and prints them.
+/// Prints the recall of each fold, and adds the difference to the incumbent to the facts.
 pub(crate) fn run(data: &Path, facts: &mut Facts) -> Result<()> {
     let sets: Vec<Set> = SETS.iter().map(|name| read(data, name)).collect::<Result<_>>()?;
     let choices: Vec<Weights> = MEANING
@@ -57,10 +57,10 @@ pub(crate) fn run(data: &Path, facts: &mut Facts) -> Result<()> {
     Ok(())
 }
 
-/// Returns the mean recall of the selected folds over all sets.
-fn score(sets: &[Set], answers: &[Answers], taken: impl Fn(usize) -> bool) -> f64 {
+/// Returns the mean over all sets of the recall of the requests in the selected folds.
+fn score(sets: &[Set], answers: &[Answers], is_selected: impl Fn(usize) -> bool) -> f64 {
     mean(sets.iter().zip(answers).map(|(set, answers)| {
-        let chosen = set.queries.iter().zip(&answers.recall).filter(|(query, _)| taken(query.fold));
+        let chosen = set.queries.iter().zip(&answers.recall).filter(|(query, _)| is_selected(query.fold));
         mean(chosen.map(|(_, recall)| *recall))
     }))
 }

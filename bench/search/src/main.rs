@@ -45,7 +45,7 @@ fn run() -> Result<bool> {
             speed::run(&data, &mut facts)?;
             facts.verdict(&speed::CLAIMS)
         }
-        [what, tries @ ..] if what == "try" => tune::try_out(&data, tries),
+        [what, tries @ ..] if what == "try" => tune::try_weights(&data, tries),
         [what, set] if what == "misses" => misses::run(&data, set),
         other => {
             Err(format!("unknown arguments {other:?}; `speed`, `misses SET` and `try KNOB=VALUE...` are known").into())

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::data::{MIXED, read};
 use crate::measure::SHOWN;
 
-/// The bars of the times and of the memory.
+/// The largest times and the largest memory that pass.
 pub(crate) const CLAIMS: [Claim; 7] = [
     ("index_500_ms", Bar::AtMost(100.0)),
     ("index_12653_ms", Bar::AtMost(1_500.0)),
@@ -25,7 +25,7 @@ pub(crate) const CLAIMS: [Claim; 7] = [
 
 /// Measures the times and the memory, and prints them.
 pub(crate) fn run(data: &Path, facts: &mut Facts) -> Result<()> {
-    // Load the table of meanings first, because it is not part of an index.
+    // Load the embedding table first, because it is not part of an index.
     let meaning = Meaning::shipped();
     let few = read(data, "livemcp_agent")?;
     let many = read(data, MIXED)?;
@@ -33,26 +33,26 @@ pub(crate) fn run(data: &Path, facts: &mut Facts) -> Result<()> {
         println!("{what:36}{took:>12.2?}");
         facts.add(name, took.as_secs_f64() * 1e3);
     };
-    let half: Vec<Document> = few.documents.iter().take(500).cloned().collect();
-    let build = median(9, || Index::new(half.clone(), meaning, Weights::SHIPPED));
+    let first_500: Vec<Document> = few.documents.iter().take(500).cloned().collect();
+    let build = median_cpu_time(9, || Index::new(first_500.clone(), meaning, Weights::SHIPPED));
     milliseconds("index of 500 tools", "index_500_ms", build);
     let before = resident_bytes("self")?;
     let index = Index::new(many.documents.clone(), meaning, Weights::SHIPPED);
     let held = resident_bytes("self")?.saturating_sub(before);
-    let build = median(3, || Index::new(many.documents.clone(), meaning, Weights::SHIPPED));
+    let build = median_cpu_time(3, || Index::new(many.documents.clone(), meaning, Weights::SHIPPED));
     milliseconds("index of 12,653 tools", "index_12653_ms", build);
     let changed: Vec<Document> = many.documents.iter().skip(40).cloned().collect();
-    let update = median(3, || index.updated(changed.clone()));
+    let update = median_cpu_time(3, || index.updated(changed.clone()));
     milliseconds("update to 40 tools fewer", "update_40_fewer_ms", update);
     let mut microseconds = |what: &str, name: &str, took: Duration| {
         println!("{what:36}{took:>12.2?}");
         facts.add(name, took.as_secs_f64() * 1e6);
     };
     let small = Index::new(few.documents, meaning, Weights::SHIPPED);
-    microseconds("a search in 527 tools, p50", "search_527_us", search(&small, &few.queries));
-    microseconds("a search in 12,653 tools, p50", "search_12653_us", search(&index, &many.queries));
+    microseconds("a search in 527 tools, p50", "search_527_us", median_search_time(&small, &few.queries));
+    microseconds("a search in 12,653 tools, p50", "search_12653_us", median_search_time(&index, &many.queries));
     let words = Index::new(many.documents.clone(), None, Weights::SHIPPED);
-    let by_words = search(&words, &many.queries);
+    let by_words = median_search_time(&words, &many.queries);
     microseconds("the same search by words alone", "search_12653_words_us", by_words);
     let mib = mebibytes(held);
     println!("{:36}{mib:>9.1} MiB\n", "memory of 12,653 tools");
@@ -60,7 +60,8 @@ pub(crate) fn run(data: &Path, facts: &mut Facts) -> Result<()> {
     Ok(())
 }
 
-fn search(index: &Index, queries: &[crate::data::Query]) -> Duration {
+/// Searches for each query once, and returns the median of the CPU times.
+fn median_search_time(index: &Index, queries: &[crate::data::Query]) -> Duration {
     let mut took: Vec<Duration> = queries
         .iter()
         .map(|query| {
@@ -73,7 +74,8 @@ fn search(index: &Index, queries: &[crate::data::Query]) -> Duration {
     took.get(took.len() / 2).copied().unwrap_or_default()
 }
 
-fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> Duration {
+/// Does the work `rounds` times, and returns the median of the CPU times.
+fn median_cpu_time<T>(rounds: usize, mut work: impl FnMut() -> T) -> Duration {
     let mut took: Vec<Duration> = (0..rounds)
         .map(|_| {
             let start = cpu_time();
@@ -87,7 +89,7 @@ fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> Duration {
     took.get(rounds / 2).copied().unwrap_or_default()
 }
 
-/// CPU time of this thread. Nothing here waits, so on an idle machine it equals the elapsed time.
+/// Returns the CPU time of this thread. Nothing here waits, so on an idle machine it equals the elapsed time.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Scores other weights than the shipped ones.
+//! Scores weights that are given as arguments, to compare them with the shipped ones.
 
 use std::path::Path;
 
@@ -9,8 +9,10 @@ use crate::data::{MIXED, SETS, Set, read};
 use crate::measure::{mean, recall};
 use crate::quality::answers;
 
+/// The name of a weight, and its field.
 type Knob = (&'static str, fn(&mut Weights) -> &mut f32);
 
+/// The weights that can be changed. In arguments, a name has `-` instead of spaces.
 const KNOBS: &[Knob] = &[
     ("meaning", |w| &mut w.meaning),
     ("name", |w| &mut w.field[0]),
@@ -31,8 +33,9 @@ const KNOBS: &[Knob] = &[
     ("owner length", |w| &mut w.length[4]),
 ];
 
-/// Prints the scores for each argument, a list of changed weights such as `meaning=2 owner=3`.
-pub(crate) fn try_out(data: &Path, tries: &[String]) -> Result<bool> {
+/// Prints the scores for each argument, a list of changed weights such as `meaning=2 owner=3`. Words without `=` are
+/// ignored. Returns `true`, because no bar applies.
+pub(crate) fn try_weights(data: &Path, tries: &[String]) -> Result<bool> {
     let sets: Vec<Set> = SETS.iter().chain([&MIXED]).map(|name| read(data, name)).collect::<Result<_>>()?;
     let indexes: Vec<Index> =
         sets.iter().map(|set| Index::new(set.documents.clone(), Meaning::shipped(), Weights::SHIPPED)).collect();
@@ -56,6 +59,7 @@ pub(crate) fn try_out(data: &Path, tries: &[String]) -> Result<bool> {
     Ok(true)
 }
 
+/// Returns the mean recall of a set with these weights, in percent.
 fn score(set: &Set, index: &Index, weights: &Weights) -> f64 {
     let index = index.weighed(weights.clone());
     mean(set.queries.iter().map(|query| 100.0 * recall(&answers(&index, &query.text), &query.relevant)))

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::offer::{SERVERS, answering, name};
+use crate::server_tools::{SERVERS, answering, name};
 use figures::{Answer, McpClient};
 
 /// Prefix of the value of a cell whose call failed.

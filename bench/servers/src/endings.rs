@@ -8,33 +8,35 @@ use figures::Samples;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fleet::Fleet;
-use crate::heard::until_received;
-use crate::offer::{SERVERS, hanging};
 use crate::processes::{Census, Kind, Process};
+use crate::received_calls::until_received;
 use crate::report::{Report, milliseconds};
-use crate::{Result, Times, cells};
+use crate::server_tools::{SERVERS, hanging};
+use crate::{Repetitions, Result, cells};
 use figures::{Answer, McpClient};
 
-/// Number of servers with a call under way in [`Moment::Busy`].
-const BUSY: usize = 8;
+/// The number of servers with a call under way in `FleetState::Busy`.
+const BUSY_SERVERS: usize = 8;
 
-/// After this time, remaining processes count as a miss.
-const GIVE_UP: Duration = Duration::from_secs(15);
+/// How long to wait for the processes to end. The time of those that still run then is longer than any bar allows.
+const MAX_WAIT: Duration = Duration::from_secs(15);
 
-const LOOK: Duration = Duration::from_millis(10);
+/// The time between two looks at the processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Time after the start in [`Moment::Starting`], when some servers have been started.
-const HALF_STARTED: Duration = Duration::from_millis(150);
+/// The time after the start of `cellmate` at which some servers have been started; for `FleetState::Starting`.
+const PARTLY_STARTED_AFTER: Duration = Duration::from_millis(150);
 
+/// How `cellmate` is ended.
 #[derive(Clone, Copy)]
-enum End {
+enum EndMethod {
     InputClosed,
     Signal(Signal),
 }
 
 /// The state of the fleet when `cellmate` is ended.
 #[derive(Clone, Copy)]
-enum Moment {
+enum FleetState {
     /// All servers run, and no call is under way.
     Quiet,
     /// All servers run, and some have a call under way.
@@ -43,43 +45,56 @@ enum Moment {
     Starting,
 }
 
+/// One way of ending `cellmate`, and the name of its result.
 struct Ending {
+    /// The name of the fact.
     key: &'static str,
+    /// The name in the printed table.
     name: &'static str,
-    end: End,
-    moment: Moment,
+    method: EndMethod,
+    fleet_state: FleetState,
 }
 
-const fn ending(key: &'static str, name: &'static str, end: End, moment: Moment) -> Ending {
-    Ending { key, name, end, moment }
+const fn ending(key: &'static str, name: &'static str, method: EndMethod, fleet_state: FleetState) -> Ending {
+    Ending { key, name, method, fleet_state }
 }
 
 const ENDINGS: [Ending; 6] = [
-    ending("gone_after_close_ms", "its input closed", End::InputClosed, Moment::Quiet),
-    ending("gone_after_term_ms", "SIGTERM", End::Signal(Signal::TERM), Moment::Quiet),
-    ending("gone_after_busy_term_ms", "SIGTERM while calls are under way", End::Signal(Signal::TERM), Moment::Busy),
-    ending("gone_after_busy_kill_ms", "SIGKILL while calls are under way", End::Signal(Signal::KILL), Moment::Busy),
+    ending("gone_after_close_ms", "its input closed", EndMethod::InputClosed, FleetState::Quiet),
+    ending("gone_after_term_ms", "SIGTERM", EndMethod::Signal(Signal::TERM), FleetState::Quiet),
+    ending(
+        "gone_after_busy_term_ms",
+        "SIGTERM while calls are under way",
+        EndMethod::Signal(Signal::TERM),
+        FleetState::Busy,
+    ),
+    ending(
+        "gone_after_busy_kill_ms",
+        "SIGKILL while calls are under way",
+        EndMethod::Signal(Signal::KILL),
+        FleetState::Busy,
+    ),
     ending(
         "gone_after_early_term_ms",
         "SIGTERM while servers are started",
-        End::Signal(Signal::TERM),
-        Moment::Starting,
+        EndMethod::Signal(Signal::TERM),
+        FleetState::Starting,
     ),
     ending(
         "gone_after_early_kill_ms",
         "SIGKILL while servers are started",
-        End::Signal(Signal::KILL),
-        Moment::Starting,
+        EndMethod::Signal(Signal::KILL),
+        FleetState::Starting,
     ),
 ];
 
-pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()> {
+pub(crate) fn run(fleet: &Fleet, repetitions: Repetitions, report: &mut Report) -> Result<()> {
     report.heading(&format!("from the end of cellmate until no process of {} servers is left", SERVERS.len()));
     let state = fleet.new_state();
     for ending in &ENDINGS {
         let mut samples = Samples::default();
-        for _ in 0..times.endings {
-            samples.push(milliseconds(gone_after(fleet, &state, ending)?));
+        for _ in 0..repetitions.endings {
+            samples.push(milliseconds(time_until_gone(fleet, &state, ending)?));
         }
         report.times(ending.name, &samples);
         report.fact(ending.key, samples.max());
@@ -87,52 +102,58 @@ pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()
     Ok(())
 }
 
-fn gone_after(fleet: &Fleet, state: &Path, ending: &Ending) -> Result<Duration> {
-    let (client, _under_way) = start_until(fleet, state, ending.moment)?;
+/// Ends `cellmate`, and returns the time until all its processes are gone, or until `MAX_WAIT` is over.
+fn time_until_gone(fleet: &Fleet, state: &Path, ending: &Ending) -> Result<Duration> {
+    let (client, _under_way) = start_in_state(fleet, state, ending.fleet_state)?;
     let census = Census::take(client.pid(), &fleet.mark())?;
     let servers = census.count(Kind::Server);
-    let as_wanted = match ending.moment {
-        Moment::Quiet | Moment::Busy => servers == SERVERS.len(),
-        Moment::Starting => servers > 0,
+    let as_wanted = match ending.fleet_state {
+        FleetState::Quiet | FleetState::Busy => servers == SERVERS.len(),
+        FleetState::Starting => servers > 0,
     };
     if !as_wanted {
         return Err(format!("{servers} servers run, which is not the expected state before: {}", ending.name).into());
     }
     let began = Instant::now();
-    end(&client, ending.end)?;
+    end_cellmate(&client, ending.method)?;
     loop {
-        // Reaps the process, so that no zombie is left; the census does not count zombies either.
+        // Reaps `cellmate`, so that no zombie is left. The census does not count zombies.
         client.has_ended()?;
-        let left = census.left(&fleet.mark())?;
+        let left = census.remaining(&fleet.mark())?;
         if left.is_empty() {
             return Ok(began.elapsed());
         }
-        if began.elapsed() > GIVE_UP {
-            eprintln!("bench-servers: {} processes are left {GIVE_UP:?} after: {}", left.len(), ending.name);
+        if began.elapsed() > MAX_WAIT {
+            eprintln!("bench-servers: {} processes are left {MAX_WAIT:?} after: {}", left.len(), ending.name);
             kill_all(&left);
             return Ok(began.elapsed());
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Starts `cellmate` and brings the fleet into this state. Returns the calls that are under way, too.
-fn start_until(fleet: &Fleet, state: &Path, moment: Moment) -> Result<(McpClient, Vec<Receiver<Answer>>)> {
+/// Starts `cellmate` and brings the fleet into the wanted state. Returns the client and the answers of calls that are
+/// under way.
+fn start_in_state(
+    fleet: &Fleet,
+    state_folder: &Path,
+    wanted: FleetState,
+) -> Result<(McpClient, Vec<Receiver<Answer>>)> {
     let mut under_way = Vec::new();
-    let client = match moment {
-        Moment::Quiet | Moment::Busy => fleet.serve(state)?,
-        Moment::Starting => fleet.serve(&fleet.new_state())?,
+    let client = match wanted {
+        FleetState::Quiet | FleetState::Busy => fleet.serve(state_folder)?,
+        FleetState::Starting => fleet.serve(&fleet.new_state())?,
     };
-    match moment {
-        Moment::Quiet => cells::ask_all(&client)?,
-        Moment::Busy => {
+    match wanted {
+        FleetState::Quiet => cells::ask_all(&client)?,
+        FleetState::Busy => {
             cells::ask_all(&client)?;
-            for server in 0..BUSY {
+            for server in 0..BUSY_SERVERS {
                 let tool = hanging(server);
                 under_way.push(until_received(fleet, server, &tool, || client.begin(&cells::call(server, &tool)))?);
             }
         }
-        Moment::Starting => std::thread::sleep(HALF_STARTED),
+        FleetState::Starting => std::thread::sleep(PARTLY_STARTED_AFTER),
     }
     Ok((client, under_way))
 }
@@ -144,10 +165,10 @@ fn kill_all(left: &[Process]) {
     }
 }
 
-fn end(client: &McpClient, end: End) -> Result<()> {
-    match end {
-        End::InputClosed => client.close_input(),
-        End::Signal(signal) => kill_process(Pid::from_raw(client.pid()).ok_or("invalid process id")?, signal)?,
+fn end_cellmate(client: &McpClient, method: EndMethod) -> Result<()> {
+    match method {
+        EndMethod::InputClosed => client.close_input(),
+        EndMethod::Signal(signal) => kill_process(Pid::from_raw(client.pid()).ok_or("invalid process id")?, signal)?,
     }
     Ok(())
 }

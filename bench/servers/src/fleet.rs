@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Map, Value, json};
 
 use crate::Result;
-use crate::offer::{name, tools};
+use crate::server_tools::{name, tools};
 use figures::McpClient;
 
 /// The environment variable that every process of the fleet has. Its value is the fleet's folder.

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::fleet::{Fleet, HANGING};
-use crate::offer::SERVERS;
 use crate::report::{Report, milliseconds};
+use crate::server_tools::SERVERS;
 use crate::{Result, cells};
 
 /// The server that is started last.

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crate::fleet::Fleet;
-use crate::offer::SERVERS;
 use crate::processes::{Census, Kind};
 use crate::report::{Report, milliseconds};
+use crate::server_tools::SERVERS;
 use crate::{Result, cells};
 
 /// Long enough for all servers to run at the same time.

@@ -2,18 +2,18 @@
 //! reads JSON lines.
 
 mod bars;
+mod calls_during_kills;
 mod cells;
 mod endings;
-mod falls;
 mod fleet;
 mod growth;
 mod hanging;
-mod heard;
 mod idle;
 mod memory;
-mod offer;
 mod processes;
+mod received_calls;
 mod report;
+mod server_tools;
 mod sizes;
 mod starts;
 mod victims;
@@ -25,8 +25,8 @@ use figures::machine;
 
 use bars::BARS;
 use fleet::Fleet;
-use offer::SERVERS;
 use report::Report;
+use server_tools::SERVERS;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Result<T> = std::result::Result<T, BoxError>;
@@ -34,9 +34,9 @@ pub(crate) type Result<T> = std::result::Result<T, BoxError>;
 const USAGE: &str = "usage: cellmate-bench-servers [--quick] [--only-start SERVERS] [FOLDER]; FOLDER contains \
                      `cellmate` and `fake-mcp`; the default is the folder of this program";
 
-/// Number of repetitions of each measurement.
+/// How often each measurement is repeated.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub(crate) struct Repetitions {
     /// Starts of each kind.
     pub(crate) starts: usize,
     /// Endings of each kind.
@@ -45,8 +45,8 @@ pub(crate) struct Times {
     pub(crate) rounds: usize,
 }
 
-const WHOLE: Times = Times { starts: 5, endings: 3, rounds: 4 };
-const QUICK: Times = Times { starts: 1, endings: 1, rounds: 1 };
+const FULL: Repetitions = Repetitions { starts: 5, endings: 3, rounds: 4 };
+const QUICK: Repetitions = Repetitions { starts: 1, endings: 1, rounds: 1 };
 
 fn main() -> ExitCode {
     match run() {
@@ -60,12 +60,12 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<bool> {
-    let mut times = WHOLE;
+    let mut repetitions = FULL;
     let (mut binaries, mut only_start) = (None, None);
     let mut arguments = std::env::args_os().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
-            Some("--quick") => times = QUICK,
+            Some("--quick") => repetitions = QUICK,
             Some("--only-start") => {
                 let count = arguments.next().and_then(|count| count.to_str()?.parse::<usize>().ok());
                 only_start = Some(count.filter(|count| *count > 0).ok_or(USAGE)?);
@@ -78,21 +78,21 @@ fn run() -> Result<bool> {
     let fleet = Fleet::prepare(&binaries.or(beside).ok_or(USAGE)?, only_start.unwrap_or(SERVERS.len()))?;
     let measured = match only_start {
         Some(servers) => growth::measure(&fleet, servers),
-        None => measure(&fleet, times),
+        None => measure(&fleet, repetitions),
     };
     measured.inspect_err(|_| eprintln!("{}", fleet.last_stderr()))
 }
 
-fn measure(fleet: &Fleet, times: Times) -> Result<bool> {
+fn measure(fleet: &Fleet, repetitions: Repetitions) -> Result<bool> {
     let mut report = Report::default();
     report.fact("load_before", machine::load_average()?);
     sizes::run(fleet, &mut report)?;
-    starts::run(fleet, times, &mut report)?;
+    starts::run(fleet, repetitions, &mut report)?;
     hanging::run(fleet, &mut report)?;
     memory::run(fleet, &mut report)?;
-    falls::run(fleet, times, &mut report)?;
+    calls_during_kills::run(fleet, repetitions, &mut report)?;
     idle::run(fleet, &mut report)?;
-    endings::run(fleet, times, &mut report)?;
+    endings::run(fleet, repetitions, &mut report)?;
     report.fact("load_after", machine::load_average()?);
     report.verdict(&BARS)
 }

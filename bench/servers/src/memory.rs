@@ -4,7 +4,7 @@ use figures::machine::{mebibytes, resident_bytes};
 use serde_json::json;
 
 use crate::fleet::Fleet;
-use crate::processes::{Census, Kind, private};
+use crate::processes::{Census, Kind, private_bytes};
 use crate::report::Report;
 use crate::{Result, cells};
 
@@ -30,7 +30,7 @@ fn look(fleet: &Fleet, cellmate: i32, key: &str, name: &str, report: &mut Report
     for worker in census.of(Kind::Worker) {
         workers += resident_bytes(&worker.pid.to_string())?;
     }
-    let keepers: Option<u64> = census.of(Kind::Keeper).map(|keeper| private(keeper.pid)).sum();
+    let keepers: Option<u64> = census.of(Kind::Keeper).map(|keeper| private_bytes(keeper.pid)).sum();
     let keepers = keepers.map_or(f64::NAN, mebibytes);
     report.line(
         name,

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::Result;
 use crate::fleet::Fleet;
-use crate::offer::{SERVERS, TOOLS};
 use crate::report::Report;
+use crate::server_tools::{SERVERS, TOOLS};
 
 /// Approximate value for English and JSON.
 const BYTES_PER_TOKEN: f64 = 4.0;

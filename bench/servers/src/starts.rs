@@ -4,17 +4,17 @@ use figures::Samples;
 use serde_json::json;
 
 use crate::fleet::Fleet;
-use crate::offer::SERVERS;
 use crate::processes::{Census, Kind};
 use crate::report::{Report, milliseconds};
-use crate::{Result, Times, cells};
+use crate::server_tools::SERVERS;
+use crate::{Repetitions, Result, cells};
 
 /// The server that is listed last, so that a first cell has to wait for all of them.
 const CALLED: usize = SERVERS.len() - 1;
 
-pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()> {
+pub(crate) fn run(fleet: &Fleet, repetitions: Repetitions, report: &mut Report) -> Result<()> {
     let (mut cold, mut remembered) = (Samples::default(), Samples::default());
-    for _ in 0..times.starts {
+    for _ in 0..repetitions.starts {
         let state = fleet.new_state();
         for samples in [&mut cold, &mut remembered] {
             let client = fleet.serve(&state)?;

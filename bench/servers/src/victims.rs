@@ -7,10 +7,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::fleet::Fleet;
-use crate::heard::{times_received, until_received};
-use crate::offer::{working_reader, working_writer};
-use crate::processes::server;
+use crate::processes::find_server;
+use crate::received_calls::{times_received, until_received};
 use crate::report::milliseconds;
+use crate::server_tools::{working_reader, working_writer};
 use crate::{Result, cells};
 use figures::McpClient;
 
@@ -108,6 +108,6 @@ impl KillResults {
 }
 
 fn running(fleet: &Fleet, victim: usize) -> Result<Pid> {
-    let pid = server(&fleet.script(victim))?.and_then(Pid::from_raw);
+    let pid = find_server(&fleet.script(victim))?.and_then(Pid::from_raw);
     pid.ok_or_else(|| "a server that was called is not running".into())
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use figures::Samples;
 
 use crate::fleet::Fleet;
-use crate::offer::SERVERS;
 use crate::report::{Report, milliseconds};
+use crate::server_tools::SERVERS;
 use crate::victims::{KillResults, call_and_kill, call_only};
-use crate::{Result, Times, cells};
+use crate::{Repetitions, Result, cells};
 use figures::McpClient;
 
 /// Servers that are killed in one round. Each round kills different ones.
@@ -21,14 +21,14 @@ const LANES: usize = 2;
 /// Minimum duration of a round, with or without kills.
 const ROUND: Duration = Duration::from_secs(4);
 
-pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()> {
+pub(crate) fn run(fleet: &Fleet, repetitions: Repetitions, report: &mut Report) -> Result<()> {
     let client = fleet.serve(&fleet.new_state())?;
     cells::ask_all(&client)?;
     let (mut calm, mut falling) = (Lanes::default(), Lanes::default());
     let mut killed = KillResults::default();
     // Servers that are killed in any round are excluded from both sides.
-    let healthy = times.rounds * KILLED_PER_ROUND..SERVERS.len();
-    for round in 0..times.rounds {
+    let healthy = repetitions.rounds * KILLED_PER_ROUND..SERVERS.len();
+    for round in 0..repetitions.rounds {
         let victims = round * KILLED_PER_ROUND..(round + 1) * KILLED_PER_ROUND;
         calm.add(beside(&client, healthy.clone(), || {
             victims.clone().try_for_each(|victim| call_only(&client, fleet, victim))
