@@ -33,7 +33,7 @@ pub(crate) fn run(data: &Path, facts: &mut Facts) -> Result<()> {
         theirs.push(Answers::of(set, |query| incumbent.rank(query, SHOWN)));
         let index = Index::new(set.documents.clone(), Meaning::shipped(), Weights::SHIPPED);
         for (weights, all) in choices.iter().zip(&mut ours) {
-            let index = index.weighed(weights.clone());
+            let index = index.with_weights(weights.clone());
             all.push(Answers::of(set, |query| answers(&index, query)));
         }
     }

@@ -61,6 +61,6 @@ pub(crate) fn try_weights(data: &Path, tries: &[String]) -> Result<bool> {
 
 /// Returns the mean recall of a set with these weights, in percent.
 fn score(set: &Set, index: &Index, weights: &Weights) -> f64 {
-    let index = index.weighed(weights.clone());
+    let index = index.with_weights(weights.clone());
     mean(set.queries.iter().map(|query| 100.0 * recall(&answers(&index, &query.text), &query.relevant)))
 }

@@ -65,7 +65,7 @@ pub(crate) fn tables(
 
     let all: Vec<Value> = tools.iter().filter(|tool| tool.id.source() != Source::Mcp).map(entry).collect();
     put("all".to_owned(), Value::from(all).to_string());
-    let functions = names::unique_names(tools);
+    let functions = names::unique_convenience_names(tools);
     put("tools".to_owned(), json!(functions.keys().collect::<Vec<_>>()).to_string());
     for (name, position) in &functions {
         if let Some(tool) = tools.get(*position) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::spelling::folded;
 use contract::tool::{Operation, Source, ToolSpec};
 
-use crate::names::{JS_WORDS, mcp_identifier};
+use crate::names::{JS_RESERVED_WORDS, mcp_identifier};
 use crate::unique_names::UniqueNames;
 
 /// Properties of `MCP` that a server's identifier must not shadow.
@@ -169,7 +169,7 @@ fn spellings<'a>(names: impl Iterator<Item = (&'a str, &'a str)>, reserved: &[&s
 }
 
 fn is_reserved(name: &str, words: &[&str]) -> bool {
-    words.contains(&name) || JS_WORDS.contains(&name)
+    words.contains(&name) || JS_RESERVED_WORDS.contains(&name)
 }
 
 #[cfg(test)]

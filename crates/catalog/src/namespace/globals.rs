@@ -3,7 +3,7 @@
 use contract::limits::MAX_IDENTIFIER_BYTES;
 
 use super::error::NamespaceError;
-use crate::names::JS_WORDS;
+use crate::names::JS_RESERVED_WORDS;
 use crate::text::{clean, is_identifier};
 
 /// The guest's own globals, as `guest/prelude` defines them, and the bridge of Tool Search.
@@ -36,7 +36,7 @@ pub(super) fn check_global(name: &str) -> Result<(), NamespaceError> {
     if !is_identifier(name) || name.len() > MAX_IDENTIFIER_BYTES {
         return Err(NamespaceError::NotAnIdentifier(shown()));
     }
-    if JS_WORDS.contains(&name) {
+    if JS_RESERVED_WORDS.contains(&name) {
         return Err(NamespaceError::ReservedWord(shown()));
     }
     let mut taken = [CELLMATE, STANDARD, ELSEWHERE, OBJECT].into_iter().flat_map(str::split_whitespace);

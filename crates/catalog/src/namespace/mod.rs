@@ -6,8 +6,8 @@
 mod build;
 mod error;
 mod globals;
+mod run_namespaces;
 mod scope;
-mod visible;
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use crate::Catalog;
 use crate::text::clean;
 
 pub use error::NamespaceError;
+pub(crate) use run_namespaces::Namespace;
+pub use run_namespaces::Namespaces;
 pub use scope::{InputMapping, RunContext, ScopeFailure, ScopeMaker, ScopeValue};
-pub(crate) use visible::Namespace;
-pub use visible::Namespaces;
 
 /// A plugin's registration of a namespace. The loader, not the plugin, states which plugin owns it.
 #[derive(Clone, Debug)]

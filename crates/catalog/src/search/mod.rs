@@ -1,4 +1,4 @@
-//! Tool search: by words, by their meaning, and first of all by exact name.
+//! Tool search by words and by their meaning. Tools whose name or id is the request come first.
 //!
 //! A search is deterministic: equal tools and an equal request give an equal result on every machine. Nothing here
 //! depends on time, randomness or the order in which tools were added.
@@ -58,17 +58,17 @@ pub struct ScoreExplanation {
     pub words: f32,
     /// From 0 to 1, where 1 is the nearest in meaning; `None` without an embedding table.
     pub meaning: Option<f32>,
-    /// Words of the request that the tool contains, with the score of each.
+    /// Stems of the request's words that the tool contains, with the score of each.
     pub matched: Vec<(String, f32)>,
 }
 
 impl Index {
     /// Builds an index. Without an embedding table, only words are matched.
     pub fn new(documents: Vec<Document>, meaning: Option<&'static Meaning>, weights: Weights) -> Self {
-        Self::assembled(Vec::new(), Vocabulary::default(), meaning, weights).updated(documents)
+        Self::assemble(Vec::new(), Vocabulary::default(), meaning, weights).updated(documents)
     }
 
-    /// Builds an index of these tools; tools of this index that have not changed are not read again.
+    /// Builds an index of these tools. The work for tools that this index already has, unchanged, is not repeated.
     pub fn updated(&self, documents: Vec<Document>) -> Self {
         let known: HashMap<&Document, &Arc<Tool>> = self.tools.iter().map(|tool| (&tool.document, tool)).collect();
         let mut vocabulary = self.vocabulary.clone();
@@ -80,15 +80,17 @@ impl Index {
                 None => Arc::new(Tool::read(document, &mut reader, self.meaning, &self.weights)),
             })
             .collect();
-        Self::assembled(tools, vocabulary, self.meaning, self.weights.clone())
+        Self::assemble(tools, vocabulary, self.meaning, self.weights.clone())
     }
 
-    /// Builds an index of the same tools with other weights.
-    pub fn weighed(&self, weights: Weights) -> Self {
-        Self::assembled(self.tools.clone(), self.vocabulary.clone(), self.meaning, weights)
+    /// Builds an index of these tools with other weights. The tools keep their vectors, so a change of
+    /// `Weights::field_meaning` has no effect on them.
+    pub fn with_weights(&self, weights: Weights) -> Self {
+        Self::assemble(self.tools.clone(), self.vocabulary.clone(), self.meaning, weights)
     }
 
-    fn assembled(
+    /// Builds the parts of an index that depend on all tools or on the weights.
+    fn assemble(
         tools: Vec<Arc<Tool>>,
         vocabulary: Vocabulary,
         meaning: Option<&'static Meaning>,
@@ -98,7 +100,7 @@ impl Index {
         Self {
             postings: Postings::new(&counts, vocabulary.len(), &weights),
             vectors: Vectors::new(tools.iter().map(|tool| tool.vector.as_ref())),
-            names: names(&tools),
+            names: positions_by_name(&tools),
             stems: Stems::new(),
             weights,
             meaning,
@@ -115,8 +117,9 @@ impl Index {
         self.tools.is_empty()
     }
 
-    /// Returns the best matches first, ties in the order of ids, among the tools that `shown` accepts.
-    pub fn rank(&self, query: &str, limit: usize, shown: impl Fn(usize) -> bool) -> Vec<Hit> {
+    /// Returns up to `limit` tools that match, among those whose position `is_visible` accepts. The best match is first;
+    /// equal scores are in the order of ids.
+    pub fn rank(&self, query: &str, limit: usize, is_visible: impl Fn(usize) -> bool) -> Vec<Hit> {
         if limit == 0 {
             return Vec::new();
         }
@@ -125,7 +128,7 @@ impl Index {
             .total
             .iter()
             .enumerate()
-            .filter(|(position, score)| **score > 0.0 && scores.is_hit(*position) && shown(*position))
+            .filter(|(position, score)| **score > 0.0 && scores.is_hit(*position) && is_visible(*position))
             .map(|(position, score)| Hit { position, score: *score })
             .collect();
         let order = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then_with(|| self.id(a).cmp(self.id(b)));
@@ -137,7 +140,7 @@ impl Index {
         hits
     }
 
-    /// Explains a tool's score.
+    /// Explains a tool's score; `None` if there is no tool at this position.
     pub fn explain(&self, query: &str, position: usize) -> Option<ScoreExplanation> {
         self.tools.get(position)?;
         let scores = self.scores(query);
@@ -164,7 +167,8 @@ impl Index {
     }
 }
 
-fn names(tools: &[Arc<Tool>]) -> HashMap<String, Vec<usize>> {
+/// Returns the positions of tools by their normalised ids and names.
+fn positions_by_name(tools: &[Arc<Tool>]) -> HashMap<String, Vec<usize>> {
     let mut names: HashMap<String, Vec<usize>> = HashMap::new();
     for (position, tool) in tools.iter().enumerate() {
         for name in [&tool.document.id, &tool.document.name] {
