@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
 
-type Returning = Pin<Box<dyn Future<Output = Result<Value, ToolError>> + Send>>;
-type Function = Arc<dyn Fn(ToolCall) -> Returning + Send + Sync>;
+type ToolFuture = Pin<Box<dyn Future<Output = Result<Value, ToolError>> + Send>>;
+type Function = Arc<dyn Fn(ToolCall) -> ToolFuture + Send + Sync>;
 
 /// A tool of the program: its definition, and the async function that executes its calls.
 ///
@@ -104,6 +104,7 @@ impl Tool {
         Self { repeat: Repeat::WithKey, ..self }
     }
 
+    /// Returns the id; `None` if it is invalid, which `Tools::new` reports.
     pub(crate) fn id(&self) -> Option<&ToolId> {
         self.id.as_ref().ok()
     }
@@ -137,7 +138,8 @@ impl ToolCall {
         self.call.input()
     }
 
-    /// Reads the input as a type of the program. An error becomes the error of the call.
+    /// Deserializes the input into a type of the program. If the function returns the error with `?`, the call fails with
+    /// it.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         T::deserialize(self.input()).map_err(|error| ToolError::new(format!("the input cannot be read: {error}")))
     }
@@ -168,7 +170,7 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// Returns an error with this message for the model: `.map_err(ToolError::new)`.
+    /// Creates an error with this message, which the model reads. `.map_err(ToolError::new)` converts another error.
     pub fn new(message: impl fmt::Display) -> Self {
         Self { message: message.to_string() }
     }
@@ -194,13 +196,14 @@ impl From<String> for ToolError {
     }
 }
 
-/// The source of the program's tools.
+/// All tools of the program: the `ToolSource` that executes their calls.
 pub(crate) struct Tools {
     specs: Vec<ToolSpec>,
     functions: HashMap<ToolId, Function>,
 }
 
 impl Tools {
+    /// Checks the definitions of the tools. Fails if one is invalid or incomplete, or if two have one id.
     pub(crate) fn new(tools: Vec<Tool>) -> Result<Self> {
         let bad = |message: String| Error::new(ErrorKind::InvalidTool, message);
         let (mut specs, mut functions) = (Vec::new(), HashMap::new());

@@ -27,8 +27,8 @@ macro_rules! trials {
 fn main() -> ExitCode {
     cellmate::worker_main();
     #[cfg(feature = "mcp")]
-    if std::env::args().nth(1).as_deref() == Some(servers::FAKE_SERVER) {
-        servers::serve();
+    if std::env::args().nth(1).as_deref() == Some(servers::FAKE_SERVER_ARGUMENT) {
+        servers::serve_fake_mcp();
         return ExitCode::SUCCESS;
     }
     let trials = trials![
@@ -63,14 +63,14 @@ fn main() -> ExitCode {
         .chain(trials![
             servers::a_cell_calls_a_tool_of_an_mcp_server,
             servers::a_server_that_cannot_start_does_not_stop_the_program,
-            servers::a_misused_setting_is_refused,
+            servers::a_setting_of_the_other_transport_is_refused,
         ])
         .collect();
     let with_server = trials![
         postgres::a_run_of_one_host_is_approved_resumed_and_forked_by_another,
         postgres::another_key_is_refused_while_a_cell_is_suspended,
     ];
-    let no_server = std::env::var_os(postgres::SERVER).is_none();
+    let no_server = std::env::var_os(postgres::SERVER_VARIABLE).is_none();
     let with_server = with_server.into_iter().map(|trial| trial.with_ignored_flag(no_server));
     let trials = trials.into_iter().chain(with_server).collect();
     let arguments = Arguments::from_args();

@@ -7,12 +7,12 @@ use cellmate::{Builder, KeyFile, RunState, Scope, Store, json};
 
 use super::{Result, builder, letters};
 
-/// The variable in which `with-postgres` passes the address of the server.
-pub(super) const SERVER: &str = "CELLMATE_TEST_POSTGRES";
+/// The environment variable in which `with-postgres` passes the address of the server.
+pub(super) const SERVER_VARIABLE: &str = "CELLMATE_TEST_POSTGRES";
 
-/// Creates a schema on the server, and returns the address of a store in it.
+/// Creates an empty schema on the server, and returns the address of a store in it.
 fn new_store(name: &str) -> String {
-    let server = std::env::var(SERVER).unwrap();
+    let server = std::env::var(SERVER_VARIABLE).unwrap();
     let schema = format!("embedding_{name}_{}", std::process::id());
     let create = format!("DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}");
     let created = Command::new("psql").args([&server, "-q", "-v", "ON_ERROR_STOP=1", "-c", &create]).status();
@@ -21,7 +21,8 @@ fn new_store(name: &str) -> String {
     format!("{server}{separator}options=-c%20search_path%3D{schema}")
 }
 
-fn sharing(address: &str, folder: &Path) -> Result<Builder> {
+/// Returns the builder of a host with the store at this address and the key file in this folder.
+fn host_with_store(address: &str, folder: &Path) -> Result<Builder> {
     let store = Store::postgres(address, KeyFile::open(folder.join("key"))?);
     Ok(builder().tool(letters().ask_first()).store(store))
 }
@@ -29,8 +30,8 @@ fn sharing(address: &str, folder: &Path) -> Result<Builder> {
 pub(super) async fn a_run_of_one_host_is_approved_resumed_and_forked_by_another() -> Result {
     let (folder, address) = (tempfile::tempdir()?, new_store("shared"));
     let scope = || Scope::agent("writer").session("letters");
-    let first = sharing(&address, folder.path())?.build().await?;
-    let second = sharing(&address, folder.path())?.build().await?;
+    let first = host_with_store(&address, folder.path())?.build().await?;
+    let second = host_with_store(&address, folder.path())?.build().await?;
     let mut requests = second.approval_requests();
 
     let run = first.run(scope())?;
@@ -57,12 +58,12 @@ pub(super) async fn a_run_of_one_host_is_approved_resumed_and_forked_by_another(
 
 pub(super) async fn another_key_is_refused_while_a_cell_is_suspended() -> Result {
     let (folder, address) = (tempfile::tempdir()?, new_store("keys"));
-    let first = sharing(&address, folder.path())?.build().await?;
+    let first = host_with_store(&address, folder.path())?.build().await?;
     let result = first.run(Scope::agent("a"))?.exec("1", r#"return tools.send_letter({to: "Ada"})"#).await;
     assert!(result.run_id().is_some(), "{result:?}");
     first.shut_down().await?;
     let other = tempfile::tempdir()?;
-    let error = sharing(&address, other.path())?.build().await.unwrap_err();
+    let error = host_with_store(&address, other.path())?.build().await.unwrap_err();
     assert_eq!(error.code(), "key_unavailable", "{error}");
     Ok(())
 }
@@ -70,7 +71,7 @@ pub(super) async fn another_key_is_refused_while_a_cell_is_suspended() -> Result
 pub(super) async fn a_server_that_cannot_be_reached_is_named_without_its_password() -> Result {
     let folder = tempfile::tempdir()?;
     let address = "postgres://writer:not-a-secret@127.0.0.1:1/runs";
-    let error = sharing(address, folder.path())?.build().await.unwrap_err();
+    let error = host_with_store(address, folder.path())?.build().await.unwrap_err();
     assert_eq!(error.code(), "store_unavailable", "{error}");
     assert!(error.to_string().contains("127.0.0.1:1") && !error.to_string().contains("not-a-secret"), "{error}");
     Ok(())

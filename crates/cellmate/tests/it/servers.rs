@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::{Result, builder};
 
-/// The argument with which this program is an MCP server.
-pub(super) const FAKE_SERVER: &str = "__fake-mcp-server";
+/// The argument with which this program runs as an MCP server instead of the tests.
+pub(super) const FAKE_SERVER_ARGUMENT: &str = "__fake-mcp-server";
 
-/// Answers on the standard streams until they are closed: a server with one tool, which adds two numbers.
-pub(super) fn serve() {
+/// Runs an MCP server with one tool, which adds two numbers, until standard input is closed.
+pub(super) fn serve_fake_mcp() {
     for line in std::io::stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line.unwrap()).unwrap();
         let Some(id) = request.get("id") else { continue };
@@ -44,7 +44,7 @@ fn this_program() -> String {
 }
 
 pub(super) async fn a_cell_calls_a_tool_of_an_mcp_server() -> Result {
-    let sums = McpServer::command("sums", this_program(), [FAKE_SERVER]).variable("LANG", "C").folder("/");
+    let sums = McpServer::command("sums", this_program(), [FAKE_SERVER_ARGUMENT]).variable("LANG", "C").folder("/");
     let host = builder().mcp_server(sums).build().await?;
     let result = host.run(Scope::agent("a"))?.exec("1", "return MCP.sums.add({a: 1, b: 2})").await;
     assert!(result.value().is_some_and(|value| value.to_string().contains('3')), "{result:?}");
@@ -59,7 +59,7 @@ pub(super) async fn a_server_that_cannot_start_does_not_stop_the_program() -> Re
     host.shut_down().await
 }
 
-pub(super) async fn a_misused_setting_is_refused() -> Result {
+pub(super) async fn a_setting_of_the_other_transport_is_refused() -> Result {
     let servers = [
         McpServer::http("remote", "https://mcp.example.com").variable("A", "1"),
         McpServer::http("remote", "https://mcp.example.com").folder("/"),
