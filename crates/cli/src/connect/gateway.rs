@@ -1,4 +1,4 @@
-//! `cellmate connect CLIENT --gateway`: adds the address of a gateway to an agent's configuration.
+//! `cellmate connect CLIENT --gateway`: adds the address of a gateway to a client's configuration.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,20 +13,20 @@ use super::{
 use crate::servers::TrustChoice;
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
-/// The address of a gateway that was started without `--listen`.
-pub(super) const ADDRESS: &str = "http://127.0.0.1:18789";
+/// The address of a gateway on this machine that was started without `--listen`.
+pub(super) const DEFAULT_ADDRESS: &str = "http://127.0.0.1:18789";
 
-/// The name of the token's file in the state folder.
+/// The name of the file in the state folder that contains the token of the gateway.
 const TOKEN_FILE: &str = "token";
 
-/// Lets an agent ask the gateway for its models.
+/// Configures a client to send its model requests to the gateway.
 pub(super) fn connect(address: &str, arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     if arguments.trust.choice() != TrustChoice::Ask {
         let message = "--trusted and --no-trusted are about MCP servers; omit them with --gateway";
         return Err(ConnectError::Usage(message.to_owned()));
     }
     let places = arguments.config.places();
-    let client = agent(&arguments.client, arguments.scope)?;
+    let client = parse_client(&arguments.client, arguments.scope)?;
     let token_file = match &arguments.token_file {
         Some(file) => std::path::absolute(file).map_err(|error| {
             ConnectError::Usage(format!("--token-file: cannot find the current folder: {error}; name an absolute path"))
@@ -41,7 +41,7 @@ pub(super) fn connect(address: &str, arguments: &ConnectArguments) -> Result<Exi
         let message = "the gateway is not on this machine, so it has another token; name its file with --token-file";
         return Err(ConnectError::Usage(message.to_owned()));
     }
-    let mut theirs = Change::open(&file(client, &places)?)?;
+    let mut theirs = Change::open(&gateway_file(client, &places)?)?;
     let connections = Connections::of(&places);
     let earlier = connections.gateway_record(client, &theirs.file);
     let (record, notes) = connect_gateway(client, &gateway, &mut theirs, &places, earlier)?;
@@ -62,7 +62,7 @@ pub(super) fn connect(address: &str, arguments: &ConnectArguments) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes the settings that [`connect`] added.
+/// Removes the settings that `connect` added.
 pub(super) fn disconnect(
     client: &str,
     scope: ScopeArgument,
@@ -70,8 +70,8 @@ pub(super) fn disconnect(
     config: &ConfigArguments,
 ) -> Result<ExitCode, ConnectError> {
     let places = config.places();
-    let client = agent(client, scope)?;
-    let mut theirs = Change::open(&file(client, &places)?)?;
+    let client = parse_client(client, scope)?;
+    let mut theirs = Change::open(&gateway_file(client, &places)?)?;
     let connections = Connections::of(&places);
     let notes = match connections.gateway_record(client, &theirs.file) {
         Some(record) => disconnect_gateway(&mut theirs, &record, confirmation.intent())?,
@@ -88,14 +88,14 @@ pub(super) fn disconnect(
         report: json!({"next": restart(client)}),
     };
     if plan.carry_out(&places, confirmation, || Ok(()))? == CarriedOut::Yes {
-        // A record that stays is harmless: values that are no longer there are not removed again.
+        // If the record cannot be removed, it does no harm: the next `disconnect` finds nothing to remove.
         connections.remove_gateway(client, &theirs.file).log_ignored("remove the record of a connected agent");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the agent with this name, if it can use a gateway.
-fn agent(name: &str, scope: ScopeArgument) -> Result<Client, ConnectError> {
+/// Returns the client with this name. Fails if it cannot use a gateway, or if the scope is not the user.
+fn parse_client(name: &str, scope: ScopeArgument) -> Result<Client, ConnectError> {
     if scope != ScopeArgument::User {
         let message = "--gateway changes the user's configuration only; omit --scope project";
         return Err(ConnectError::Usage(message.to_owned()));
@@ -107,6 +107,7 @@ fn agent(name: &str, scope: ScopeArgument) -> Result<Client, ConnectError> {
     })
 }
 
-fn file(client: Client, places: &Places) -> Result<PathBuf, ConnectError> {
+/// Returns the client's file that contains the address of a gateway, or that would.
+fn gateway_file(client: Client, places: &Places) -> Result<PathBuf, ConnectError> {
     existing_or_first(client.gateway_files(places)).ok_or_else(no_home)
 }

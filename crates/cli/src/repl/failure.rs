@@ -1,20 +1,21 @@
-//! Relates the failure of a cell to what was typed at the prompt.
+//! Rewrites the error of a cell for the person at the prompt: the position in the typed text, and a hint.
 
 use std::collections::BTreeSet;
 
 use contract::frame::SourcePosition;
 use sandbox::InsertedReturn;
 
-/// The most names of earlier cells that are remembered.
+/// The maximum number of names of earlier cells that are remembered.
 const MAX_NAMES: usize = 10_000;
 
-/// Returns an error with its place in the typed text: a cell that is an expression has a `return` that was not typed.
-pub(super) fn in_typed_text(error: &str, inserted: InsertedReturn) -> String {
-    with_typed_place(error, inserted).unwrap_or_else(|| error.to_owned())
+/// Returns an error with its position in the typed text. The position in the cell differs from it, because the REPL
+/// inserts a `return` before an expression.
+pub(super) fn with_typed_position(error: &str, inserted: InsertedReturn) -> String {
+    replace_position(error, inserted).unwrap_or_else(|| error.to_owned())
 }
 
-/// Replaces the place at the end of an error, such as ` (at 1:8)`; `None` if it has none.
-fn with_typed_place(error: &str, inserted: InsertedReturn) -> Option<String> {
+/// Replaces the position at the end of an error, such as ` (at 1:8)`; `None` if it has none.
+fn replace_position(error: &str, inserted: InsertedReturn) -> Option<String> {
     let (message, place) = error.strip_suffix(')')?.rsplit_once(" (at ")?;
     let (line, column) = place.split_once(':')?;
     let SourcePosition { line, column } =
@@ -22,7 +23,7 @@ fn with_typed_place(error: &str, inserted: InsertedReturn) -> Option<String> {
     Some(format!("{message} (at {line}:{column})"))
 }
 
-/// Explains once that variables end with their cell, when a cell uses a name of an earlier one.
+/// Gives a hint, once, that variables end with their cell, when a cell fails because it uses a name of an earlier cell.
 #[derive(Debug, Default)]
 pub(super) struct VariableHint {
     earlier: BTreeSet<String>,
@@ -30,7 +31,7 @@ pub(super) struct VariableHint {
 }
 
 impl VariableHint {
-    /// Remembers the names in a cell of statements, which may declare them.
+    /// Remembers all words in a cell that could be names of variables. They may not be: the cell is not parsed.
     pub(super) fn remember(&mut self, statements: &str) {
         if self.is_given {
             return;
@@ -40,8 +41,8 @@ impl VariableHint {
         self.earlier.extend(names.take(free).map(str::to_owned));
     }
 
-    /// Returns the hint for a cell that failed, unless it was given before or does not apply.
-    pub(super) fn after(&mut self, error: &str) -> Option<String> {
+    /// Returns the hint for a cell that failed with this error, unless it was given before or does not apply.
+    pub(super) fn hint_for(&mut self, error: &str) -> Option<String> {
         let (name, _) = error.strip_prefix("ReferenceError: ")?.split_once(" is not defined")?;
         if self.is_given || !self.earlier.contains(name) {
             return None;
@@ -63,10 +64,10 @@ fn is_name_letter(letter: char) -> bool {
 mod tests {
     use sandbox::TypedCell;
 
-    use super::{VariableHint, in_typed_text};
+    use super::{VariableHint, with_typed_position};
 
     #[test]
-    fn only_the_place_at_the_end_of_an_error_is_changed() {
+    fn only_the_position_at_the_end_of_an_error_is_changed() {
         let TypedCell::Expression { inserted, .. } = TypedCell::judge("foo()") else { panic!() };
         for (error, expected) in [
             ("ReferenceError: foo is not defined (at 1:8)", "ReferenceError: foo is not defined (at 1:1)"),
@@ -75,7 +76,7 @@ mod tests {
             ("Error: a (at 1:x)", "Error: a (at 1:x)"),
             ("timed out after 100 ms", "timed out after 100 ms"),
         ] {
-            assert_eq!(in_typed_text(error, inserted), expected);
+            assert_eq!(with_typed_position(error, inserted), expected);
         }
     }
 
@@ -83,16 +84,16 @@ mod tests {
     fn the_hint_is_given_once_and_only_for_a_name_of_an_earlier_cell() {
         let mut hint = VariableHint::default();
         let undefined = |name: &str| format!("ReferenceError: {name} is not defined (at 1:1)");
-        assert_eq!(hint.after(&undefined("x")), None);
+        assert_eq!(hint.hint_for(&undefined("x")), None);
         hint.remember("const { x, y: $y } = f()");
-        assert_eq!(hint.after("TypeError: x is not a function"), None);
-        assert_eq!(hint.after(&undefined("other")), None);
-        let given = hint.after(&undefined("$y")).unwrap();
+        assert_eq!(hint.hint_for("TypeError: x is not a function"), None);
+        assert_eq!(hint.hint_for(&undefined("other")), None);
+        let given = hint.hint_for(&undefined("$y")).unwrap();
         assert!(
             given.starts_with("variables end with their cell") && given.contains("store(\"$y\", value)"),
             "{given}"
         );
         hint.remember("const x = 1");
-        assert_eq!(hint.after(&undefined("x")), None);
+        assert_eq!(hint.hint_for(&undefined("x")), None);
     }
 }

@@ -301,10 +301,10 @@ impl Repl<'_> {
     /// Prints the result of a cell, and remembers whether it failed or waits.
     async fn show(&mut self, mut result: CellResult, kind: CellKind) -> Result<(), String> {
         if let (CellResult::Failed { error, .. }, CellKind::Expression(inserted)) = (&mut result, kind) {
-            *error = failure::in_typed_text(error, inserted);
+            *error = failure::with_typed_position(error, inserted);
         }
         let advice = match &result {
-            CellResult::Failed { error, .. } => self.hint.after(error),
+            CellResult::Failed { error, .. } => self.hint.hint_for(error),
             _ => cell_result::advice(&self.engine.code_mode, &result).await.map_err(as_text)?,
         };
         self.waiting = match &result {
