@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::declared::on_terminal;
 use crate::person::Person;
+use crate::trust_tools::on_terminal;
 
 const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 

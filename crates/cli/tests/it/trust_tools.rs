@@ -1,4 +1,4 @@
-//! What servers declare about their tools, and whether the user believes it.
+//! Trusting what a server declares about its tools, with `cellmate servers trust-tools` and when servers are added.
 
 use std::process::{Command, Stdio};
 
@@ -8,8 +8,8 @@ use crate::person::{CANARY, Person, exec_over_streams};
 
 const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 
-/// Replaces the person's server by one that declares its tools `greet` and `add_once` harmless, and `other` not.
-fn declaring() -> Person {
+/// Returns a test user whose server declares its tools `greet` and `add_once` harmless, and `other` not.
+fn person_with_declaring_server() -> Person {
     let person = Person::new();
     let greet = r#"\"name\":\"greet\","#;
     let text = person.read("server.sh");
@@ -22,7 +22,7 @@ fn declaring() -> Person {
     person
 }
 
-/// Runs `cellmate` on a terminal of its own, with this input. Returns the exit code and what the terminal shows.
+/// Runs `cellmate` on a new terminal, with this input. Returns the exit code and what the terminal shows.
 pub(crate) fn on_terminal(person: &Person, arguments: &[&str], typed: &str) -> (i32, String) {
     use std::io::Write;
     let words = std::iter::once(env!("CARGO_BIN_EXE_cellmate")).chain(arguments.iter().copied());
@@ -45,13 +45,15 @@ pub(crate) fn on_terminal(person: &Person, arguments: &[&str], typed: &str) -> (
     (output.status.code().unwrap(), shown)
 }
 
-fn trusted(person: &Person) -> Vec<(String, bool)> {
+/// Returns the configured servers, and whether each is trusted.
+fn trust_of_servers(person: &Person) -> Vec<(String, bool)> {
     let listed = person.run(&["servers", "list", "--json"]).json();
     let servers = listed["servers"].as_array().unwrap();
     servers.iter().map(|one| (one["name"].as_str().unwrap().to_owned(), one["trusted"] == true)).collect()
 }
 
-const DECLARED: &str =
+/// What the user reads about the declarations of the server `s`.
+const DECLARATION: &str =
     "`s` declares that 2 of its 3 tools only read, or add something once and destroy nothing: add_once, greet";
 
 #[test]
@@ -61,12 +63,12 @@ fn adding_a_server_on_a_terminal_shows_what_it_declares_and_asks_once() {
         ("\n", false, "not trusted; to trust it later: cellmate servers trust-tools s"),
         ("yes please\n", false, "not trusted; to trust it later: cellmate servers trust-tools s"),
     ] {
-        let person = declaring();
+        let person = person_with_declaring_server();
         let (code, shown) = on_terminal(&person, &["servers", "add", "s", "--", "sh", &person.server()], answer);
         assert_eq!(code, 0, "{shown}");
-        assert!(shown.contains(DECLARED) && shown.matches("Believe it").count() == 1, "{shown}");
+        assert!(shown.contains(DECLARATION) && shown.matches("Believe it").count() == 1, "{shown}");
         assert!(shown.contains(told), "{shown}");
-        assert_eq!(trusted(&person), [("s".to_owned(), is_trusted)], "{answer:?}");
+        assert_eq!(trust_of_servers(&person), [("s".to_owned(), is_trusted)], "{answer:?}");
         let called = person.run(&["tools", "call", "s.greet", "name=Ada"]);
         assert_eq!(called.code, i32::from(!is_trusted), "{}{}", called.out, called.err);
         assert_eq!(person.run(&["tools", "call", "s.other"]).code, 1, "a tool that is not declared harmless asks");
@@ -74,8 +76,8 @@ fn adding_a_server_on_a_terminal_shows_what_it_declares_and_asks_once() {
 }
 
 #[test]
-fn flags_decide_in_advance_and_without_a_terminal_a_server_is_not_trusted() {
-    let person = declaring();
+fn flags_set_the_trust_and_without_flag_and_terminal_a_server_is_not_trusted() {
+    let person = person_with_declaring_server();
     let started = person.path("started").display().to_string();
     let start = format!("echo x >> {started}; exec sh {}", person.server());
     let add = |name: &str, more: &[&str]| {
@@ -92,7 +94,7 @@ fn flags_decide_in_advance_and_without_a_terminal_a_server_is_not_trusted() {
     assert_eq!(add("project", &["--scope", "project", "--dry-run"]).err.matches("trust-tools").count(), 0);
     assert!(!person.has("started"), "without a terminal no server is started");
     let expected = [("json", false), ("no", false), ("open", false), ("yes", true)];
-    let mut found = trusted(&person);
+    let mut found = trust_of_servers(&person);
     found.sort();
     assert_eq!(found, expected.map(|(name, is_trusted)| (name.to_owned(), is_trusted)));
     assert_eq!(person.run(&["servers", "add", "x", "--trusted", "--no-trusted", "--", "x"]).code, 2);
@@ -100,7 +102,7 @@ fn flags_decide_in_advance_and_without_a_terminal_a_server_is_not_trusted() {
 
 #[test]
 fn a_server_that_cannot_be_started_is_added_and_can_be_trusted_later() {
-    let person = declaring();
+    let person = person_with_declaring_server();
     let server = person.server();
     for (name, command, why) in [
         ("bad", vec!["sh", server.as_str(), "fail"], "exited"),
@@ -119,17 +121,17 @@ fn a_server_that_cannot_be_started_is_added_and_can_be_trusted_later() {
 
 #[test]
 fn trust_tools_shows_trusts_and_stops_trusting() {
-    let person = declaring();
+    let person = person_with_declaring_server();
     let entry = json!({"command": "sh", "args": [person.server()]});
     let config = json!({"mcpServers": {"s": entry, "t": entry}, "imports": ["cursor"]});
     person.write(USER_CONFIG, &format!("// kept\n{config}"));
     person.write("home/.cursor/mcp.json", &json!({"mcpServers": {"theirs": entry}}).to_string());
     let shown = person.run(&["servers", "trust-tools", "s"]);
-    assert!(shown.code == 2 && shown.err.contains(DECLARED) && shown.err.contains("pass --yes"), "{}", shown.err);
-    assert!(trusted(&person).iter().all(|(_, is_trusted)| !is_trusted));
+    assert!(shown.code == 2 && shown.err.contains(DECLARATION) && shown.err.contains("pass --yes"), "{}", shown.err);
+    assert!(trust_of_servers(&person).iter().all(|(_, is_trusted)| !is_trusted));
 
     let (code, seen) = on_terminal(&person, &["servers", "trust-tools", "s", "t"], "t\n");
-    assert_eq!((code, trusted(&person)[1].1, trusted(&person)[0].1), (0, true, false), "{seen}");
+    assert_eq!((code, trust_of_servers(&person)[1].1, trust_of_servers(&person)[0].1), (0, true, false), "{seen}");
     let report = person.run(&["servers", "trust-tools", "s", "t", "--yes", "--json"]).json();
     assert_eq!(
         report["servers"][0],
@@ -149,7 +151,7 @@ fn trust_tools_shows_trusts_and_stops_trusting() {
 
 #[test]
 fn trusting_a_server_approves_the_calls_of_harmless_tools_that_wait() {
-    let person = declaring();
+    let person = person_with_declaring_server();
     let entry = json!({"command": "sh", "args": [person.server()]});
     let config = json!({"mcpServers": {"s": entry, "t": entry}});
     person.write(USER_CONFIG, &config.to_string());
@@ -184,12 +186,12 @@ fn trusting_a_server_approves_the_calls_of_harmless_tools_that_wait() {
 fn servers_that_are_taken_over_are_trusted_only_if_the_user_says_so() {
     let entry = |person: &Person| json!({"command": "sh", "args": [person.server()]});
     let moved = |more: &[&str]| {
-        let person = declaring();
+        let person = person_with_declaring_server();
         let theirs = json!({"mcpServers": {"a": entry(&person), "b": entry(&person)}});
         person.write("home/.cursor/mcp.json", &theirs.to_string());
         let output = person.run(&[&["connect", "cursor", "--take-over", "--yes"], more].concat());
         assert_eq!(output.code, 0, "{}", output.err);
-        (trusted(&person).iter().map(|(_, is_trusted)| *is_trusted).collect::<Vec<_>>(), output.err)
+        (trust_of_servers(&person).iter().map(|(_, is_trusted)| *is_trusted).collect::<Vec<_>>(), output.err)
     };
     let (found, notes) = moved(&[]);
     assert_eq!(found, [false, false]);
@@ -198,18 +200,18 @@ fn servers_that_are_taken_over_are_trusted_only_if_the_user_says_so() {
     let (found, notes) = moved(&["--no-trusted"]);
     assert!(found == [false, false] && !notes.contains("trust-tools"), "{notes}");
 
-    let person = declaring();
+    let person = person_with_declaring_server();
     let theirs = json!({"mcpServers": {"a": entry(&person), "b": entry(&person)}});
     person.write("home/.cursor/mcp.json", &theirs.to_string());
     let (code, shown) = on_terminal(&person, &["connect", "cursor", "--take-over"], "y\nb\n");
     assert!(code == 0 && shown.matches("Believe them").count() == 1, "{shown}");
-    assert_eq!(trusted(&person), [("a".to_owned(), false), ("b".to_owned(), true)], "{shown}");
+    assert_eq!(trust_of_servers(&person), [("a".to_owned(), false), ("b".to_owned(), true)], "{shown}");
     assert_eq!(person.run(&["connect", "cursor", "--trusted", "--yes"]).code, 2, "nothing is moved");
 }
 
 #[test]
 fn approvals_of_an_untrusted_server_name_the_command_that_trusts_it() {
-    let person = declaring();
+    let person = person_with_declaring_server();
     let config = json!({"mcpServers": {"s": {"command": "sh", "args": [person.server()]}}});
     person.write(USER_CONFIG, &config.to_string());
     let hint = "server `s` is not trusted to declare which tools only read; to trust it, run `cellmate servers \
@@ -227,8 +229,8 @@ fn approvals_of_an_untrusted_server_name_the_command_that_trusts_it() {
 }
 
 #[test]
-fn the_old_spelling_and_mistaken_names_say_what_to_type() {
-    let person = declaring();
+fn a_wrong_trust_command_names_the_right_one() {
+    let person = person_with_declaring_server();
     let config: Value = json!({"mcpServers": {"s": {"command": "sh", "args": [person.server()]}}});
     person.write(USER_CONFIG, &config.to_string());
     for (arguments, told) in [
