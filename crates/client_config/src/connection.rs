@@ -1,6 +1,6 @@
 //! Records of what `connect` changed in a client's file, so that exactly that can be removed again.
 //!
-//! A record contains the servers that were moved as the client's file had them, so it is as private as that file.
+//! A record contains the moved servers exactly as they were in the client's file, so it is as private as that file.
 
 use std::fmt;
 use std::fs;
@@ -19,14 +19,15 @@ use crate::places::Places;
 use crate::server::runs_cellmate;
 use crate::tree::{Kind, Tree};
 
+/// The version of the records' format. Records with another version count as missing.
 const VERSION: u64 = 1;
 
-/// A server that was moved from a client's file.
+/// A server that was moved from a client's file to our configuration.
 #[derive(Clone, PartialEq)]
 pub struct MovedServer {
-    /// The keys that lead to it in the client's file, its name last.
+    /// The keys that lead to the server in the client's file, its name last.
     pub(crate) path: Vec<String>,
-    /// Its entry there.
+    /// The entry of the server in the client's file.
     pub(crate) entry: Value,
 }
 
@@ -38,12 +39,12 @@ impl fmt::Debug for MovedServer {
 }
 
 impl MovedServer {
-    /// Returns its name as the configuration has it.
+    /// Returns the server's name as the client's file has it.
     pub fn key(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
-    /// Returns its name, escaped for display.
+    /// Returns the server's name, escaped for display.
     pub(crate) fn name(&self) -> String {
         display::plain(self.key())
     }
@@ -54,9 +55,9 @@ impl MovedServer {
 pub struct ConnectionRecord {
     client: Client,
     file: PathBuf,
-    /// Whether the key that holds the servers was added.
+    /// Whether `connect` added the key that contains the servers, such as `mcpServers`.
     container_added: bool,
-    /// The entry of another program that had our name.
+    /// The entry of another program that had our name, and that our entry replaced.
     replaced: Option<Value>,
     moved: Vec<MovedServer>,
 }
@@ -96,8 +97,8 @@ impl ConnectionRecord {
         Ok(Self { client, file: theirs.file.clone(), container_added: container.is_none(), replaced, moved })
     }
 
-    /// Adds this record to that of an earlier `connect`.
-    fn after(self, earlier: Self) -> Self {
+    /// Returns this record together with that of an earlier `connect`. Where both have a value, this record's applies.
+    fn merged_with(self, earlier: Self) -> Self {
         let is_new = |one: &MovedServer| !self.moved.iter().any(|moved| moved.path == one.path);
         let moved: Vec<MovedServer> =
             earlier.moved.into_iter().filter(is_new).chain(self.moved.iter().cloned()).collect();
@@ -140,45 +141,47 @@ impl Connections {
 
     /// Returns the record of a client's file; one that cannot be read counts as missing.
     pub fn record(&self, client: Client, file: &Path) -> Option<ConnectionRecord> {
-        let text = files::read_users(&self.place(client.name(), file)?).ok()??;
+        let text = files::read_users(&self.record_path(client.name(), file)?).ok()??;
         ConnectionRecord::read(&text).filter(|record| record.client == client && record.file == file)
     }
 
     /// Writes a record, atomically, together with what an earlier `connect` recorded.
     pub fn write(&self, record: ConnectionRecord) -> io::Result<()> {
-        let place = self.place(record.client.name(), &record.file);
-        let place = place.ok_or_else(|| io::Error::other("cannot find the home folder; set HOME"))?;
+        let path = self.record_path(record.client.name(), &record.file);
+        let path = path.ok_or_else(|| io::Error::other("cannot find the home folder; set HOME"))?;
         let record = match self.record(record.client, &record.file) {
-            Some(earlier) => record.after(earlier),
+            Some(earlier) => record.merged_with(earlier),
             None => record,
         };
-        files::write_private(&place, &record.to_json().to_string())
+        files::write_private(&path, &record.to_json().to_string())
     }
 
     /// Removes the record of a client's file, if there is one.
     pub fn remove(&self, client: Client, file: &Path) -> io::Result<()> {
-        self.remove_file(client.name(), file)
+        self.remove_record(client.name(), file)
     }
 
-    /// Removes the record whose name begins with `stem`, if there is one.
-    pub(crate) fn remove_file(&self, stem: &str, file: &Path) -> io::Result<()> {
-        let Some(place) = self.place(stem, file) else { return Ok(()) };
-        match fs::remove_file(place) {
+    /// Removes the record of a client's file, if there is one. The record's file name begins with `stem`.
+    pub(crate) fn remove_record(&self, stem: &str, file: &Path) -> io::Result<()> {
+        let Some(path) = self.record_path(stem, file) else { return Ok(()) };
+        match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Returns the path of the record of a client's file, with a name that begins with `stem`.
-    pub(crate) fn place(&self, stem: &str, file: &Path) -> Option<PathBuf> {
+    /// Returns the path of the record of a client's file. The record's file name begins with `stem`. `None` if there is no
+    /// home folder.
+    pub(crate) fn record_path(&self, stem: &str, file: &Path) -> Option<PathBuf> {
         let hash = ContentHash::of(file.display().to_string().as_bytes());
         let digits = hash.as_str().get(..16)?;
         Some(self.folder.as_ref()?.join(format!("{stem}-{digits}.json")))
     }
 }
 
-/// Removes our entry `name` from a client's file, and puts the servers back that `connect` moved, unless the file has
-/// others with their names now. Everything else stays. Returns a note for each server.
+/// Removes our entry `name` from a client's file, and restores what `connect` changed according to the record: the entry
+/// that ours replaced, and the moved servers, unless the file now has others with their names. Everything else stays.
+/// Returns a note for each moved server.
 pub fn disconnect(
     client: Client,
     name: &str,
@@ -223,7 +226,7 @@ pub fn disconnect(
     Ok(notes)
 }
 
-/// Whether an entry of a client's file starts cellmate, as `connect` writes it.
+/// Returns whether an entry of a client's file starts cellmate, as `connect` writes it.
 fn starts_cellmate(entry: &Tree) -> bool {
     let texts = |key: &str| -> Vec<&str> {
         match entry.get(key).map(|found| &found.kind) {

@@ -15,20 +15,27 @@ use crate::server::{Origin, ServerEntry, Source};
 use crate::tree::{Kind, Tree};
 use crate::variables::{Dialect, SecretUse, Unset, Variables};
 
-/// The longest name that a tool id may contain.
-const MAX_NAME_BYTES: usize = 64;
+/// The longest name of a server, because tool ids contain it.
+const MAX_SERVER_NAME_BYTES: usize = 64;
 
-/// The range of time limits. A server or tool that takes longer than an hour is not expected to answer at all.
+/// The longest time limit of a start or call. After an hour, no answer is expected any more.
 pub const LONGEST_TIME_LIMIT: Duration = Duration::from_secs(60 * 60);
+
+/// The shortest time limit of a start or call.
 pub const SHORTEST_TIME_LIMIT: Duration = Duration::from_millis(100);
 
-const URLS: [&str; 4] = ["url", "httpUrl", "serverUrl", "baseUrl"];
-const ONLY_TOOLS: [&str; 5] = ["enabled_tools", "enabledTools", "includeTools", "allowedTools", "tools"];
-const WITHOUT_TOOLS: [&str; 4] = ["disabled_tools", "disabledTools", "excludeTools", "blockedTools"];
+/// The keys under which clients write the URL of a server.
+const URL_KEYS: [&str; 4] = ["url", "httpUrl", "serverUrl", "baseUrl"];
 
-/// A server that was read from an entry, before its `envFile` is read.
+/// The keys under which clients list the only tools to offer.
+const ONLY_TOOLS_KEYS: [&str; 5] = ["enabled_tools", "enabledTools", "includeTools", "allowedTools", "tools"];
+
+/// The keys under which clients list tools not to offer.
+const WITHOUT_TOOLS_KEYS: [&str; 4] = ["disabled_tools", "disabledTools", "excludeTools", "blockedTools"];
+
+/// The server of an entry, before its `envFile` is read.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ParsedEntry {
     pub(crate) server: ServerEntry,
     /// A file with more variables, which those of the entry override.
     pub(crate) env_file: Option<PathBuf>,
@@ -39,9 +46,10 @@ pub(crate) struct Entry {
 /// Why an entry cannot be used as a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EntryError {
+    /// The entry is invalid.
     #[error("{0}")]
     Wrong(String),
-    /// A variable or secret is not set; it may be set elsewhere, or later.
+    /// A variable or secret has no value here. It may have one elsewhere, or later.
     #[error(transparent)]
     Unset(Unset),
 }
@@ -66,18 +74,19 @@ impl From<String> for EntryError {
     }
 }
 
+/// Reads the entry of the server with this name. `dialect` is how the file writes variables.
 pub(crate) fn read(
     name: &str,
     tree: &Tree,
     origin: Origin,
     variables: &Variables,
     dialect: Dialect,
-) -> Result<Entry, EntryError> {
+) -> Result<ParsedEntry, EntryError> {
     check_name(name)?;
     if !tree.is_map() {
         return Err(format!("expected an object, found {}", tree.sort()).into());
     }
-    let opencode = is_opencodes(text(tree, "type")?);
+    let opencode = is_opencode_entry(text(tree, "type")?);
     let fields = Fields { tree, variables, dialect: if opencode { Dialect::Brace } else { dialect } };
     let (transport, shown) = fields.transport()?;
     let timeout = milliseconds(tree, &["timeout"])?;
@@ -87,7 +96,7 @@ pub(crate) fn read(
     let call = milliseconds(tree, &["callTimeoutMs", "requestTimeoutMs"])?
         .or(seconds(tree, "tool_timeout_sec")?)
         .or(timeout.filter(|_| !opencode));
-    let says_trusted = truth(tree, "trusted")?.unwrap_or(false);
+    let says_trusted = boolean(tree, "trusted")?.unwrap_or(false);
     let mut notes = Vec::new();
     if says_trusted && origin.source == Source::Project {
         let note = "`trusted` is not applied: only your own configuration can mark a server as trusted";
@@ -96,7 +105,7 @@ pub(crate) fn read(
     let server = ServerEntry {
         name: name.to_owned(),
         transport,
-        enabled: truth(tree, "enabled")?.unwrap_or(true) && !truth(tree, "disabled")?.unwrap_or(false),
+        enabled: boolean(tree, "enabled")?.unwrap_or(true) && !boolean(tree, "disabled")?.unwrap_or(false),
         trusted: origin.source.is_the_users() && says_trusted,
         only_tools: only_tools(tree)?,
         without_tools: without_tools(tree)?,
@@ -110,24 +119,24 @@ pub(crate) fn read(
         let note = "`headersHelper` is not run by cellmate, so its headers are missing; write them under `headers`";
         notes.push(note.to_owned());
     }
-    Ok(Entry { server, env_file, notes })
+    Ok(ParsedEntry { server, env_file, notes })
 }
 
-/// Whether an entry of this type has opencode's format, in which variables are written differently.
-pub(crate) fn is_opencodes(kind: Option<&str>) -> bool {
+/// Returns whether an entry of this type has opencode's format, in which variables are written differently.
+pub(crate) fn is_opencode_entry(kind: Option<&str>) -> bool {
     matches!(kind, Some("local" | "remote"))
 }
 
 fn check_name(name: &str) -> Result<(), String> {
     let bad = |c: char| c == ':' || c.is_control();
-    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(bad) {
+    if name.is_empty() || name.len() > MAX_SERVER_NAME_BYTES || name.contains(bad) {
         return Err("a server's name must have 1 to 64 bytes, no `:` and no control characters; rename it".to_owned());
     }
     Ok(())
 }
 
-/// Returns the key that a mistyped one, or one with another word for it, stands for in an entry without a transport.
-fn meant_by(key: &str) -> Option<&'static str> {
+/// Returns `command` or `url` if this key of an entry is probably meant as one of them.
+fn intended_key(key: &str) -> Option<&'static str> {
     match key.to_ascii_lowercase().as_str() {
         "cmd" | "program" | "executable" | "exec" => Some("command"),
         "uri" | "endpoint" | "address" => Some("url"),
@@ -137,6 +146,7 @@ fn meant_by(key: &str) -> Option<&'static str> {
     }
 }
 
+/// Reads the fields of an object in an entry, and expands the variables in them.
 pub(crate) struct Fields<'a> {
     pub(crate) tree: &'a Tree,
     variables: &'a Variables,
@@ -152,11 +162,11 @@ impl<'a> Fields<'a> {
     /// Returns the transport, and its command or URL for people to read.
     fn transport(&self) -> Result<(Transport, String), EntryError> {
         let kind = text(self.tree, "type")?.or(text(self.tree, "transport")?);
-        let url = URLS.iter().find_map(|key| self.tree.get(key).map(|_| *key));
+        let url = URL_KEYS.iter().find_map(|key| self.tree.get(key).map(|_| *key));
         match (self.tree.get("command"), url) {
             (Some(_), Some(key)) => Err(format!("it has both `command` and `{key}`; remove one of them").into()),
             (None, None) => {
-                let meant = self.tree.members().iter().find_map(|member| Some((member, meant_by(&member.key)?)));
+                let meant = self.tree.members().iter().find_map(|member| Some((member, intended_key(&member.key)?)));
                 let remedy = match meant {
                     Some((member, meant)) => format!("`{}`: did you mean `{meant}`?", display::plain(&member.key)),
                     None => "write one of them".to_owned(),
@@ -178,24 +188,24 @@ impl<'a> Fields<'a> {
         let below = self.within(if command.is_map() { command } else { self.tree });
         let mut line: Vec<String> = match &command.kind {
             Kind::Text(command) => vec![command.clone()],
-            Kind::List(_) => list(command, "command")?,
+            Kind::List(_) => string_list(command, "command")?,
             Kind::Map(_) => vec![text(command, "path")?.unwrap_or_default().to_owned()],
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => {
                 return Err(format!("`command`: expected a string, found {}", command.sort()).into());
             }
         };
         if let Some(args) = below.tree.get("args") {
-            line.extend(list(args, "args")?);
+            line.extend(string_list(args, "args")?);
         }
         let Some((first, rest)) = line.split_first().filter(|(first, _)| !first.trim().is_empty()) else {
             return Err("`command` is empty; write the program to start".to_owned().into());
         };
         let shown = display::command(first, rest);
-        let mut words = line.iter().map(|word| self.expand_openly(word)).collect::<Result<Vec<_>, _>>()?;
+        let mut words = line.iter().map(|word| self.expand_without_secrets(word)).collect::<Result<Vec<_>, _>>()?;
         let command = words.remove(0);
-        let mut env = below.texts("env")?;
-        env.extend(below.texts("environment")?);
-        env.extend(self.passed_on()?);
+        let mut env = below.expanded_texts("env")?;
+        env.extend(below.expanded_texts("environment")?);
+        env.extend(self.forwarded_variables()?);
         let cwd = self.path("cwd")?.or(self.path("workingDirectory")?);
         Ok((Transport::Stdio { command, args: words, env, cwd }, shown))
     }
@@ -206,9 +216,9 @@ impl<'a> Fields<'a> {
         if !url.starts_with("http://") && !url.starts_with("https://") {
             return Err(format!("`{key}`: expected a URL that begins with `https://` or `http://`").into());
         }
-        let mut headers = self.texts("headers")?;
-        headers.extend(self.texts("http_headers")?);
-        for (header, variable) in self.plain_texts("env_http_headers")? {
+        let mut headers = self.expanded_texts("headers")?;
+        headers.extend(self.expanded_texts("http_headers")?);
+        for (header, variable) in self.unexpanded_texts("env_http_headers")? {
             headers.insert(header, self.variable(&variable)?);
         }
         for key in ["bearer_token_env_var", "bearerTokenEnv"] {
@@ -219,10 +229,10 @@ impl<'a> Fields<'a> {
         Ok((Transport::Http { url, headers, login: self.login()? }, display::url(written)))
     }
 
-    /// Returns the variables that Codex's `env_vars` passes on to the server; those that are not set are left out.
-    fn passed_on(&self) -> Result<Vec<(String, String)>, EntryError> {
+    /// Returns the variables that Codex's `env_vars` forwards to the server; those that are not set are left out.
+    fn forwarded_variables(&self) -> Result<Vec<(String, String)>, EntryError> {
         let Some(names) = self.tree.get("env_vars") else { return Ok(Vec::new()) };
-        let names = list(names, "env_vars")?;
+        let names = string_list(names, "env_vars")?;
         Ok(names.into_iter().filter_map(|name| Some((name.clone(), self.variable(&name).ok()?))).collect())
     }
 
@@ -234,27 +244,30 @@ impl<'a> Fields<'a> {
         Ok(self.variables.expand(text, self.dialect, SecretUse::Allowed)?)
     }
 
-    /// Expands a text that other users of the machine can see.
-    fn expand_openly(&self, text: &str) -> Result<String, EntryError> {
+    /// Expands the variables in a text that other users of the machine can see, so it must not contain secrets.
+    fn expand_without_secrets(&self, text: &str) -> Result<String, EntryError> {
         Ok(self.variables.expand(text, self.dialect, SecretUse::Refused)?)
     }
 
     fn path(&self, key: &str) -> Result<Option<PathBuf>, EntryError> {
-        let path = text(self.tree, key)?.map(|text| self.expand_openly(text)).transpose()?;
+        let path = text(self.tree, key)?.map(|text| self.expand_without_secrets(text)).transpose()?;
         Ok(path.map(PathBuf::from))
     }
 
-    pub(crate) fn text(&self, key: &str) -> Result<Option<String>, EntryError> {
+    /// Reads a string and expands the variables in it.
+    pub(crate) fn expanded_text(&self, key: &str) -> Result<Option<String>, EntryError> {
         text(self.tree, key)?.map(|text| self.expand(text)).transpose()
     }
 
-    fn texts(&self, key: &str) -> Result<BTreeMap<String, String>, EntryError> {
-        let plain = self.plain_texts(key)?;
+    /// Reads an object of strings and expands the variables in them.
+    fn expanded_texts(&self, key: &str) -> Result<BTreeMap<String, String>, EntryError> {
+        let plain = self.unexpanded_texts(key)?;
         plain.into_iter().map(|(name, value)| Ok((name, self.expand(&value)?))).collect()
     }
 
-    /// Reads an object of strings. Numbers and booleans become strings; `null` counts as missing.
-    fn plain_texts(&self, key: &str) -> Result<BTreeMap<String, String>, String> {
+    /// Reads an object of strings without expanding variables. Numbers and booleans become strings; `null` counts as
+    /// missing.
+    fn unexpanded_texts(&self, key: &str) -> Result<BTreeMap<String, String>, String> {
         let Some(found) = self.tree.get(key) else { return Ok(BTreeMap::new()) };
         if matches!(found.kind, Kind::Null) {
             return Ok(BTreeMap::new());
@@ -280,14 +293,16 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Reads a string without expanding variables; `None` if it is missing or `null`.
 pub(crate) fn text<'t>(tree: &'t Tree, key: &str) -> Result<Option<&'t str>, String> {
     optional(tree, key, "a string", Tree::text)
 }
 
-fn truth(tree: &Tree, key: &str) -> Result<Option<bool>, String> {
+fn boolean(tree: &Tree, key: &str) -> Result<Option<bool>, String> {
     optional(tree, key, "`true` or `false`", Tree::truth)
 }
 
+/// Reads a field with `read`; `None` if it is missing or `null`. `expected` is for the error message.
 pub(crate) fn optional<'t, T>(
     tree: &'t Tree,
     key: &str,
@@ -303,9 +318,10 @@ pub(crate) fn optional<'t, T>(
     }
 }
 
-pub(crate) fn list(tree: &Tree, key: &str) -> Result<Vec<String>, String> {
+/// Reads a list of strings; numbers become strings. `value` is the list itself, and `key` is for the error message.
+pub(crate) fn string_list(value: &Tree, key: &str) -> Result<Vec<String>, String> {
     let wrong = |found: &Tree| format!("`{key}`: expected a list of strings, found {} in it", found.sort());
-    let items = tree.items().ok_or_else(|| format!("`{key}`: expected a list of strings, found {}", tree.sort()))?;
+    let items = value.items().ok_or_else(|| format!("`{key}`: expected a list of strings, found {}", value.sort()))?;
     let item = |item: &Tree| match &item.kind {
         Kind::Text(text) => Ok(text.clone()),
         Kind::Number(number) => Ok(number.to_string()),
@@ -316,7 +332,7 @@ pub(crate) fn list(tree: &Tree, key: &str) -> Result<Vec<String>, String> {
 
 /// Reads the tools that are offered; `None` for all of them, which `"*"` also means.
 fn only_tools(tree: &Tree) -> Result<Option<Vec<String>>, String> {
-    let names = match (first_list(tree, &ONLY_TOOLS)?, filter_list(tree, "include")?) {
+    let names = match (first_list(tree, &ONLY_TOOLS_KEYS)?, tool_filter_list(tree, "include")?) {
         (Some(_), Some(_)) => {
             return Err("it has `toolFilter.include` and another list of tools; remove one of them".to_owned());
         }
@@ -327,31 +343,34 @@ fn only_tools(tree: &Tree) -> Result<Option<Vec<String>>, String> {
 
 /// Reads the tools that are not offered; `"*"` means all of them.
 fn without_tools(tree: &Tree) -> Result<Vec<String>, String> {
-    let (named, excluded) = (first_list(tree, &WITHOUT_TOOLS)?, filter_list(tree, "exclude")?);
+    let (named, excluded) = (first_list(tree, &WITHOUT_TOOLS_KEYS)?, tool_filter_list(tree, "exclude")?);
     Ok(named.into_iter().chain(excluded).flatten().collect())
 }
 
-/// Reads the list under the first of these keys.
+/// Reads the list under the first of these keys that the entry has. Lists under the other keys are ignored.
 fn first_list(tree: &Tree, keys: &[&str]) -> Result<Option<Vec<String>>, String> {
     let found = keys.iter().find_map(|key| Some((key, tree.get(key)?)));
-    found.map(|(key, found)| list(found, key)).transpose()
+    found.map(|(key, found)| string_list(found, key)).transpose()
 }
 
 /// Reads a list of OpenClaw's `toolFilter`.
-fn filter_list(tree: &Tree, key: &str) -> Result<Option<Vec<String>>, String> {
+fn tool_filter_list(tree: &Tree, key: &str) -> Result<Option<Vec<String>>, String> {
     let found = tree.get("toolFilter").and_then(|filter| filter.get(key));
-    found.map(|found| list(found, &format!("toolFilter.{key}"))).transpose()
+    found.map(|found| string_list(found, &format!("toolFilter.{key}"))).transpose()
 }
 
+/// Reads a time limit in milliseconds under the first of these keys that the entry has.
 fn milliseconds(tree: &Tree, keys: &[&str]) -> Result<Option<Duration>, String> {
     let Some(key) = keys.iter().find(|key| tree.get(key).is_some()) else { return Ok(None) };
     duration(tree, key, 1000.0)
 }
 
+/// Reads a time limit in seconds.
 fn seconds(tree: &Tree, key: &str) -> Result<Option<Duration>, String> {
     duration(tree, key, 1.0)
 }
 
+/// Reads a time limit, and clamps it to the allowed range. `per_second` is how many of its units are a second.
 fn duration(tree: &Tree, key: &str, per_second: f64) -> Result<Option<Duration>, String> {
     let Some(number) = optional(tree, key, "a number", Tree::number)? else { return Ok(None) };
     if number <= 0.0 {

@@ -298,20 +298,20 @@ impl GatewayRecord {
 impl Connections {
     /// Returns the record of an agent's settings for a gateway; one that cannot be read counts as missing.
     pub fn gateway_record(&self, client: Client, file: &Path) -> Option<GatewayRecord> {
-        let text = files::read_users(&self.place(&stem(client), file)?).ok()??;
+        let text = files::read_users(&self.record_path(&stem(client), file)?).ok()??;
         GatewayRecord::read(&text).filter(|record| record.client == client && record.file == file)
     }
 
     /// Writes a record, atomically, in place of an earlier one.
     pub fn write_gateway(&self, record: &GatewayRecord) -> io::Result<()> {
-        let place = self.place(&stem(record.client), &record.file);
-        let place = place.ok_or_else(|| io::Error::other("cannot find the home folder; set HOME"))?;
-        files::write_private(&place, &record.to_json().to_string())
+        let path = self.record_path(&stem(record.client), &record.file);
+        let path = path.ok_or_else(|| io::Error::other("cannot find the home folder; set HOME"))?;
+        files::write_private(&path, &record.to_json().to_string())
     }
 
     /// Removes the record of an agent's settings for a gateway, if there is one.
     pub fn remove_gateway(&self, client: Client, file: &Path) -> io::Result<()> {
-        self.remove_file(&stem(client), file)
+        self.remove_record(&stem(client), file)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::clients::Client;
 use crate::display;
 use crate::document::{self, Format, ServerContainer};
 use crate::edit::{Change, EditError};
-use crate::entry::{self, Entry, EntryError};
+use crate::entry::{self, EntryError, ParsedEntry};
 use crate::files::{self, FileError};
 use crate::load::variables;
 use crate::places::{Places, Scope};
@@ -141,7 +141,7 @@ impl ImportedServers {
             Ok(entry) if entry.server.starts_cellmate() => {
                 return Ok(ImportOutcome::Unusable("it starts cellmate itself".to_owned()));
             }
-            Ok(Entry { notes, .. }) => notes,
+            Ok(ParsedEntry { notes, .. }) => notes,
             Err(EntryError::Unset(unset)) => vec![unset.to_string()],
             Err(EntryError::Wrong(why)) => return Ok(ImportOutcome::Unusable(why)),
         };

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::clients::Client;
 use crate::document::{self, Format, ServerContainer};
-use crate::entry::{self, Entry};
+use crate::entry::{self, ParsedEntry};
 use crate::files::{self, FileError};
 use crate::places::{Places, Scope};
 use crate::project::Restrictions;
@@ -440,8 +440,8 @@ impl<'p> ConfigLoader<'p> {
         }
     }
 
-    fn finish(&mut self, file: &Path, line: usize, entry: Entry) -> Result<ServerEntry, String> {
-        let Entry { mut server, env_file, notes } = entry;
+    fn finish(&mut self, file: &Path, line: usize, entry: ParsedEntry) -> Result<ServerEntry, String> {
+        let ParsedEntry { mut server, env_file, notes } = entry;
         for note in notes {
             self.problem(file, Some(line), Some(&server.name), note);
         }

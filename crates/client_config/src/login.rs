@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use mcp::{Callback, Login};
 
-use crate::entry::{EntryError, Fields, list, optional, text};
+use crate::entry::{EntryError, Fields, optional, string_list, text};
 use crate::tree::{Kind, Tree};
 
 const CLIENT_IDS: [&str; 3] = ["clientId", "client_id", "CLIENT_ID"];
@@ -58,7 +58,7 @@ impl Fields<'_> {
 
     fn first(&self, keys: &[&str]) -> Result<Option<String>, EntryError> {
         let found = keys.iter().find(|key| self.tree.get(key).is_some());
-        Ok(found.map(|key| self.text(key)).transpose()?.flatten().filter(|text| !text.is_empty()))
+        Ok(found.map(|key| self.expanded_text(key)).transpose()?.flatten().filter(|text| !text.is_empty()))
     }
 }
 
@@ -73,7 +73,7 @@ fn port(tree: &Tree) -> Option<u16> {
 fn scopes(tree: &Tree) -> Result<Vec<String>, String> {
     let Some(key) = SCOPES.iter().find(|key| tree.get(key).is_some()) else { return Ok(Vec::new()) };
     match tree.get(key) {
-        Some(found) if found.items().is_some() => list(found, key),
+        Some(found) if found.items().is_some() => string_list(found, key),
         _ => Ok(text(tree, key)?.unwrap_or_default().split_ascii_whitespace().map(str::to_owned).collect()),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::entry::is_opencodes;
+use crate::entry::is_opencode_entry;
 use crate::tree::{Kind, Tree};
 use crate::variables::{Dialect, Reference, input_variable, is_name, is_secret_name, replace_references};
 
@@ -22,7 +22,7 @@ impl References {
     /// Returns the references in a server's entry.
     pub(crate) fn of_entry(entry: &Tree, dialect: Dialect) -> Self {
         let kind = entry.get("type").and_then(Tree::text);
-        let dialect = if is_opencodes(kind) { Dialect::Brace } else { dialect };
+        let dialect = if is_opencode_entry(kind) { Dialect::Brace } else { dialect };
         let mut found = Self::default();
         for member in entry.members() {
             if NAMES_OF_VARIABLES.contains(&member.key.as_str()) {

@@ -1,3 +1,5 @@
+//! Edits of JSON5 and TOML files that keep comments and layout, masking, and replacing a file.
+
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -9,6 +11,7 @@ use crate::document::Format;
 use crate::json5::parse;
 use crate::key_path::KeyPath;
 
+/// The entry of a server that the tests add.
 fn entry() -> Value {
     json!({"command": "x", "args": ["mcp"]})
 }
@@ -106,11 +109,12 @@ fn items_of_lists_are_set_added_and_removed_in_place() {
     }
 }
 
+/// White space and comments that may be between two tokens. The comments contain `c1`, `c2` or `c3`.
 fn trivia() -> impl Strategy<Value = &'static str> {
     select(vec!["", "", " ", "\n", "\n  ", " // c1 {,\"\n", "/* c2 ,} */", "\r\n\t", "/* c3\n */ "])
 }
 
-/// Random valid objects with unusual layout and comments.
+/// Random valid JSON5 objects with unusual layout and comments.
 fn documents() -> impl Strategy<Value = String> {
     let leaf =
         select(vec!["1", "\"a\"", "'//b'", "null", "true", "[]", "{}", "[1, /* c4 */ 2,]"]).prop_map(str::to_owned);
@@ -130,12 +134,14 @@ fn documents() -> impl Strategy<Value = String> {
     (trivia(), object(inner.boxed()), trivia()).prop_map(|(before, object, after)| format!("{before}{object}{after}"))
 }
 
-fn is_within(part: &str, whole: &str) -> bool {
+/// Returns whether all characters of `part` are in `whole`, in this order but not necessarily adjacent.
+fn is_subsequence(part: &str, whole: &str) -> bool {
     let mut whole = whole.chars();
     part.chars().all(|wanted| whole.any(|found| found == wanted))
 }
 
-fn comments(text: &str) -> usize {
+/// Returns the number of comments from `documents` in a text.
+fn count_comments(text: &str) -> usize {
     ["c1", "c2", "c3", "c4"].iter().map(|comment| text.matches(comment).count()).sum()
 }
 
@@ -153,9 +159,9 @@ proptest! {
                 });
                 *below.unwrap() = entry();
                 prop_assert_eq!(parse(&after).unwrap().to_json(), wanted);
-                // Only a `null` that becomes an object may be removed.
-                prop_assert!(is_within(&text, &after) || text.contains("null"), "{}\n{}", text, after);
-                prop_assert_eq!(comments(&text), comments(&after));
+                // Every character stays, except those of a `null` that becomes an object.
+                prop_assert!(is_subsequence(&text, &after) || text.contains("null"), "{}\n{}", text, after);
+                prop_assert_eq!(count_comments(&text), count_comments(&after));
             }
             Err(_) => prop_assert!(deep && !before["a"].is_object() && !before["a"].is_null()),
         }
@@ -165,20 +171,20 @@ proptest! {
     fn removing_an_entry_leaves_every_comment_outside_it(text in documents()) {
         let tree = parse(&text).unwrap();
         let within: usize = tree.members().iter().filter(|member| member.key == "a")
-            .map(|one| comments(&text[one.key_span.start..one.value.span.end])).sum();
+            .map(|one| count_comments(&text[one.key_span.start..one.value.span.end])).sum();
         let after = json::remove(&text, &["a"]).unwrap();
         let mut wanted = tree.to_json();
         wanted.as_object_mut().unwrap().shift_remove("a");
         prop_assert_eq!(parse(&after).unwrap().to_json(), wanted, "{}\n{}", text, after);
-        prop_assert!(is_within(&after, &text));
-        prop_assert_eq!(comments(&text) - within, comments(&after), "{}\n{}", text, after);
+        prop_assert!(is_subsequence(&after, &text));
+        prop_assert_eq!(count_comments(&text) - within, count_comments(&after), "{}\n{}", text, after);
     }
 
     #[test]
     fn an_added_entry_can_be_removed(text in documents()) {
         let after = json::remove(&json::set(&text, &["x y"], &entry()).unwrap(), &["x y"]).unwrap();
         prop_assert_eq!(parse(&after).unwrap().to_json(), parse(&text).unwrap().to_json());
-        prop_assert_eq!(comments(&text), comments(&after));
+        prop_assert_eq!(count_comments(&text), count_comments(&after));
     }
 }
 
@@ -203,6 +209,7 @@ fn a_file_is_replaced_through_its_link_with_its_mode_and_only_if_unchanged() {
     assert!(Change::open(&link).unwrap().write(None).is_err(), "an existing file is not replaced without a backup");
 }
 
+/// A configuration file of Codex with a server and comments.
 const CODEX: &str = "\
 # mine
 model = \"gpt-5\" # the good one
@@ -224,10 +231,10 @@ model = \"small\" # end
 ";
 
 #[test]
-fn toml_edits_keep_everything_else() {
+fn toml_edits_keep_all_other_text() {
     let path = ["mcp_servers", "cellmate"];
     let added = toml::set(CODEX, &path, &entry()).unwrap();
-    assert!(is_within(CODEX, &added), "{added}");
+    assert!(is_subsequence(CODEX, &added), "{added}");
     assert!(added.contains("[mcp_servers.cellmate]\ncommand = \"x\"\nargs = [\"mcp\"]\n"), "{added}");
     assert_eq!(toml::set(&added, &path, &entry()).unwrap(), added);
     let changed = toml::set(&added, &path, &json!({"command": "y"})).unwrap();
