@@ -1,4 +1,4 @@
-//! The input of `exec` and `wait`, read as the contract defines it. Bad input is a failed result, never a protocol
+//! Reads the input of `exec` and `wait` as the contract defines it. Invalid input is a failed result, never a protocol
 //! error.
 
 use contract::cell::Language;
@@ -21,7 +21,8 @@ impl ExecInput {
         Self { source: source.into(), language: Language::JavaScript }
     }
 
-    /// Reads `{ code?, command?, language? }`: one of `code` and `command`, or both with the same text.
+    /// Reads `{ code?, command?, language? }`. The source is under one of the names `code` and `command`, or under both with
+    /// the same text.
     pub fn parse(input: &Value) -> Result<Self, Failure> {
         let text = |name: &str| match input.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -50,7 +51,7 @@ impl ExecInput {
     }
 }
 
-/// Reads `{ runId }`; `run_id` is accepted too.
+/// Reads the input of `wait`, `{ runId }`. `run_id` is accepted too.
 pub(crate) fn wait_input(input: &Value) -> Result<RunId, Failure> {
     let given = input.get("runId").or_else(|| input.get("run_id")).and_then(Value::as_str).map(str::trim);
     given
@@ -59,7 +60,7 @@ pub(crate) fn wait_input(input: &Value) -> Result<RunId, Failure> {
         .ok_or_else(|| invalid("`runId` is missing; pass the one that `exec` returned".to_owned()))
 }
 
-/// Returns the language of the input. `None` if it is unknown.
+/// Returns the language of an input of `exec`, by default JavaScript; `None` if the given one is unknown.
 pub(crate) fn language(input: &Value) -> Option<Language> {
     match input.get("language") {
         None | Some(Value::Null) => Some(Language::JavaScript),
@@ -67,8 +68,9 @@ pub(crate) fn language(input: &Value) -> Option<Language> {
     }
 }
 
-/// Copies the source to both names, `code` and `command`. Malformed input stays unchanged and is refused later.
-pub(crate) fn both_names(input: &Value) -> Value {
+/// Returns the input with the source under both names, `code` and `command`, so that a hook can read either. A name whose
+/// value is blank is overwritten; one with a value that is no string stays as it is.
+pub(crate) fn fill_both_names(input: &Value) -> Value {
     let mut input = input.clone();
     if let Some(fields) = input.as_object_mut() {
         let given = |fields: &serde_json::Map<String, Value>, name: &str| {
@@ -83,7 +85,7 @@ pub(crate) fn both_names(input: &Value) -> Value {
     input
 }
 
-/// If a hook rewrote the source under one name, copies it to the other name.
+/// Copies the source to the other name if a hook changed it under one name only.
 pub(crate) fn sync_names(before: &Value, mut after: Value) -> Value {
     let changed = |name: &str| before.get(name) != after.get(name);
     let follow = match (changed("code"), changed("command")) {
@@ -107,7 +109,7 @@ mod tests {
     use contract::error::ErrorCode;
     use serde_json::json;
 
-    use super::{ExecInput, both_names, sync_names};
+    use super::{ExecInput, fill_both_names, sync_names};
 
     #[test]
     fn exec_input_is_read_as_the_contract_defines_it() {
@@ -136,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn both_names_hold_the_source() {
+    fn the_source_is_copied_to_both_names() {
         let both = json!({"code": "a", "command": "a"});
         for input in [json!({"code": "a"}), json!({"command": "a"}), json!({"code": "a", "command": " "}), both.clone()]
         {
-            assert_eq!(both_names(&input), both, "{input}");
+            assert_eq!(fill_both_names(&input), both, "{input}");
         }
-        assert_eq!(both_names(&json!({"code": "a", "command": "b"})), json!({"code": "a", "command": "b"}));
-        assert_eq!(both_names(&json!("a")), json!("a"));
+        assert_eq!(fill_both_names(&json!({"code": "a", "command": "b"})), json!({"code": "a", "command": "b"}));
+        assert_eq!(fill_both_names(&json!("a")), json!("a"));
     }
 
     #[test]

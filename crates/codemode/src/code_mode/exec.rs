@@ -17,7 +17,7 @@ use super::wait::wait;
 use crate::definition::Definition;
 use crate::driver::{Driver, Run};
 use crate::failure::{failed, failed_with, failure, internal_message};
-use crate::input::{ExecInput, both_names, language, sync_names};
+use crate::input::{ExecInput, fill_both_names, language, sync_names};
 use crate::mode::RunMode;
 use crate::registry::{RunRegistry, random_seed};
 use crate::run_telemetry::without_run;
@@ -96,7 +96,7 @@ pub(super) async fn exec(
         let cell = ExecInput::parse(json);
         return first_turn(registry, executor, config, tool_call_id, (cell, hold), on_start).await;
     }
-    let given = both_names(json);
+    let given = fill_both_names(json);
     let judged = executor.before_cell(tool_call_id, given.clone(), language(&given)).await;
     let JudgedCell { params, mut event, rewriters } = match judged {
         Ok(judged) => judged,

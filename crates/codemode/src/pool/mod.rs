@@ -1,7 +1,7 @@
 //! The worker pool: starts, supervises and replaces workers, and runs cells in them.
 //!
-//! Workers are not trusted. Only frames that decode, answer a request and stay within their limits are accepted; the
-//! first frame that does not terminates the worker.
+//! Workers are not trusted. A frame of a worker must decode, answer a request and stay within its limits; otherwise the
+//! worker is terminated.
 
 mod admission;
 mod gate;
@@ -74,6 +74,7 @@ impl PoolOptions {
     }
 }
 
+/// Why a pool could not be started, or a cell could not run in it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PoolError {
     #[error("no sandbox worker could be started: {0}")]
@@ -109,7 +110,7 @@ impl PoolError {
 /// How long a cell waits for a slot in a worker, or for memory that resting cells hold, before it is refused.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a pool waits for its first worker.
+/// How long the start of a pool waits for the worker in its first seat.
 const START_WAIT: Duration = Duration::from_secs(15);
 
 /// A handle to the workers. Dropping the last handle ends them all.
@@ -123,8 +124,10 @@ pub struct Pool {
     principal: Principal,
 }
 
+/// What all handles to a pool share.
 #[derive(Debug)]
 struct Inner {
+    /// One seat for each worker. Its supervisor replaces a worker that has ended.
     seats: Vec<Seat>,
     next_cell: AtomicU64,
     gate: Arc<Gate<Worker>>,
@@ -133,7 +136,8 @@ struct Inner {
 }
 
 impl Pool {
-    /// Starts all workers and waits until the first is ready. Fails if it cannot be started.
+    /// Starts all workers, and waits until the one in the first seat is ready. Fails if that one cannot be started; the
+    /// others are not waited for.
     pub async fn start(options: PoolOptions) -> Result<Self, PoolError> {
         let options = Arc::new(options);
         let gate = Gate::new(options.capacity());
@@ -174,14 +178,14 @@ impl Pool {
         Some(memory.saturating_sub(self.image_bytes))
     }
 
-    /// Runs a cell's first leg.
+    /// Starts a cell in a worker, and runs its first leg.
     pub async fn start_cell(&self, tables: &CatalogTables, start: Start) -> Result<(Lease, Leg), PoolError> {
         let (budget, source_bytes) = (start.budget, start.source.len());
         let request = Request::Start { limit: budget.memory_bytes };
-        self.first_leg(tables, request, source_bytes, budget, |cell| ToWorker::Start(cell, start)).await
+        self.enter_worker(tables, request, source_bytes, budget, |cell| ToWorker::Start(cell, start)).await
     }
 
-    /// Thaws a frozen cell in a worker, delivers replies to it, and runs a leg.
+    /// Thaws a frozen cell in a worker, delivers replies to it, and runs its next leg.
     pub async fn thaw_cell(
         &self,
         tables: &CatalogTables,
@@ -191,10 +195,11 @@ impl Pool {
         let budget = deliver.budget;
         let request = Request::Thaw { limit: budget.memory_bytes };
         let thaw = Thaw { catalog: tables.hash(), snapshot, deliver };
-        self.first_leg(tables, request, 0, budget, |cell| ToWorker::Thaw(cell, thaw)).await
+        self.enter_worker(tables, request, 0, budget, |cell| ToWorker::Thaw(cell, thaw)).await
     }
 
-    async fn first_leg(
+    /// Waits for a slot in a worker, sends the frame that starts or thaws the cell there, and runs the next leg.
+    async fn enter_worker(
         &self,
         tables: &CatalogTables,
         request: Request,
@@ -218,7 +223,7 @@ impl Pool {
         Ok((lease, leg))
     }
 
-    /// Returns the greetings of the workers that are up.
+    /// Returns what each worker that is up has reported about itself.
     pub fn workers(&self) -> Vec<Hello> {
         self.inner.seats.iter().filter_map(Seat::worker).map(|worker| worker.hello()).collect()
     }
@@ -233,6 +238,7 @@ impl Pool {
         self.inner.seats.iter().filter_map(Seat::worker).filter_map(|worker| worker.pid()).collect()
     }
 
+    /// Returns the error of a cell that got no slot: the reason if no worker could be started, otherwise `Full`.
     fn why_no_room(&self) -> PoolError {
         let reasons = self.inner.seats.iter().map(Seat::reason).collect::<Option<Vec<_>>>();
         match reasons.and_then(|reasons| reasons.into_iter().next()) {
@@ -243,6 +249,7 @@ impl Pool {
 }
 
 impl Inner {
+    /// Waits for the worker in the first seat.
     async fn first_worker(&self) -> Result<Hello, PoolError> {
         let Some(first) = self.seats.first() else {
             return Err(PoolError::Unavailable("the pool has no seats".to_owned()));

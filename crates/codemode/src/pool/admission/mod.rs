@@ -1,12 +1,13 @@
-//! Decides which cells run in which worker: requests in, grants out. Nothing here waits or does IO.
+//! Decides which cells run in which worker, and when: it takes requests and returns grants. Nothing here waits or does IO.
 //!
-//! A worker has three resources: slots for cells, turns for cells that run a leg or are frozen, and heap. A running
-//! cell holds its whole memory limit, a resting cell holds the memory it had at the end of its leg. Running cells
-//! cannot be preempted, so one principal never gets all of a worker: a share of each resource stays free for others.
-//! Principals that wait are served in turn.
+//! A worker has three resources: slots, turns and heap. Every cell in a worker has a slot. A cell has a turn while it runs
+//! a leg or a snapshot of it is taken; it is running then, and otherwise resting. A running cell holds its whole memory
+//! limit, a resting cell holds the memory it had at the end of its leg. Running cells cannot be preempted, so one
+//! principal never gets all of a worker: a share of each resource stays free for others. Principals that wait are served
+//! in turn.
 //!
 //! A cell that rests keeps its memory while it waits for more, which could deadlock. A grant is therefore made only if
-//! all cells can still finish one after another afterwards (the banker's algorithm, in [`memory`]).
+//! all cells can still finish one after another afterwards (the banker's algorithm, in `memory`).
 
 mod memory;
 mod queue;
@@ -72,9 +73,10 @@ pub(super) struct Grant {
     pub(super) worker: WorkerId,
 }
 
+/// Whether a cell has a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Has a turn. `rested_with` is the memory that the cell held before.
+    /// The cell has a turn. `rested_with` is the memory that it held before; `None` if it was not in the worker.
     Running {
         rested_with: Option<u64>,
     },
@@ -85,10 +87,12 @@ enum Phase {
 #[derive(Clone, Debug)]
 struct Resident {
     principal: Principal,
+    /// The memory limit of the cell, in bytes.
     limit: u64,
+    /// The bytes of heap that are reserved for the cell now.
     held: u64,
     phase: Phase,
-    /// Whether it was dropped while it ran. It is removed when its leg has ended.
+    /// Whether the cell was dropped while it ran. It is removed when its turn ends.
     dropped: bool,
 }
 
@@ -100,6 +104,7 @@ impl Resident {
 
 type Residents = BTreeMap<CellId, Resident>;
 
+/// The cells in all workers, and the requests that wait.
 #[derive(Debug)]
 pub(super) struct Admission {
     capacity: Capacity,
@@ -112,19 +117,22 @@ impl Admission {
         Self { capacity, workers: BTreeMap::new(), queue: Queue::default() }
     }
 
+    /// Adds a worker without cells, and returns the requests that are granted now.
     pub(super) fn worker_up(&mut self, worker: WorkerId) -> Vec<Grant> {
         self.workers.entry(worker).or_default();
-        self.grants()
+        self.grant_waiting()
     }
 
-    /// Removes a worker with its cells and the requests of cells that rested in it; those are never granted.
+    /// Removes a worker with its cells, and the requests of cells that rested in it, which are never granted. Returns the
+    /// requests that are granted now.
     pub(super) fn worker_down(&mut self, worker: WorkerId) -> Vec<Grant> {
         self.workers.remove(&worker);
         self.queue.forget_worker(worker);
-        self.grants()
+        self.grant_waiting()
     }
 
-    /// Queues the request and returns all new grants. `source_bytes` is the memory that a waiting new cell takes.
+    /// Queues the request, and returns all requests that are granted now. `source_bytes` is the memory that a new cell
+    /// takes while it waits.
     pub(super) fn request(
         &mut self,
         principal: &Principal,
@@ -133,7 +141,7 @@ impl Admission {
         source_bytes: usize,
     ) -> Result<Vec<Grant>, QueueFull> {
         self.queue.push(principal, Waiting { cell, request, source_bytes })?;
-        Ok(self.grants())
+        Ok(self.grant_waiting())
     }
 
     /// Withdraws a request that was not granted.
@@ -145,7 +153,7 @@ impl Admission {
         self.queue.contains(cell)
     }
 
-    /// Returns an unused turn: the cell is as it was before the grant.
+    /// Takes back a turn that was granted but not used. The cell is as it was before the grant.
     pub(super) fn turn_unused(&mut self, worker: WorkerId, cell: CellId) -> Vec<Grant> {
         let rested_with = self.resident(worker, cell).and_then(|resident| match resident.phase {
             Phase::Running { rested_with } => rested_with,
@@ -165,10 +173,10 @@ impl Admission {
             }
             None => drop(residents.remove(&cell)),
         }
-        self.grants()
+        self.grant_waiting()
     }
 
-    /// Removes a cell that is no longer needed. A running cell is removed when its leg has ended.
+    /// Removes a cell that is no longer needed. A running cell is removed when its turn ends.
     pub(super) fn drop_cell(&mut self, worker: WorkerId, cell: CellId) -> Vec<Grant> {
         let Some(residents) = self.workers.get_mut(&worker) else { return Vec::new() };
         match residents.get_mut(&cell) {
@@ -179,7 +187,7 @@ impl Admission {
             Some(_) => drop(residents.remove(&cell)),
             None => return Vec::new(),
         }
-        self.grants()
+        self.grant_waiting()
     }
 
     /// Returns whether a new cell of this principal waits for slots or memory of resting cells, and not for legs to
@@ -193,7 +201,9 @@ impl Admission {
                 (all + resident.held, own + if is_own { resident.held } else { 0 })
             });
             let own_share = self.capacity.heap_share().max(limit);
-            self.has_slot(residents, principal) && all + limit <= self.capacity.heap_bytes && own + limit <= own_share
+            self.has_free_slot(residents, principal)
+                && all + limit <= self.capacity.heap_bytes
+                && own + limit <= own_share
         })
     }
 
@@ -201,8 +211,8 @@ impl Admission {
         self.workers.get(&worker)?.get(&cell)
     }
 
-    /// Serves the waiting principals, one request each in turn, until nothing more fits.
-    fn grants(&mut self) -> Vec<Grant> {
+    /// Grants waiting requests, one of each principal in turn, until no more can be granted.
+    fn grant_waiting(&mut self) -> Vec<Grant> {
         let mut grants = Vec::new();
         let mut refused = 0;
         while refused < self.queue.principals() {
@@ -218,7 +228,8 @@ impl Admission {
         grants
     }
 
-    /// Grants the first possible request of the principal at the front. Started cells come before new ones.
+    /// Grants the first request, of the principal at the front of the queue, that can be granted. The queue has started
+    /// cells before new ones.
     fn next_grant(&mut self) -> Option<Grant> {
         let (principal, waiting) = self.queue.front()?;
         let mut smallest_refused = u64::MAX;
@@ -236,18 +247,19 @@ impl Admission {
                 Request::Freeze { worker } => self
                     .workers
                     .get(&worker)
-                    .is_some_and(|residents| self.has_turn(residents, principal))
+                    .is_some_and(|residents| self.has_free_turn(residents, principal))
                     .then_some(worker),
             }?;
             Some((position, worker))
         });
         let (position, worker) = found?;
         let (principal, Waiting { cell, request, .. }) = self.queue.take_from_front(position)?;
-        self.begin(principal, worker, cell, request);
+        self.give_turn(principal, worker, cell, request);
         Some(Grant { cell, worker })
     }
 
-    fn begin(&mut self, principal: Principal, worker: WorkerId, cell: CellId, request: Request) {
+    /// Gives the cell the turn, and what else it requested, in this worker.
+    fn give_turn(&mut self, principal: Principal, worker: WorkerId, cell: CellId, request: Request) {
         let Some(residents) = self.workers.get_mut(&worker) else { return };
         match request {
             Request::Start { limit } | Request::Thaw { limit } => {
@@ -265,46 +277,49 @@ impl Admission {
         }
     }
 
-    /// Returns the least busy worker that can take another cell.
+    /// Returns the least busy worker that can take another cell of this principal with this memory limit.
     fn worker_for(&self, principal: &Principal, limit: u64) -> Option<WorkerId> {
         let limit = limit.min(self.capacity.heap_bytes);
-        let free = self
-            .workers
-            .iter()
-            .filter(|(_, residents)| self.has_turn(residents, principal) && self.has_slot(residents, principal));
-        let mut free: Vec<_> = free.map(|(worker, residents)| (running(residents), residents.len(), *worker)).collect();
+        let free = self.workers.iter().filter(|(_, residents)| {
+            self.has_free_turn(residents, principal) && self.has_free_slot(residents, principal)
+        });
+        let mut free: Vec<_> =
+            free.map(|(worker, residents)| (count_running(residents), residents.len(), *worker)).collect();
         free.sort_unstable();
         let mut free = free.into_iter().map(|(_, _, worker)| worker);
-        free.find(|worker| self.has_memory(Holding { principal, worker: *worker, held: limit, limit }, None))
+        free.find(|worker| self.can_hold(Holding { principal, worker: *worker, held: limit, limit }, None))
     }
 
     fn can_resume(&self, principal: &Principal, worker: WorkerId, cell: CellId) -> bool {
         let Some(residents) = self.workers.get(&worker) else { return false };
         let Some(resident) = residents.get(&cell) else { return false };
         let limit = resident.limit;
-        self.has_turn(residents, principal)
-            && self.has_memory(Holding { principal, worker, held: limit, limit }, Some(cell))
+        self.has_free_turn(residents, principal)
+            && self.can_hold(Holding { principal, worker, held: limit, limit }, Some(cell))
     }
 
-    fn has_turn(&self, residents: &Residents, principal: &Principal) -> bool {
+    /// Returns whether a worker with these cells has a turn for the principal.
+    fn has_free_turn(&self, residents: &Residents, principal: &Principal) -> bool {
         let own = residents.values().filter(|one| one.is_running() && one.principal == *principal).count();
-        running(residents) < self.capacity.turns && own < Capacity::share_of(self.capacity.turns)
+        count_running(residents) < self.capacity.turns && own < Capacity::share_of(self.capacity.turns)
     }
 
-    fn has_slot(&self, residents: &Residents, principal: &Principal) -> bool {
+    /// Returns whether a worker with these cells has a slot for the principal.
+    fn has_free_slot(&self, residents: &Residents, principal: &Principal) -> bool {
         let own = residents.values().filter(|one| one.principal == *principal).count();
         residents.len() < self.capacity.slots && own < Capacity::share_of(self.capacity.slots)
     }
 
-    /// Returns whether a cell may hold this much memory, `instead` of what this resident holds now.
-    fn has_memory(&self, wanted: Holding<'_>, instead: Option<CellId>) -> bool {
+    /// Returns whether all cells can still finish if a cell holds the wanted memory. What the cell `replaced` holds now
+    /// does not count.
+    fn can_hold(&self, wanted: Holding<'_>, replaced: Option<CellId>) -> bool {
         let share = self.capacity.heap_share();
         let large = |residents: &Residents| residents.values().any(|resident| resident.limit > share);
         // If no cell alone exceeds a principal's share of a worker, the workers do not depend on each other.
         let all_workers = wanted.limit > share || self.workers.values().any(large);
         let workers = self.workers.iter().filter(|(worker, _)| all_workers || **worker == wanted.worker);
         let others = workers.flat_map(|(worker, residents)| {
-            residents.iter().filter(move |(cell, _)| Some(**cell) != instead).map(move |(_, resident)| Holding {
+            residents.iter().filter(move |(cell, _)| Some(**cell) != replaced).map(move |(_, resident)| Holding {
                 principal: &resident.principal,
                 worker: *worker,
                 held: resident.held,
@@ -315,6 +330,6 @@ impl Admission {
     }
 }
 
-fn running(residents: &Residents) -> usize {
+fn count_running(residents: &Residents) -> usize {
     residents.values().filter(|resident| resident.is_running()).count()
 }
