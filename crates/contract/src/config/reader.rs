@@ -1,6 +1,6 @@
-//! Reads an object field by field, then reports the keys that were not read.
+//! Reads an object of the configuration field by field, then reports the keys that are not known.
 //!
-//! Every part of the configuration is read with it, so that all errors look alike and reading does not stop at the
+//! Every part of the configuration is read with this module, so that all errors look alike and reading does not stop at the
 //! first one. A wrong field is reported and treated as absent.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::openclaw::keys::ForeignKey;
 use crate::limits::Bound;
 use crate::spelling::edits;
 
-/// Reads the fields of one object and records the keys it was asked for, which are the known keys.
+/// Reads the fields of one object. A key becomes known when its field is read.
 #[derive(Debug)]
 pub struct Reader<'v, 'e> {
     path: &'e Path,
@@ -21,7 +21,8 @@ pub struct Reader<'v, 'e> {
     known_keys: Vec<&'static str>,
     /// Keys that are accepted but not used.
     foreign_keys: Vec<&'static str>,
-    is_open: bool,
+    /// Whether unknown keys are accepted.
+    accepts_unknown: bool,
     errors: &'e mut Vec<ConfigError>,
 }
 
@@ -43,7 +44,7 @@ pub(super) fn switch_or_object<T: Default>(
     }
 }
 
-/// Reads an object. A key that `read` does not ask for is an error.
+/// Reads an object. A key that `read` neither reads nor accepts is an error.
 pub fn object<T>(
     value: &Value,
     path: &Path,
@@ -55,7 +56,7 @@ pub fn object<T>(
         return None;
     };
     let (known_keys, foreign_keys) = (Vec::new(), Vec::new());
-    let mut reader = Reader { path, fields, known_keys, foreign_keys, is_open: false, errors };
+    let mut reader = Reader { path, fields, known_keys, foreign_keys, accepts_unknown: false, errors };
     let read = read(&mut reader);
     reader.finish();
     Some(read)
@@ -92,19 +93,20 @@ impl<'v> Reader<'v, '_> {
         self.errors.push(error);
     }
 
-    /// Accepts keys of OpenClaw that are not used. [`super::openclaw::unused`] reports them.
+    /// Accepts keys of OpenClaw that are not used. `openclaw::unused` reports them.
     pub fn accept(&mut self, foreign: ForeignKeys) {
         self.accept_table(foreign.0);
     }
 
+    /// Accepts the keys of a table of OpenClaw's keys.
     pub(super) fn accept_table(&mut self, table: &'static [ForeignKey]) {
         self.foreign_keys.extend(table.iter().map(|foreign| foreign.name));
     }
 
-    /// Accepts unknown keys, because OpenClaw adds some with every version. A key that differs from one that is read in
-    /// only one letter is still an error.
+    /// Accepts unknown keys, because OpenClaw adds some with every version. A key that differs in only one letter from one
+    /// that is read is still an error.
     pub(super) fn accept_unknown(&mut self) {
-        self.is_open = true;
+        self.accepts_unknown = true;
     }
 
     /// Returns the raw value of a field, its path, and the list to report errors to; `None` if the field is absent.
@@ -113,11 +115,13 @@ impl<'v> Reader<'v, '_> {
         self.fields.get(key).map(|value| (value, self.path.child(key), &mut *self.errors))
     }
 
-    /// Returns the raw value of a field that is accepted under another table.
+    /// Returns the raw value of a field without making its key known. The caller accepts the key, or reads the field
+    /// afterwards.
     pub(super) fn raw(&self, key: &str) -> Option<&'v Value> {
         self.fields.get(key)
     }
 
+    /// Reads `true` or `false`.
     pub fn flag(&mut self, key: &'static str) -> Option<bool> {
         let (value, path, errors) = self.field(key)?;
         if value.as_bool().is_none() {
@@ -137,7 +141,7 @@ impl<'v> Reader<'v, '_> {
         number
     }
 
-    /// Reads a whole number from `least`.
+    /// Reads a whole number that is at least `least`.
     pub(super) fn whole(&mut self, key: &'static str, least: u64) -> Option<u64> {
         let (value, path, errors) = self.field(key)?;
         let number = whole(value).filter(|number| *number >= least);
@@ -154,7 +158,7 @@ impl<'v> Reader<'v, '_> {
         }
     }
 
-    /// Reads a string that is not blank.
+    /// Reads a string that is not blank. `expected` is for the error message.
     pub(super) fn text(&mut self, key: &'static str, expected: &str) -> Option<String> {
         let (value, path, errors) = self.field(key)?;
         let text = value.as_str().filter(|text| !text.trim().is_empty());
@@ -164,13 +168,14 @@ impl<'v> Reader<'v, '_> {
         text.map(str::to_owned)
     }
 
-    /// Reads one of a few words and returns its meaning.
+    /// Reads one of these words and returns the value that belongs to it.
     pub fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
         let (value, path, errors) = self.field(key)?;
         let chosen = choose(value, &path, words);
         chosen.map_err(|error| errors.push(error)).ok()
     }
 
+    /// Reads a list. Invalid items are reported and left out.
     pub fn list<T>(
         &mut self,
         key: &'static str,
@@ -180,21 +185,23 @@ impl<'v> Reader<'v, '_> {
         list(value, &path, errors, item)
     }
 
+    /// Reads an object. A key that `read` neither reads nor accepts is an error.
     pub fn object<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Reader<'_, '_>) -> T) -> Option<T> {
         let (value, path, errors) = self.field(key)?;
         object(value, &path, errors, read)
     }
 
+    /// Reports the unknown keys.
     fn finish(self) {
         let is_known = |key: &str| self.known_keys.contains(&key) || self.foreign_keys.contains(&key);
         let is_near = |key: &str| self.known_keys.iter().any(|known| edits(key, known) <= 1);
-        let unknown = self.fields.keys().filter(|key| !is_known(key) && (!self.is_open || is_near(key)));
+        let unknown = self.fields.keys().filter(|key| !is_known(key) && (!self.accepts_unknown || is_near(key)));
         let error = |key: &String| ConfigError::unknown_key(self.path, key, &self.known_keys, &self.foreign_keys);
         self.errors.extend(unknown.map(error));
     }
 }
 
-/// Reads a list. Wrong items are reported and left out.
+/// Reads a list. Invalid items are reported and left out.
 pub fn list<T>(
     value: &Value,
     path: &Path,
@@ -215,6 +222,7 @@ pub fn list<T>(
     Some(read)
 }
 
+/// Returns the value that belongs to one of these words.
 pub fn choose<T: Copy>(value: &Value, path: &Path, words: &[(&str, T)]) -> Result<T, ConfigError> {
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let expected = match known.as_slice() {
@@ -225,11 +233,11 @@ pub fn choose<T: Copy>(value: &Value, path: &Path, words: &[(&str, T)]) -> Resul
     chosen.map(|(_, meaning)| *meaning).ok_or_else(|| ConfigError::unknown_word(path, value, &expected, known))
 }
 
-/// Returns a whole number. `1e4` and `10000.0` are accepted too, because some JSON5 parsers return every number as a
-/// float.
+/// Returns a whole number that is not negative. `1e4` and `10000.0` are accepted too, because some JSON5 parsers return
+/// every number as a float.
 fn whole(value: &Value) -> Option<u64> {
     let float = || value.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0);
-    // The cast saturates, and the caller clamps the result.
+    // A number that is too large becomes `u64::MAX`, because the cast saturates.
     value.as_u64().or_else(|| float().map(|number| number as u64))
 }
 

@@ -16,9 +16,10 @@ pub enum ToWorker {
     Start(CellId, Start),
     /// Deliver replies to a suspended cell and run its next leg.
     Deliver(CellId, Deliver),
-    /// Take a snapshot of a suspended cell and remove the cell from the worker.
+    /// Take a snapshot of a suspended cell and remove the cell from the worker. If the snapshot is longer than `max_bytes`,
+    /// the worker reports an error instead of it.
     Freeze { cell: CellId, max_bytes: u64 },
-    /// Restore a cell from its snapshot and run its next leg.
+    /// Restore a cell from its snapshot, deliver replies to it and run its next leg.
     Thaw(CellId, Thaw),
     /// Stop the cell, even while it runs, and remove it. The worker sends no reply.
     Drop(CellId),
@@ -44,6 +45,7 @@ pub struct Start {
     pub catalog: CatalogHash,
     /// The seed of the guest's random numbers.
     pub seed: u64,
+    /// The language of `source`.
     pub language: Language,
     /// The languages that the run allows. A JavaScript cell may contain types if TypeScript is one of them.
     pub languages: Languages,
@@ -57,7 +59,7 @@ pub struct Deliver {
     pub replies: Vec<Reply>,
 }
 
-/// A frozen cell, and the replies for it.
+/// A frozen cell, the replies for it and the budget of its next leg.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thaw {
     pub catalog: CatalogHash,
@@ -75,11 +77,13 @@ pub struct Reply {
 /// How a host call settled. The bytes are JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplyValue {
+    /// The call returned this value.
     Resolved(Vec<u8>),
-    /// An error, `{"message": …, "code"?: …, "tool"?: …}`.
+    /// The call failed: `{"message": …, "code"?: …, "tool"?: …}`.
     Rejected(Vec<u8>),
 }
 
+// The kinds of frames, which are the first byte of each.
 const CATALOG: u8 = 1;
 const FORGET: u8 = 2;
 const START: u8 = 3;

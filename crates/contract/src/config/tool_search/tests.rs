@@ -1,17 +1,19 @@
-//! `tools.toolSearch`, field by field.
+//! Reading `tools.toolSearch`: what enables it, the limits of its numbers, and errors.
 
 use serde_json::{Value, json};
 
 use super::{PartialConfig, Path, ToolSearch, ToolSearchMode};
 use crate::config::SearchLimits;
 
+/// Reads the configuration, and returns it with defaults applied, or the texts of all errors.
 fn read(value: &Value) -> Result<ToolSearch, Vec<String>> {
     let mut errors = Vec::new();
     let given = PartialConfig::read(value, &Path::root("toolSearch"), &mut errors);
     if errors.is_empty() { Ok(given.resolve()) } else { Err(errors.iter().map(ToString::to_string).collect()) }
 }
 
-fn defaults(enabled: bool, mode: ToolSearchMode) -> ToolSearch {
+/// The configuration in which only `enabled` and `mode` may differ from the defaults.
+fn defaults_with(enabled: bool, mode: ToolSearchMode) -> ToolSearch {
     ToolSearch { enabled, mode, code_timeout_ms: 10_000, search: SearchLimits { default: 8, max: 20 } }
 }
 
@@ -31,13 +33,14 @@ fn any_field_enables_tool_search_unless_enabled_is_false() {
         (json!({"enabled": false, "mode": "tools", "maxSearchLimit": 20}), false, ToolSearchMode::Tools),
     ];
     for (value, enabled, mode) in cases {
-        assert_eq!(read(&value), Ok(defaults(enabled, mode)), "{value}");
+        assert_eq!(read(&value), Ok(defaults_with(enabled, mode)), "{value}");
     }
-    assert_eq!(PartialConfig::default().resolve(), defaults(false, ToolSearchMode::Code));
+    assert_eq!(PartialConfig::default().resolve(), defaults_with(false, ToolSearchMode::Code));
 }
 
 #[test]
 fn every_number_has_its_default_and_is_clamped() {
+    /// A key, its default, its least and largest value, and how to get it from the configuration.
     type Field = (&'static str, u64, u64, u64, fn(&ToolSearch) -> u64);
     let fields: [Field; 3] = [
         ("codeTimeoutMs", 10_000, 1_000, 60_000, |search| search.code_timeout_ms),
