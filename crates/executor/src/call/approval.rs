@@ -14,7 +14,7 @@ use telemetry::LogIgnored;
 
 use super::CallEnd;
 use super::context::Call;
-use super::transcript::recorded;
+use super::transcript::RecordedCall;
 use crate::clock::now_ms;
 use crate::journal::Journal;
 
@@ -95,7 +95,7 @@ pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, input: &Value, reason:
     let asked = new_request(call, now_ms(), approval_id.clone(), tool, input);
     let asked = ApprovalRequest { reason, ..asked };
     let input = input.to_string();
-    call.journal.entry(recorded(call.request, tool).asked(&asked));
+    call.journal.entry(RecordedCall::new(call.request, tool).approval_request_entry(&asked));
     let parked = call.journal.park(call.number(), CallState::Approval, |row, change| {
         // The person sees, and the tool receives, the input as the hooks rewrote it.
         row.input = Some(input).filter(|input| *input != row.payload);
@@ -129,7 +129,7 @@ async fn approve_if_covered(call: Call<'_>, tool: &ToolSpec, approval_id: &Appro
     let once = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
     match call.store().decide(approval_id, &once, BY_RULE, now_ms()).await {
         Ok(decided) => {
-            call.journal.entry(recorded(call.request, tool).decided(&decided.approval));
+            call.journal.entry(RecordedCall::new(call.request, tool).approval_decision_entry(&decided.approval));
             Ok(())
         }
         Err(DecisionError::Store(error)) => Err(error.into()),

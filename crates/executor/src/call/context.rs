@@ -14,7 +14,7 @@ use tracing::Span;
 
 use super::hooks::{HOOK_DEADLINE, Hook, ToolEvent, notify};
 use super::stored_results::{ResultOf, store_large_texts};
-use super::transcript::recorded;
+use super::transcript::RecordedCall;
 use super::{CallEnd, CallRequest};
 use crate::clock::now_ms;
 use crate::journal::Journal;
@@ -163,7 +163,7 @@ impl<'a> Call<'a> {
         }
         notify(&self.context.hooks, self.context.hook_deadline, event, &outcome).await;
         if let Some(tool) = self.tool() {
-            self.journal.entry(recorded(self.request, tool).result(&outcome));
+            self.journal.entry(RecordedCall::new(self.request, tool).result_entry(&outcome));
         }
         // Counted from when the cell made the call, so it includes the time in which the call was parked.
         let duration_ms = self.journal.call(self.number()).map(|row| now_ms().saturating_sub(row.since));
@@ -183,9 +183,9 @@ impl<'a> Call<'a> {
         tracing::debug!(message, "the call was refused");
         let outcome = Outcome::Failed(message);
         if let Some(tool) = self.tool() {
-            let recorded = recorded(self.request, tool);
-            self.journal.entry(recorded.made(&self.request.input));
-            self.journal.entry(recorded.result(&outcome));
+            let recorded = RecordedCall::new(self.request, tool);
+            self.journal.entry(recorded.call_entry(&self.request.input));
+            self.journal.entry(recorded.result_entry(&outcome));
         }
         CallEnd::Settled(outcome)
     }

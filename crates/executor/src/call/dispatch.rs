@@ -11,7 +11,7 @@ use store::CommitError;
 use super::context::Call;
 use super::elicitation::dispatch_with_questions;
 use super::hooks::{HookVerdict, judge};
-use super::transcript::recorded;
+use super::transcript::RecordedCall;
 use super::{CallEnd, approval, parked};
 use crate::question::QuestionSender;
 use crate::source::{Answers, AuthorizedCall, Dispatch};
@@ -97,7 +97,7 @@ async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall<'_>) -> Resu
     let input_hash = ContentHash::of(format!("{input_text}{state}").as_bytes()).to_string();
     fault::point("dispatch.before_journal")?;
     if answers.is_none() {
-        journal.entry(recorded(request, tool).made(&input));
+        journal.entry(RecordedCall::new(request, tool).call_entry(&input));
     }
     let intent = journal.intend(request.call, tool.repeat, approvals, |row| {
         row.ticket = None;

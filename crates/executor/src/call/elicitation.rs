@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::approval;
 use super::context::Call;
-use super::transcript::recorded;
+use super::transcript::RecordedCall;
 use crate::clock::now_ms;
 use crate::outcome::Outcome;
 use crate::question::{Answer, PendingQuestion, Question};
@@ -83,7 +83,7 @@ async fn ask_now(
 ) -> Result<Option<Answer>, CommitError> {
     let Call { journal, request, .. } = call;
     let asked = new_question_request(call, now_ms(), id.clone(), tool, ask);
-    journal.entry(recorded(request, tool).asked(&asked));
+    journal.entry(RecordedCall::new(request, tool).approval_request_entry(&asked));
     let state = journal.call(request.call).map_or(CallState::Dispatched, |row| row.state);
     match journal.park(request.call, state, |_, change| change.approvals.push(asked)).await {
         Ok(()) => {}
@@ -134,7 +134,7 @@ pub(crate) async fn park_for_answers(
     let now = now_ms();
     let asked = |(number, ask)| new_question_request(call, now, id(number), tool, ask);
     let asked: Vec<ApprovalRequest> = question.questions.iter().enumerate().map(asked).collect();
-    asked.iter().for_each(|one| journal.entry(recorded(request, tool).asked(one)));
+    asked.iter().for_each(|one| journal.entry(RecordedCall::new(request, tool).approval_request_entry(one)));
     let questions = asked.len();
     let parked = journal.park(request.call, CallState::Approval, |row, change| {
         row.ticket = Some(question.ticket.as_str().to_owned());

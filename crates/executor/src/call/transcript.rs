@@ -1,4 +1,5 @@
-//! Transcript entries of tool calls. Each names the control call that it was made from.
+//! Transcript entries of tool calls. Each contains the id of the control call, such as `exec`, that the call was made
+//! from.
 
 use contract::json::depth;
 use contract::limits::MAX_BRIDGE_VALUE_DEPTH;
@@ -12,17 +13,14 @@ use super::CallRequest;
 use crate::clock::now_ms;
 use crate::outcome::{Outcome, UNKNOWN_OUTCOME};
 
+/// A call whose transcript entries are written.
 pub(crate) struct RecordedCall<'a> {
     pub(crate) call: &'a CallRequest,
     pub(crate) tool_id: &'a str,
     pub(crate) name: &'a str,
 }
 
-pub(crate) fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> RecordedCall<'a> {
-    RecordedCall { call: request, tool_id: tool.id.as_str(), name: tool.id.name() }
-}
-
-/// An entry of a call.
+/// The fields that all entries of a call have, and those of one kind of entry.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CallEntry<'a, M> {
@@ -35,7 +33,7 @@ struct CallEntry<'a, M> {
 }
 
 #[derive(Serialize)]
-struct MadeCall {
+struct CallArguments {
     arguments: Box<RawValue>,
 }
 
@@ -47,12 +45,18 @@ struct CallResult {
     details: Box<RawValue>,
 }
 
-impl RecordedCall<'_> {
-    pub(crate) fn made(&self, input: &Value) -> NewEntry {
-        self.entry(EntryKind::ToolCall, MadeCall { arguments: for_transcript(input) })
+impl<'a> RecordedCall<'a> {
+    pub(crate) fn new(request: &'a CallRequest, tool: &'a ToolSpec) -> Self {
+        Self { call: request, tool_id: tool.id.as_str(), name: tool.id.name() }
     }
 
-    pub(crate) fn result(&self, outcome: &Outcome) -> NewEntry {
+    /// Returns the entry of the call itself, with its input.
+    pub(crate) fn call_entry(&self, input: &Value) -> NewEntry {
+        self.entry(EntryKind::ToolCall, CallArguments { arguments: for_transcript(input) })
+    }
+
+    /// Returns the entry of the call's result.
+    pub(crate) fn result_entry(&self, outcome: &Outcome) -> NewEntry {
         let failed = |message: &str| (true, for_transcript(&[json!({"type": "text", "text": message})]), None);
         let (is_error, content, details) = match outcome {
             Outcome::Returned(returned) => (false, for_transcript(&returned.content), returned.details.as_ref()),
@@ -63,12 +67,14 @@ impl RecordedCall<'_> {
         self.entry(EntryKind::ToolResult, CallResult { is_error, content, details: for_transcript(&details) })
     }
 
-    pub(crate) fn asked(&self, asked: &ApprovalRequest) -> NewEntry {
+    /// Returns the entry of a request for approval, or of a question of the tool.
+    pub(crate) fn approval_request_entry(&self, asked: &ApprovalRequest) -> NewEntry {
         let more = json!({"note": "approval_asked", "approvalId": asked.approval_id, "reason": asked.reason});
         self.entry(EntryKind::Note, more)
     }
 
-    pub(crate) fn decided(&self, decided: &Approval) -> NewEntry {
+    /// Returns the entry of the decision about an approval.
+    pub(crate) fn approval_decision_entry(&self, decided: &Approval) -> NewEntry {
         let more = json!({
             "note": "approval_decided", "approvalId": decided.approval_id, "call": decided.call,
             "decision": decided.state, "by": decided.decided_by, "reason": decided.note,
@@ -88,8 +94,8 @@ impl RecordedCall<'_> {
     }
 }
 
-/// Returns the JSON of a value for the transcript. A value that is too long or too deep is replaced by its size, so that
-/// the transcript stays readable.
+/// Returns the JSON of a value for the transcript. A value that is too long or too deep is replaced by its length or
+/// depth, so that the transcript stays readable.
 pub fn for_transcript(value: &impl Serialize) -> Box<RawValue> {
     // Serializing a JSON value does not fail.
     let text = to_raw_value(value).unwrap_or_default();
