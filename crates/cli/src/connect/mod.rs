@@ -51,7 +51,8 @@ pub(crate) struct ConnectArguments {
     take_over: bool,
     /// Let the client ask this gateway for its models, instead of adding an MCP server [default: http://127.0.0.1:18789].
     #[arg(
-        long, value_name = "URL", num_args = 0..=1, default_missing_value = gateway::DEFAULT_ADDRESS, conflicts_with = "take_over"
+        long, value_name = "URL", num_args = 0..=1, default_missing_value = gateway::DEFAULT_ADDRESS,
+        conflicts_with = "take_over"
     )]
     gateway: Option<String>,
     /// Ask the gateway for this agent, instead of its default one.
