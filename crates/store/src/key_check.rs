@@ -6,7 +6,7 @@ use sqlx::Row;
 use crate::Millis;
 use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
-use crate::seal::key_bytes;
+use crate::seal::key_id_bytes;
 
 /// Compares the fingerprint of each key with the stored one (column `mark`), and stores it if there is none. A key that
 /// differs is an error if a run that can still be resumed needs the other one.
@@ -42,7 +42,7 @@ pub(crate) async fn cells_sealed_with(backend: &Backend, id: u32, now: Millis) -
          AND snapshot IS NOT NULL AND substr(snapshot, 2, 4) = $2",
     )
     .bind(now)
-    .bind(key_bytes(id).to_vec())
+    .bind(key_id_bytes(id).to_vec())
     .fetch_one(backend.reader())
     .await?;
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))

@@ -14,7 +14,7 @@ use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use parking_lot::RwLock;
 
 use crate::key_file::{Key, KeyFile, KeyFileError};
-use crate::seal::{self, SealError, Sealed};
+use crate::seal::{self, SealError, SnapshotBinding};
 
 /// How long ago the key file may have been checked when a snapshot is sealed.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -82,18 +82,18 @@ impl Keys {
         ring.keys.iter().map(|(id, key)| (*id, key.fingerprint.clone())).collect()
     }
 
-    pub(crate) fn seal(&self, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
+    pub(crate) fn seal(&self, snapshot: &[u8], binding: &SnapshotBinding<'_>) -> Result<Vec<u8>, SealError> {
         self.reload_if_changed(CHECK_EVERY);
         let (id, key) = {
             let ring = self.ring.read();
             (ring.current, ring.keys.get(&ring.current).cloned())
         };
         let key = key.ok_or(SealError::UnknownKey { id })?;
-        seal::seal(&key.cipher, id, snapshot, to)
+        seal::seal(&key.cipher, id, snapshot, binding)
     }
 
-    pub(crate) fn open(&self, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
-        let id = seal::key_of(bytes).ok_or(SealError::Damaged)?;
+    pub(crate) fn open(&self, bytes: &[u8], binding: &SnapshotBinding<'_>) -> Result<Vec<u8>, SealError> {
+        let id = seal::key_id_of(bytes).ok_or(SealError::Damaged)?;
         let key = match self.get(id) {
             Some(key) => key,
             None => {
@@ -101,7 +101,7 @@ impl Keys {
                 self.get(id).ok_or(SealError::UnknownKey { id })?
             }
         };
-        seal::open(&key.cipher, id, bytes, to)
+        seal::open(&key.cipher, id, bytes, binding)
     }
 
     fn get(&self, id: u32) -> Option<LoadedKey> {
@@ -162,29 +162,30 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use super::{KeyFile, KeyFileError, Keys, SealError, Sealed};
+    use super::{KeyFile, KeyFileError, Keys, SealError, SnapshotBinding};
 
-    const TO: Sealed<'_> = Sealed { run_id: "cm_1", agent_id: "a", session_id: "s", leg: 3, definition: "{}" };
+    const BINDING: SnapshotBinding<'_> =
+        SnapshotBinding { run_id: "cm_1", agent_id: "a", session_id: "s", leg: 3, definition: "{}" };
 
     #[test]
     fn a_snapshot_opens_only_with_the_binding_it_was_sealed_with() {
         let keys = Keys::new(1, [7; 32]);
-        let sealed = keys.seal(b"state", &TO).unwrap();
-        assert_eq!(keys.open(&sealed, &TO).unwrap(), b"state");
+        let sealed = keys.seal(b"state", &BINDING).unwrap();
+        assert_eq!(keys.open(&sealed, &BINDING).unwrap(), b"state");
         for other in [
-            Sealed { run_id: "cm_2", ..TO },
-            Sealed { agent_id: "b", ..TO },
-            Sealed { session_id: "t", ..TO },
-            Sealed { leg: 2, ..TO },
-            Sealed { definition: "{ }", ..TO },
-            Sealed { run_id: "cm_1a", agent_id: "", ..TO },
+            SnapshotBinding { run_id: "cm_2", ..BINDING },
+            SnapshotBinding { agent_id: "b", ..BINDING },
+            SnapshotBinding { session_id: "t", ..BINDING },
+            SnapshotBinding { leg: 2, ..BINDING },
+            SnapshotBinding { definition: "{ }", ..BINDING },
+            SnapshotBinding { run_id: "cm_1a", agent_id: "", ..BINDING },
         ] {
             assert_eq!(keys.open(&sealed, &other), Err(SealError::Damaged), "{other:?}");
         }
         for position in 0..sealed.len() {
             let mut flipped = sealed.clone();
             flipped[position] ^= 1;
-            let opened = keys.open(&flipped, &TO);
+            let opened = keys.open(&flipped, &BINDING);
             // Bytes 1 to 4 are the key's number.
             let expected = if (1..5).contains(&position) {
                 let id = u32::from_le_bytes(flipped[1..5].try_into().unwrap());
@@ -193,16 +194,16 @@ mod tests {
                 SealError::Damaged
             };
             assert_eq!(opened, Err(expected), "byte {position}");
-            assert_eq!(keys.open(&sealed[..position], &TO), Err(SealError::Damaged), "cut at {position}");
+            assert_eq!(keys.open(&sealed[..position], &BINDING), Err(SealError::Damaged), "cut at {position}");
         }
-        assert_eq!(Keys::new(1, [8; 32]).open(&sealed, &TO), Err(SealError::Damaged));
+        assert_eq!(Keys::new(1, [8; 32]).open(&sealed, &BINDING), Err(SealError::Damaged));
     }
 
     #[test]
     fn an_older_key_opens_what_it_sealed() {
-        let sealed = Keys::new(1, [7; 32]).seal(b"state", &TO).unwrap();
-        assert_eq!(Keys::new(2, [9; 32]).open(&sealed, &TO), Err(SealError::UnknownKey { id: 1 }));
-        assert_eq!(Keys::new(2, [9; 32]).and_older(1, [7; 32]).open(&sealed, &TO).unwrap(), b"state");
+        let sealed = Keys::new(1, [7; 32]).seal(b"state", &BINDING).unwrap();
+        assert_eq!(Keys::new(2, [9; 32]).open(&sealed, &BINDING), Err(SealError::UnknownKey { id: 1 }));
+        assert_eq!(Keys::new(2, [9; 32]).and_older(1, [7; 32]).open(&sealed, &BINDING).unwrap(), b"state");
     }
 
     fn put(path: &Path, text: &str) {
@@ -218,19 +219,19 @@ mod tests {
         let path = folder.path().join("key");
         put(&path, &"07".repeat(32));
         let running = Keys::of_file(&path).unwrap();
-        let before = running.seal(b"before", &TO).unwrap();
+        let before = running.seal(b"before", &BINDING).unwrap();
         let rotated = KeyFile::read(&path).unwrap().rotated([9; 32], 1);
         put(&path, &rotated.text());
-        let after = Keys::of_file(&path).unwrap().seal(b"after", &TO).unwrap();
+        let after = Keys::of_file(&path).unwrap().seal(b"after", &BINDING).unwrap();
         assert_eq!(after[1], 2);
-        assert_eq!(running.open(&after, &TO).unwrap(), b"after");
-        assert_eq!(running.open(&before, &TO).unwrap(), b"before");
-        assert_eq!(running.seal(b"since", &TO).unwrap()[1], 2, "the new key seals from now on");
+        assert_eq!(running.open(&after, &BINDING).unwrap(), b"after");
+        assert_eq!(running.open(&before, &BINDING).unwrap(), b"before");
+        assert_eq!(running.seal(b"since", &BINDING).unwrap()[1], 2, "the new key seals from now on");
         // A removed key opens nothing, and a missing file leaves the loaded keys as they are.
         put(&path, &rotated.clone().without(&[1]).text());
-        assert_eq!(Keys::of_file(&path).unwrap().open(&before, &TO), Err(SealError::UnknownKey { id: 1 }));
+        assert_eq!(Keys::of_file(&path).unwrap().open(&before, &BINDING), Err(SealError::UnknownKey { id: 1 }));
         fs::remove_file(&path).unwrap();
-        assert_eq!(running.open(&after, &TO).unwrap(), b"after");
+        assert_eq!(running.open(&after, &BINDING).unwrap(), b"after");
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub use rows::{
     RunListEntry, RunRow, RunState, RunSummary, StoredReply,
 };
 pub use runs::{FencedRun, NewRun};
-pub use seal::{SealError, Sealed};
+pub use seal::{SealError, SnapshotBinding};
 pub use secrets::{MAX_SEALED_BYTES, MAX_SECRET_BYTES, MAX_SECRETS, MAX_SECRETS_BYTES, Secret, Secrets, SecretsError};
 pub use session_values::{
     ExpectedVersion, SessionKey, SessionTotals, SessionValue, SessionValueSize, ValueWrite, VersionConflict,

@@ -22,8 +22,8 @@ pub const MAX_SECRETS_BYTES: usize = 4 << 20;
 /// The most bytes of the sealed file: a value of control characters takes six times its length in JSON.
 pub const MAX_SEALED_BYTES: usize = 6 * MAX_SECRETS_BYTES + (1 << 20);
 
-/// The binding of the file, which differs from that of every snapshot.
-const BOUND: &[u8] = b"cellmate secrets 1";
+/// What sealed secrets are bound to. It differs from the binding of every snapshot, so that neither opens as the other.
+const BINDING: &[u8] = b"cellmate secrets 1";
 
 /// Why secrets cannot be opened, sealed or changed. Messages contain no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,19 +79,19 @@ impl Secrets {
     pub fn open(sealed: &[u8], keys: &KeyFile) -> Result<Self, SecretsError> {
         let id = Self::sealing_key(sealed).ok_or(SecretsError::Damaged)?;
         let key = keys.keys().find(|key| key.id == id).ok_or(SecretsError::UnknownKey { id })?;
-        let plain = seal::open_bytes(&cipher(key), sealed, &bound(id)).map_err(|_| SecretsError::Damaged)?;
-        Self::parse(&plain).ok_or(SecretsError::Damaged)
+        let plain = seal::open_bytes(&cipher(key), sealed, &binding(id)).map_err(|_| SecretsError::Damaged)?;
+        Self::from_json(&plain).ok_or(SecretsError::Damaged)
     }
 
-    /// Returns the number of the key that sealed these bytes, if they are sealed secrets.
+    /// Returns the number of the key that sealed these bytes, without opening them. `None` if they are not sealed.
     pub fn sealing_key(sealed: &[u8]) -> Option<u32> {
-        seal::key_of(sealed)
+        seal::key_id_of(sealed)
     }
 
     /// Encrypts the secrets with the newest key.
     pub fn seal(&self, keys: &KeyFile) -> Result<Vec<u8>, SecretsError> {
         let key = keys.newest().ok_or(SecretsError::NoKey)?;
-        let sealed = seal::seal_bytes(&cipher(key), key.id, self.text().as_bytes(), &bound(key.id));
+        let sealed = seal::seal_bytes(&cipher(key), key.id, self.to_json().as_bytes(), &binding(key.id));
         sealed.map_err(|error| match error {
             SealError::NoRandomness => SecretsError::NoRandomness,
             SealError::Damaged | SealError::UnknownKey { .. } => SecretsError::Damaged,
@@ -110,15 +110,15 @@ impl Secrets {
         if replaced.is_none() && self.by_name.len() >= MAX_SECRETS {
             return Err(SecretsError::TooMany);
         }
-        let others: usize = self.by_name.values().map(|secret| secret.value.len()).sum();
-        if others - replaced.unwrap_or(0) + value.len() > MAX_SECRETS_BYTES {
+        let total: usize = self.by_name.values().map(|secret| secret.value.len()).sum();
+        if total - replaced.unwrap_or(0) + value.len() > MAX_SECRETS_BYTES {
             return Err(SecretsError::TooLarge);
         }
         self.by_name.insert(name.to_owned(), Secret { value, set_at: now });
         Ok(replaced.is_some())
     }
 
-    /// Removes a secret. Returns whether there was one.
+    /// Removes a secret. Returns whether there was one with this name.
     pub fn remove(&mut self, name: &str) -> bool {
         self.by_name.remove(name).is_some()
     }
@@ -132,13 +132,13 @@ impl Secrets {
         self.by_name.iter().map(|(name, secret)| (name.as_str(), secret))
     }
 
-    fn text(&self) -> String {
+    fn to_json(&self) -> String {
         let fields = |secret: &Secret| json!({"value": secret.value, "setAt": secret.set_at});
         let all: Map<String, Value> = self.by_name.iter().map(|(name, one)| (name.clone(), fields(one))).collect();
         Value::Object(all).to_string()
     }
 
-    fn parse(plain: &[u8]) -> Option<Self> {
+    fn from_json(plain: &[u8]) -> Option<Self> {
         let Value::Object(all) = serde_json::from_slice(plain).ok()? else { return None };
         let secret = |fields: &Value| {
             let value = fields.get("value")?.as_str()?.to_owned();
@@ -153,8 +153,8 @@ fn cipher(key: &Key) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new(&key.secret.into())
 }
 
-fn bound(key: u32) -> Vec<u8> {
-    [BOUND, &key.to_le_bytes()].concat()
+fn binding(key_id: u32) -> Vec<u8> {
+    [BINDING, &key_id.to_le_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
         KeyFile::parse(&"07".repeat(32), Path::new("key")).unwrap()
     }
 
-    fn two() -> Secrets {
+    fn two_secrets() -> Secrets {
         let mut secrets = Secrets::default();
         assert_eq!(secrets.set("A", "first value".to_owned(), 5), Ok(false));
         assert_eq!(secrets.set("B", "zwei\n\"ü\"".to_owned(), 6), Ok(false));
@@ -177,9 +177,9 @@ mod tests {
 
     #[test]
     fn secrets_open_with_the_key_that_sealed_them_and_no_other() {
-        let sealed = two().seal(&keys()).unwrap();
+        let sealed = two_secrets().seal(&keys()).unwrap();
         assert!(!sealed.windows(5).any(|part| part == b"first"));
-        assert_eq!(Secrets::open(&sealed, &keys()), Ok(two()));
+        assert_eq!(Secrets::open(&sealed, &keys()), Ok(two_secrets()));
         let other = KeyFile::parse(&"08".repeat(32), Path::new("key")).unwrap();
         assert_eq!(Secrets::open(&sealed, &other), Err(SecretsError::Damaged));
         for position in 0..sealed.len() {
@@ -192,26 +192,26 @@ mod tests {
 
     #[test]
     fn secrets_survive_a_rotation_and_need_the_old_key_until_they_are_sealed_again() {
-        let sealed = two().seal(&keys()).unwrap();
+        let sealed = two_secrets().seal(&keys()).unwrap();
         let rotated = keys().rotated([9; 32], 1);
         let opened = Secrets::open(&sealed, &rotated).unwrap();
         let pruned = rotated.clone().without(&[1]);
         assert_eq!(Secrets::open(&sealed, &pruned), Err(SecretsError::UnknownKey { id: 1 }));
         let again = opened.seal(&rotated).unwrap();
         assert_eq!(Secrets::sealing_key(&again), Some(2));
-        assert_eq!(Secrets::open(&again, &pruned), Ok(two()));
+        assert_eq!(Secrets::open(&again, &pruned), Ok(two_secrets()));
     }
 
     #[test]
     fn a_snapshot_is_not_taken_for_secrets() {
-        let to = crate::Sealed { run_id: "", agent_id: "", session_id: "", leg: 0, definition: "" };
-        let sealed = crate::Keys::new(1, [7; 32]).seal(b"{}", &to).unwrap();
+        let binding = crate::SnapshotBinding { run_id: "", agent_id: "", session_id: "", leg: 0, definition: "" };
+        let sealed = crate::Keys::new(1, [7; 32]).seal(b"{}", &binding).unwrap();
         assert_eq!(Secrets::open(&sealed, &keys()), Err(SecretsError::Damaged));
     }
 
     #[test]
-    fn every_total_has_a_limit() {
-        let mut secrets = two();
+    fn invalid_values_and_values_above_a_limit_are_refused() {
+        let mut secrets = two_secrets();
         assert_eq!(secrets.set("A", "other".to_owned(), 7), Ok(true));
         assert_eq!(secrets.set("C", String::new(), 7), Err(SecretsError::Length(0)));
         assert_eq!(secrets.set("C", "a\0b".to_owned(), 7), Err(SecretsError::Null));

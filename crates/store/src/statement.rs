@@ -91,7 +91,7 @@ impl Statement {
         texts.iter().fold(self, |statement, text| statement.bind(text.clone()))
     }
 
-    /// Executes the statement and returns how many rows it changed.
+    /// Executes the statement with `sqlx` and returns how many rows it changed.
     pub(crate) async fn execute(self, connection: &mut AnyConnection) -> Result<u64, sqlx::Error> {
         let mut query = sqlx::query(&self.sql);
         for value in self.values {
@@ -104,7 +104,7 @@ impl Statement {
         Ok(query.execute(connection).await?.rows_affected())
     }
 
-    /// Executes the statement on this thread and returns how many rows it changed.
+    /// Executes the statement with `rusqlite`, on this thread, and returns how many rows it changed.
     pub(crate) fn execute_here(&self, connection: &rusqlite::Connection) -> rusqlite::Result<u64> {
         let changed = connection.prepare_cached(&self.sql)?.execute(rusqlite::params_from_iter(&self.values))?;
         Ok(changed as u64)
@@ -114,11 +114,12 @@ impl Statement {
 /// What it means that a statement did not change exactly one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// Another process has taken over what the statement writes, or it has ended.
+    /// The caller may no longer write the run or turn: another process has taken it over, or it has ended.
     Fenced,
-    /// What the statement requires is not in the store. The transaction must look for it and write it.
+    /// A row that the statement depends on, such as the run's catalog, is not in the store. The caller must start
+    /// another transaction, which writes that row first.
     Missing,
-    /// The row has an id that something else has.
+    /// The id of the row is in use: its row belongs to something else.
     UsedId,
 }
 
@@ -153,7 +154,7 @@ impl<E: Into<StoreError>> From<E> for StepError {
 }
 
 impl Step {
-    /// Executes the step within the caller's transaction.
+    /// Executes the step with `sqlx`, within the caller's transaction.
     pub(crate) async fn execute(self, connection: &mut AnyConnection) -> Result<(), StepError> {
         match self {
             Self::Point(name) => Ok(fault::point(name)?),
@@ -162,7 +163,7 @@ impl Step {
         }
     }
 
-    /// Executes the step on this thread, within the transaction of the connection.
+    /// Executes the step with `rusqlite`, on this thread, within the transaction of the connection.
     pub(crate) fn execute_here(&self, connection: &rusqlite::Connection) -> Result<(), StepError> {
         match self {
             Self::Point(name) => Ok(fault::point(name)?),

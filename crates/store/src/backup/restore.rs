@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::locking::begin_with_locks;
 use crate::outputs::OutputKind;
 use crate::rows::RunState;
-use crate::seal::key_of;
+use crate::seal::key_id_of;
 use crate::sql::row_placeholders;
 use crate::turns::TurnState;
 use crate::{Millis, migrations};
@@ -95,7 +95,7 @@ impl BackupSummary {
                     _ => return Err(BackupError::Damaged("a run has an invalid state or fence")),
                 }
                 if let Some(Value::Bytes(snapshot)) = field("snapshot") {
-                    self.sealed_with.insert(key_of(snapshot).ok_or(BackupError::Damaged("a cell is not sealed"))?);
+                    self.sealed_with.insert(key_id_of(snapshot).ok_or(BackupError::Damaged("a cell is not sealed"))?);
                 }
             }
             "turns" => {

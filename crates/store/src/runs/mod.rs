@@ -7,7 +7,7 @@ use contract::ids::RunId;
 use contract::scope::Scope;
 
 use crate::Millis;
-use crate::seal::Sealed;
+use crate::seal::SnapshotBinding;
 
 /// A run that has started but is not in the store yet. Its first commit inserts it.
 #[derive(Clone, Debug)]
@@ -57,8 +57,8 @@ impl FencedRun {
         self.sequence += 1;
     }
 
-    pub(crate) fn binding(&self, leg: i64) -> Sealed<'_> {
-        Sealed {
+    pub(crate) fn binding(&self, leg: i64) -> SnapshotBinding<'_> {
+        SnapshotBinding {
             run_id: &self.run_id,
             agent_id: &self.scope.agent_id,
             session_id: &self.scope.session_id,
