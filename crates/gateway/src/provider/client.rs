@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 use wire::Wire;
 use wire::limits::MAX_RESPONSE_BYTES;
-use wire::upstream::{Broken, Decoder, ModelEvent, ModelResponse, ProviderError, Quirks, read_whole, said};
+use wire::upstream::{Broken, Decoder, ModelEvent, ModelResponse, ProviderError, Quirks, message_events, read_whole};
 
 use super::error::CallError;
 use super::limits::{MAX_ERROR_BYTES, MAX_RESPONSE_TIME, MAX_TRAILING_BYTES, TRAILING};
@@ -127,7 +127,7 @@ impl Provider {
         } else {
             let whole = body.read(MAX_RESPONSE_BYTES).await?;
             let response = read_whole(self.inner.wire, &whole, new_call_id)?;
-            said(&response.message).into_iter().for_each(on_event);
+            message_events(&response.message).into_iter().for_each(on_event);
             Ok(response)
         }
     }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    ClientRequest, Fields, RequestError, Thread, UNSIGNED, plain_text, read_parts, read_tool, read_tool_choice,
-    text_of, to_raw,
+    ClientRequest, Fields, REASONING_SIGNATURE, RequestError, Thread, plain_text, read_parts, read_tool,
+    read_tool_choice, text_of, to_raw,
 };
 use crate::Wire;
 use crate::conversation::{Arguments, Assistant, CallResult, Image, Item, ModelCall, Part, RawAssistant};
@@ -97,7 +97,8 @@ fn user(content: &Value, items: &mut Vec<Item>) -> Result<(), RequestError> {
 /// Reads a message of the model. Reasoning that this gateway has sent is left out: it is without the provider's signature,
 /// so that no provider accepts it.
 fn assistant(content: &Value) -> Assistant {
-    let is_ours = |block: &&Value| text_of(block, "type") == "thinking" && text_of(block, "signature") == UNSIGNED;
+    let is_ours =
+        |block: &&Value| text_of(block, "type") == "thinking" && text_of(block, "signature") == REASONING_SIGNATURE;
     let kept: Value;
     let content = match content.as_array() {
         Some(blocks) if blocks.iter().any(|block| is_ours(&block)) => {

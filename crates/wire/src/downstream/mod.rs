@@ -1,5 +1,4 @@
-//! The side of the clients: requests that clients send to the gateway, and the responses to them. `upstream` is the
-//! side of the providers.
+//! Requests that clients send to the gateway, and the responses to them. `upstream` has the requests to providers.
 
 mod chat;
 mod messages;
@@ -45,10 +44,11 @@ pub struct ClientRequest {
     pub shows_reasoning: bool,
 }
 
-/// The signature of the reasoning that clients of Messages receive. The wire requires one; the provider's own is not sent.
-const UNSIGNED: &str = "cellmate";
+/// The placeholder signature of the reasoning that clients of Messages receive. The wire requires a signature, and the
+/// provider's own is not sent. Reasoning that a client sends back with it is left out of requests to providers.
+const REASONING_SIGNATURE: &str = "cellmate";
 
-/// A thread of the Messages wire.
+/// How a request of the Messages wire refers to a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thread {
     Create,
@@ -161,7 +161,7 @@ fn to_raw(value: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// Returns the image at a URL. The data of a `data:` URL is taken out of it.
+/// Returns the image of a URL: the data that a `data:` URL contains, or the URL itself, which is not fetched.
 fn image_from_url(url: &str) -> Image {
     let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     match data {

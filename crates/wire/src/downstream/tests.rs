@@ -1,11 +1,11 @@
 use serde_json::{Value, json};
 
-use super::{ClientCall, ClientRequest, ResponseWriter, Thread, UNSIGNED, WireError};
+use super::{ClientCall, ClientRequest, REASONING_SIGNATURE, ResponseWriter, Thread, WireError};
 use crate::Wire;
 use crate::conversation::{Item, Part, StopReason, Usage};
 use crate::limits::MAX_EVENT_BYTES;
 use crate::sse::SseReader;
-use crate::upstream::{Decoder, ModelEvent, ModelRequest, Quirks, ToolChoice, read_whole, said};
+use crate::upstream::{Decoder, ModelEvent, ModelRequest, Quirks, ToolChoice, message_events, read_whole};
 
 /// A conversation with a system text, a question, a call, its result and a second question.
 fn request(wire: Wire, stream: bool) -> ClientRequest {
@@ -316,7 +316,7 @@ fn reasoning_is_read_back_in_order_and_every_item_keeps_its_id() {
             let in_order = [reasoning("I think."), text("Hi"), reasoning("More."), text(" you")];
             let together = [reasoning("I think.More."), text("Hi you")];
             let expected: &[ModelEvent] = if wire == Wire::Chat { &together } else { &in_order };
-            assert_eq!(said(&response.message), expected, "{wire} {stream}");
+            assert_eq!(message_events(&response.message), expected, "{wire} {stream}");
             if stream {
                 let pieces = ["I ", "think."].map(reasoning).into_iter().chain(in_order.into_iter().skip(1));
                 assert_eq!(streamed, pieces.collect::<Vec<_>>(), "{wire}");
@@ -371,7 +371,7 @@ fn reasoning_of_this_gateway_is_not_sent_to_providers_and_that_of_others_is() {
         (
             Wire::Messages,
             json!({"model": "m", "max_tokens": 1, "messages": [said, {"role": "assistant", "content": [
-                {"type": "thinking", "thinking": "ours", "signature": UNSIGNED},
+                {"type": "thinking", "thinking": "ours", "signature": REASONING_SIGNATURE},
                 {"type": "thinking", "thinking": "other", "signature": "theirs"}, {"type": "text", "text": "Hi"}]}]}),
         ),
     ];

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ClientRequest, UNSIGNED};
+use super::{ClientRequest, REASONING_SIGNATURE};
 use crate::Wire;
 use crate::conversation::{StopReason, Usage};
 use crate::set;
@@ -401,7 +401,7 @@ impl ResponseWriter {
             }
             (Wire::Messages, BlockKind::Text) => self.event("content_block_stop", json!({"index": index})),
             (Wire::Messages, BlockKind::Reasoning) => {
-                let delta = json!({"type": "signature_delta", "signature": UNSIGNED});
+                let delta = json!({"type": "signature_delta", "signature": REASONING_SIGNATURE});
                 let signed = self.event("content_block_delta", json!({"index": index, "delta": delta}));
                 signed + &self.event("content_block_stop", json!({"index": index}))
             }
@@ -591,7 +591,7 @@ impl ResponseWriter {
                 let block = |block: &Block| match block.kind {
                     BlockKind::Text => json!({"type": "text", "text": block.text}),
                     BlockKind::Reasoning => {
-                        json!({"type": "thinking", "thinking": block.text, "signature": UNSIGNED})
+                        json!({"type": "thinking", "thinking": block.text, "signature": REASONING_SIGNATURE})
                     }
                 };
                 let mut content: Vec<Value> = self.blocks.iter().map(block).collect();

@@ -10,7 +10,7 @@ use crate::limits::MAX_CALLS;
 use crate::set;
 use crate::sse::Event;
 
-/// Fields of a message that are built from other parts of the stream.
+/// Fields of a message that `Decoder::finish` writes itself. The other ones are kept as the provider sent them.
 const KNOWN_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
 
 /// Fields of a message that contain reasoning to show. The first one that a message has counts.
@@ -22,15 +22,16 @@ pub(super) struct Decoder {
     id: String,
     model: String,
     text: String,
-    /// Fields of the message that this crate does not know, such as `reasoning_content`. Some providers require them in
-    /// the next request.
+    /// Fields of the message other than `KNOWN_FIELDS`, such as `reasoning_content`. Some providers require them in the
+    /// next request.
     extra: Map<String, Value>,
     calls: Vec<PartialCall>,
-    reason: Option<String>,
+    finish_reason: Option<String>,
     usage: Usage,
     done: bool,
 }
 
+/// A tool call, as far as it has been received.
 #[derive(Debug, Default)]
 struct PartialCall {
     index: u64,
@@ -41,6 +42,7 @@ struct PartialCall {
 }
 
 impl Decoder {
+    /// Adds an event of the stream, and appends what the model says in it to `output`.
     pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         if self.done {
             return Ok(());
@@ -64,20 +66,20 @@ impl Decoder {
         }
         let Some(choice) = chunk.get("choices").and_then(|choices| choices.get(0)) else { return Ok(()) };
         if let Some(delta) = choice.get("delta").and_then(Value::as_object) {
-            self.delta(delta, output)?;
+            self.add_delta(delta, output)?;
         }
         if let Some(reason) = string(choice, "finish_reason") {
-            self.reason = Some(reason);
+            self.finish_reason = Some(reason);
         }
         Ok(())
     }
 
-    /// A response is over at `[DONE]`. Servers that do not send it close the stream.
+    /// Returns whether `[DONE]` was received. Servers that do not send it close the stream.
     pub(super) fn is_over(&self) -> bool {
         self.done
     }
 
-    fn delta(&mut self, delta: &Map<String, Value>, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    fn add_delta(&mut self, delta: &Map<String, Value>, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
         if let Some(text) = reasoning_of(delta) {
             output.push(ModelEvent::Reasoning(text.to_owned()));
         }
@@ -89,14 +91,14 @@ impl Decoder {
             append(&mut self.extra, name, value);
         }
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            self.call_delta(call)?;
+            self.add_call_delta(call)?;
         }
         Ok(())
     }
 
     /// Adds a part of a call. A new id or name at a used index starts another call: some servers send all calls with
     /// index 0.
-    fn call_delta(&mut self, delta: &Value) -> Result<(), Broken> {
+    fn add_call_delta(&mut self, delta: &Value) -> Result<(), Broken> {
         let index = delta.get("index").and_then(Value::as_u64).unwrap_or(0);
         let id = string(delta, "id");
         let function = delta.get("function").unwrap_or(&Value::Null);
@@ -139,8 +141,9 @@ impl Decoder {
         Ok(())
     }
 
+    /// Returns the response after its stream has ended. Calls without an id get one from `new_id`.
     pub(super) fn finish(self, mut new_id: impl FnMut() -> String) -> Result<ModelResponse, Broken> {
-        let Some(reason) = self.reason else { return Err(Broken::Truncated) };
+        let Some(finish_reason) = self.finish_reason else { return Err(Broken::Truncated) };
         let mut message = Map::new();
         message.insert("role".to_owned(), json!("assistant"));
         let content = if self.text.is_empty() { Value::Null } else { json!(self.text) };
@@ -150,7 +153,7 @@ impl Decoder {
         if !calls.is_empty() {
             message.insert("tool_calls".to_owned(), Value::from(calls));
         }
-        finished((self.id, self.model), &Value::Object(message), &reason, self.usage)
+        build_response((self.id, self.model), &Value::Object(message), &finish_reason, self.usage)
     }
 }
 
@@ -166,14 +169,14 @@ impl PartialCall {
     }
 }
 
-/// Reads a response that was not streamed.
+/// Reads a response that was not streamed. Calls without an id get one from `new_id`.
 pub(super) fn read_whole(body: &str, mut new_id: impl FnMut() -> String) -> Result<ModelResponse, Broken> {
     let body = parse(body)?;
     if let Some(error) = error_of(&body) {
         return Err(Broken::Provider(error));
     }
     let choice = body.get("choices").and_then(|choices| choices.get(0)).ok_or(Broken::Truncated)?;
-    let reason = string(choice, "finish_reason").ok_or(Broken::Truncated)?;
+    let finish_reason = string(choice, "finish_reason").ok_or(Broken::Truncated)?;
     let mut message = choice.get("message").filter(|message| message.is_object()).cloned().ok_or(Broken::Truncated)?;
     for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
         if string(call, "id").is_none() {
@@ -188,11 +191,17 @@ pub(super) fn read_whole(body: &str, mut new_id: impl FnMut() -> String) -> Resu
     }
     let usage = body.get("usage").map(read_usage).unwrap_or_default();
     let text = |name: &str| string(&body, name).unwrap_or_default();
-    finished((text("id"), text("model")), &message, &reason, usage)
+    build_response((text("id"), text("model")), &message, &finish_reason, usage)
 }
 
-fn finished(names: (String, String), message: &Value, reason: &str, usage: Usage) -> Result<ModelResponse, Broken> {
-    let stated = match reason {
+/// Builds the response of this id and model from its complete message.
+fn build_response(
+    id_and_model: (String, String),
+    message: &Value,
+    finish_reason: &str,
+    usage: Usage,
+) -> Result<ModelResponse, Broken> {
+    let stop_reason = match finish_reason {
         "stop" => StopReason::EndTurn,
         "tool_calls" | "function_call" => StopReason::ToolCalls,
         "length" => StopReason::Length,
@@ -214,7 +223,7 @@ fn finished(names: (String, String), message: &Value, reason: &str, usage: Usage
     let calls = calls.collect();
     let text = string(message, "content").unwrap_or_default();
     let json = RawValue::from_string(message.to_string()).map_err(|error| Broken::Unreadable(error.to_string()))?;
-    Ok(response(names, text, calls, RawAssistant { wire: Wire::Chat, json }, stated, usage))
+    Ok(response(id_and_model, text, calls, RawAssistant { wire: Wire::Chat, json }, stop_reason, usage))
 }
 
 /// Returns the error in a chunk or body. Some servers report a failure inside a response with status 200.
@@ -240,7 +249,7 @@ pub(super) fn reasoning_of(message: &Map<String, Value>) -> Option<&str> {
     REASONING_FIELDS.iter().find_map(text)
 }
 
-/// Adds a part of a field: texts and lists are appended, anything else is replaced.
+/// Adds a part of a field: texts and lists are appended, `null` is ignored, anything else is replaced.
 fn append(fields: &mut Map<String, Value>, name: &str, value: &Value) {
     match (fields.get_mut(name), value) {
         (_, Value::Null) => {}

@@ -1,10 +1,10 @@
 //! Requests to providers and their responses.
 
 mod chat;
+mod message_events;
 mod messages;
 mod request;
 mod responses;
-mod said;
 
 use serde_json::Value;
 
@@ -13,8 +13,8 @@ use crate::conversation::{Assistant, ModelCall, RawAssistant, StopReason, Usage}
 use crate::limits::{MAX_CALL_NAME_BYTES, MAX_CALLS, MAX_ERROR_CHARS, MAX_EVENT_BYTES, MAX_RESPONSE_BYTES};
 use crate::sse::{SseError, SseReader};
 
+pub use message_events::message_events;
 pub use request::{ModelRequest, Quirks, ToolChoice, tool_names};
-pub use said::said;
 
 /// What separates texts that follow each other.
 pub const PARAGRAPH: &str = "\n\n";

@@ -1,4 +1,4 @@
-//! What a complete message of a model says, in order.
+//! The events of a complete message: the texts and reasoning that a stream of the message would have contained.
 
 use serde_json::Value;
 
@@ -7,22 +7,23 @@ use crate::Wire;
 use crate::conversation::{Assistant, RawAssistant};
 
 /// Returns the texts of a message and the reasoning that may be shown, in the order in which the provider sent them.
-pub fn said(message: &Assistant) -> Vec<ModelEvent> {
-    let mut said = message.raw.as_ref().map(of_raw).unwrap_or_default();
-    let text: String = said
+pub fn message_events(message: &Assistant) -> Vec<ModelEvent> {
+    let mut events = message.raw.as_ref().map(raw_events).unwrap_or_default();
+    let text: String = events
         .iter()
         .filter_map(|event| if let ModelEvent::Text(text) = event { Some(text.as_str()) } else { None })
         .collect();
     if text != message.text {
-        // The message has a form that is not known here; its text is.
-        said.retain(|event| matches!(event, ModelEvent::Reasoning(_)));
-        said.push(ModelEvent::Text(message.text.clone()));
+        // The raw message has a form that `raw_events` does not know, so the decoded text is used.
+        events.retain(|event| matches!(event, ModelEvent::Reasoning(_)));
+        events.push(ModelEvent::Text(message.text.clone()));
     }
-    said.retain(|event| !matches!(event, ModelEvent::Text(text) | ModelEvent::Reasoning(text) if text.is_empty()));
-    said
+    events.retain(|event| !matches!(event, ModelEvent::Text(text) | ModelEvent::Reasoning(text) if text.is_empty()));
+    events
 }
 
-fn of_raw(raw: &RawAssistant) -> Vec<ModelEvent> {
+/// Returns the events of a message in the provider's own form. Their texts may be empty.
+fn raw_events(raw: &RawAssistant) -> Vec<ModelEvent> {
     let Ok(json) = serde_json::from_str::<Value>(raw.json.get()) else { return Vec::new() };
     let blocks = || json.as_array().into_iter().flatten();
     match raw.wire {
@@ -42,8 +43,8 @@ fn of_raw(raw: &RawAssistant) -> Vec<ModelEvent> {
         }
         Wire::Responses => {
             let event = |item: &Value| match kind(item) {
-                "reasoning" => Some(ModelEvent::Reasoning(reasoning(item))),
-                "message" => Some(ModelEvent::Text(parts(item, "content").into_iter().map(spoken).collect())),
+                "reasoning" => Some(ModelEvent::Reasoning(reasoning_text(item))),
+                "message" => Some(ModelEvent::Text(parts(item, "content").into_iter().map(text_or_refusal).collect())),
                 _ => None,
             };
             blocks().filter_map(event).collect()
@@ -52,15 +53,15 @@ fn of_raw(raw: &RawAssistant) -> Vec<ModelEvent> {
 }
 
 /// Returns the summary of a reasoning item; its own text if it has no summary.
-fn reasoning(item: &Value) -> String {
+fn reasoning_text(item: &Value) -> String {
     let texts = |name: &str| parts(item, name).into_iter().map(|part| text(part, "text")).collect::<Vec<_>>();
     let summary = texts("summary").join(super::PARAGRAPH);
     if summary.is_empty() { texts("content").concat() } else { summary }
 }
 
-fn spoken(part: &Value) -> String {
-    let said = text(part, "text");
-    if said.is_empty() { text(part, "refusal") } else { said }
+fn text_or_refusal(part: &Value) -> String {
+    let content = text(part, "text");
+    if content.is_empty() { text(part, "refusal") } else { content }
 }
 
 fn parts<'v>(item: &'v Value, name: &str) -> Vec<&'v Value> {
