@@ -1,4 +1,5 @@
-//! Limits on all requests of a principal together: request bodies in memory, and requests in progress.
+//! Limits on requests together: the bodies in memory, of each principal and of all, and the requests of each principal
+//! that are in progress.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,22 +21,27 @@ const UNIT_BYTES: usize = 1 << 10;
 #[derive(Debug)]
 pub(crate) struct Budgets {
     limits: BudgetLimits,
-    bodies: Arc<Semaphore>,
+    /// The bodies of all principals, in units.
+    all_bodies: Arc<Semaphore>,
     principals: Mutex<HashMap<Principal, Arc<Budget>>>,
 }
 
 /// The budget of one principal. It is carried in the extensions of the principal's requests.
 #[derive(Debug)]
 pub struct Budget {
+    /// The bodies of all principals, in units.
     all_bodies: Arc<Semaphore>,
+    /// The bodies of this principal, in units.
     bodies: Arc<Semaphore>,
-    body_bytes: usize,
+    /// The limit of `bodies`, for the refusal.
+    max_body_bytes: usize,
     requests: Arc<Semaphore>,
 }
 
-/// Part of a budget. It is carried in a request's extensions and released when the request has been handled.
+/// The part of a budget that a request has reserved. It is released when the last clone is dropped, which the request's
+/// extensions keep until the request has been handled.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct BudgetShare {
     _permits: Arc<[OwnedSemaphorePermit]>,
 }
 
@@ -65,19 +71,20 @@ impl Default for BudgetLimits {
 
 impl Budgets {
     pub(crate) fn new(limits: BudgetLimits) -> Self {
-        let bodies = Arc::new(Semaphore::new(limits.total_bytes / UNIT_BYTES));
-        Self { limits, bodies, principals: Mutex::default() }
+        let all_bodies = Arc::new(Semaphore::new(limits.total_bytes / UNIT_BYTES));
+        Self { limits, all_bodies, principals: Mutex::default() }
     }
 
+    /// Returns the budget of a principal. All requests of the principal share it.
     pub(crate) fn of(&self, principal: &Principal) -> Arc<Budget> {
         let mut principals = self.principals.lock();
         if let Some(budget) = principals.get(principal) {
             return Arc::clone(budget);
         }
         let budget = Arc::new(Budget {
-            all_bodies: Arc::clone(&self.bodies),
+            all_bodies: Arc::clone(&self.all_bodies),
             bodies: Arc::new(Semaphore::new(self.limits.principal_bytes / UNIT_BYTES)),
-            body_bytes: self.limits.principal_bytes,
+            max_body_bytes: self.limits.principal_bytes,
             requests: Arc::new(Semaphore::new(MAX_REQUESTS_PER_PRINCIPAL)),
         });
         principals.insert(principal.clone(), Arc::clone(&budget));
@@ -86,16 +93,19 @@ impl Budgets {
 }
 
 impl Budget {
+    /// Returns whether a body of this size counts towards the budget. Small ones do not.
     pub(crate) fn is_counted(&self, bytes: usize) -> bool {
         bytes > FREE_BODY_BYTES
     }
 
-    pub(crate) fn no_room(&self) -> Refusal {
-        Refusal::NoRoom(self.body_bytes)
+    /// Returns the response to a request whose body has found no room.
+    pub(crate) fn refusal(&self) -> Refusal {
+        Refusal::NoRoom(self.max_body_bytes)
     }
 
-    /// Waits until there is room for a body of this size. Small bodies are free.
-    pub(crate) async fn body(&self, bytes: usize) -> Result<Option<Share>, NoRoom> {
+    /// Reserves a body of this size. Waits for room for at most `BODY_ROOM_TIMEOUT`. Returns `None` for a small body,
+    /// which is not counted.
+    pub(crate) async fn reserve_body(&self, bytes: usize) -> Result<Option<BudgetShare>, NoRoom> {
         if !self.is_counted(bytes) {
             return Ok(None);
         }
@@ -103,15 +113,15 @@ impl Budget {
         let acquire = async {
             let own = Arc::clone(&self.bodies).acquire_many_owned(units).await.ok()?;
             let all = Arc::clone(&self.all_bodies).acquire_many_owned(units).await.ok()?;
-            Some(Share { _permits: Arc::new([own, all]) })
+            Some(BudgetShare { _permits: Arc::new([own, all]) })
         };
         tokio::time::timeout(BODY_ROOM_TIMEOUT, acquire).await.ok().flatten().map(Some).ok_or(NoRoom)
     }
 
-    /// Reserves one request.
-    pub fn request(&self) -> Result<Share, NoRoom> {
+    /// Reserves one request in progress. Does not wait.
+    pub fn reserve_request(&self) -> Result<BudgetShare, NoRoom> {
         let permit = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| NoRoom)?;
-        Ok(Share { _permits: Arc::new([permit]) })
+        Ok(BudgetShare { _permits: Arc::new([permit]) })
     }
 }
 
@@ -124,29 +134,29 @@ mod tests {
     use crate::limits::{FREE_BODY_BYTES, MAX_BODY_BYTES, MAX_PRINCIPAL_BODY_BYTES, MAX_REQUESTS_PER_PRINCIPAL};
 
     #[tokio::test]
-    async fn large_bodies_wait_only_for_those_of_the_same_principal() {
+    async fn a_large_body_waits_until_others_of_its_principal_are_released() {
         let budgets = Budgets::new(BudgetLimits::default());
         let (ada, bob) = (Principal::named("ada").unwrap(), Principal::named("bob").unwrap());
         let mut held = Vec::new();
         for _ in 0..MAX_PRINCIPAL_BODY_BYTES / MAX_BODY_BYTES {
-            held.push(budgets.of(&ada).body(MAX_BODY_BYTES).await.unwrap());
+            held.push(budgets.of(&ada).reserve_body(MAX_BODY_BYTES).await.unwrap());
         }
         let adas = budgets.of(&ada);
-        let waits = tokio::time::timeout(Duration::from_millis(50), adas.body(MAX_BODY_BYTES));
+        let waits = tokio::time::timeout(Duration::from_millis(50), adas.reserve_body(MAX_BODY_BYTES));
         assert!(waits.await.is_err());
-        assert!(budgets.of(&ada).body(FREE_BODY_BYTES).await.unwrap().is_none());
-        assert!(budgets.of(&bob).body(MAX_BODY_BYTES).await.unwrap().is_some());
+        assert!(budgets.of(&ada).reserve_body(FREE_BODY_BYTES).await.unwrap().is_none());
+        assert!(budgets.of(&bob).reserve_body(MAX_BODY_BYTES).await.unwrap().is_some());
         held.pop();
-        assert!(budgets.of(&ada).body(MAX_BODY_BYTES).await.unwrap().is_some());
+        assert!(budgets.of(&ada).reserve_body(MAX_BODY_BYTES).await.unwrap().is_some());
     }
 
     #[test]
     fn requests_of_one_principal_are_counted_until_they_have_been_handled() {
         let budgets = Budgets::new(BudgetLimits::default());
         let budget = budgets.of(&Principal::local());
-        let mut held: Vec<_> = (0..MAX_REQUESTS_PER_PRINCIPAL).map(|_| budget.request().unwrap()).collect();
-        assert_eq!(budget.request().err(), Some(NoRoom));
+        let mut held: Vec<_> = (0..MAX_REQUESTS_PER_PRINCIPAL).map(|_| budget.reserve_request().unwrap()).collect();
+        assert_eq!(budget.reserve_request().err(), Some(NoRoom));
         held.pop();
-        assert!(budget.request().is_ok());
+        assert!(budget.reserve_request().is_ok());
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{API_KEY, Access};
-use crate::budget::{Budget, BudgetLimits, Budgets, Share};
+use crate::budget::{Budget, BudgetLimits, BudgetShare, Budgets};
 use crate::caller::Caller;
 use crate::connections;
 use crate::failed_logins::FailedLogins;
@@ -299,7 +299,12 @@ impl Guard {
         self.refuse(head, reason)
     }
 
-    async fn read_body(&self, head: &Parts, body: Body, budget: &Budget) -> Result<(Bytes, Option<Share>), Refusal> {
+    async fn read_body(
+        &self,
+        head: &Parts,
+        body: Body,
+        budget: &Budget,
+    ) -> Result<(Bytes, Option<BudgetShare>), Refusal> {
         if !is_identity(&head.headers) {
             return Err(Refusal::Encoding);
         }
@@ -322,7 +327,7 @@ impl Guard {
         }
         if share.is_none() {
             let parsed = bytes.len() + values * PARSED_VALUE_BYTES;
-            share = budget.body(parsed).await.map_err(|_| budget.no_room())?;
+            share = budget.reserve_body(parsed).await.map_err(|_| budget.refusal())?;
         }
         Ok((bytes, share))
     }
@@ -341,7 +346,7 @@ async fn collect(
     limit: usize,
     expected: usize,
     budget: &Budget,
-) -> Result<(Bytes, Option<Share>), Refusal> {
+) -> Result<(Bytes, Option<BudgetShare>), Refusal> {
     let mut stream = body.into_data_stream();
     let mut collected: Vec<u8> = Vec::new();
     let mut share = None;
@@ -353,7 +358,7 @@ async fn collect(
             return Err(Refusal::TooLarge(limit));
         }
         if share.is_none() && budget.is_counted(length) {
-            share = budget.body(expected.max(length)).await.map_err(|_| budget.no_room())?;
+            share = budget.reserve_body(expected.max(length)).await.map_err(|_| budget.refusal())?;
         }
         collected.extend_from_slice(&chunk);
     }

@@ -21,7 +21,7 @@ mod stored_tokens;
 mod tls;
 
 pub use access::{Access, BadToken, GeneratedSecret, Token};
-pub use budget::{Budget, BudgetLimits, NoRoom, Share};
+pub use budget::{Budget, BudgetLimits, BudgetShare, NoRoom};
 pub use caller::Caller;
 pub use gate::{FrontDoor, Gate, HttpError, Requirement, RouteRules, check_address};
 pub use health::health;

@@ -27,7 +27,7 @@ impl Permission {
         }
     }
 
-    /// Returns what the permission allows, as the end of a sentence such as "the token may not …".
+    /// Returns what the permission allows, as a verb phrase for messages such as "the token may not …".
     pub(crate) fn action(self) -> &'static str {
         match self {
             Self::Execute => "run turns or tools",
@@ -46,6 +46,7 @@ impl Permission {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Permissions(u8);
 
+/// The error that a text is not a list of permissions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a list of permissions separated by commas; the permissions are execute, approve, read and admin")]
 pub struct BadPermissions;

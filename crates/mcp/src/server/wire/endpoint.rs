@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use http_server::{Budget, Caller, Permission, Share};
+use http_server::{Budget, BudgetShare, Caller, Permission};
 use parking_lot::Mutex;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -104,7 +104,7 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, mut request: Request) -> 
     }
     // Requests in a session are counted by the session, so that responses and cancellations are always accepted.
     if request.method() == Method::POST && session_of(request.headers()).is_none() {
-        match budget.request() {
+        match budget.reserve_request() {
             Ok(share) => drop(request.extensions_mut().insert(RequestShare(share))),
             Err(_) => return refused(&principal, Refusal::Requests),
         }
@@ -123,7 +123,7 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, mut request: Request) -> 
 
 /// The share of the principal's request budget that an HTTP request holds. The share for its body is a separate one.
 #[derive(Clone)]
-struct RequestShare(#[expect(dead_code, reason = "held until it is dropped, which releases the share")] Share);
+struct RequestShare(#[expect(dead_code, reason = "held until it is dropped, which releases the share")] BudgetShare);
 
 fn refused(principal: &Principal, refusal: Refusal) -> Response {
     tracing::info!(principal = principal.name(), reason = %refusal, "refused an HTTP request");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::{Stream, StreamExt};
 use http_server::limits::MAX_REQUESTS_PER_PRINCIPAL;
-use http_server::{Budget, Share};
+use http_server::{Budget, BudgetShare};
 use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, GetExtensions, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::WorkerTransport;
@@ -109,7 +109,7 @@ impl OpenSession {
 #[derive(Clone, Debug)]
 pub(super) struct RequestInProgress {
     request: Arc<RequestGuard>,
-    _share: Share,
+    _share: BudgetShare,
 }
 
 impl RequestInProgress {
@@ -178,7 +178,7 @@ impl Sessions {
     }
 
     fn under_way(&self, id: &SessionId, request: &RequestId) -> Result<RequestInProgress, SessionsError> {
-        let share = self.budget.request().map_err(|_| refuse(Refusal::Requests))?;
+        let share = self.budget.reserve_request().map_err(|_| refuse(Refusal::Requests))?;
         let open = self.open.lock();
         let requests = open.get(id).map(|open| Arc::clone(&open.requests));
         let requests = requests.ok_or_else(|| LocalSessionManagerError::SessionNotFound(SessionId::clone(id)))?;
