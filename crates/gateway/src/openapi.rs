@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::table::{Content, Envelope, ROUTES, Route};
+use crate::api::table::{Content, ErrorForm, ROUTES, Route};
 
 /// The routes of other modules: method, path, and what it does.
 const OTHERS: [(&str, &str, &str); 16] = [
@@ -88,9 +88,9 @@ fn responses(route: &Route) -> Value {
         Content::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
         Content::Bytes => json!({"*/*": {"schema": {"type": "string"}}}),
     };
-    let error = match route.envelope {
-        Envelope::Plain => json!({"$ref": "#/components/schemas/Error"}),
-        Envelope::Ok => json!({
+    let error = match route.error_form {
+        ErrorForm::Plain => json!({"$ref": "#/components/schemas/Error"}),
+        ErrorForm::WithOk => json!({
             "type": "object", "required": ["ok", "error"],
             "properties": {"ok": {"const": false}, "error": {"type": "object"}},
         }),
@@ -119,7 +119,7 @@ pub(crate) fn statuses(route: &Route) -> Vec<(u16, &'static str)> {
     if route.request.is_some() {
         statuses.extend([(413, "The body is too large."), (415, "The body is not JSON.")]);
     }
-    if route.envelope == Envelope::Ok {
+    if route.error_form == ErrorForm::WithOk {
         statuses.push((500, "The outcome of the call is unknown, or the tool did not answer in time."));
     }
     statuses

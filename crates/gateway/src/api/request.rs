@@ -1,7 +1,7 @@
 //! What a request consists of besides its caller: ids in the path, the query, and a JSON body.
 //!
-//! The route's row in the table says which query parameters and which body it takes. They are checked against it before
-//! a handler sees them, so that the documentation of a route cannot differ from it.
+//! The table of routes says which query parameters and which body each route takes. A request is checked against it
+//! before a handler sees the request, so that the documentation of a route cannot differ from what it accepts.
 
 use std::collections::BTreeMap;
 
@@ -71,6 +71,7 @@ pub(crate) struct Query {
 }
 
 impl Query {
+    /// Parses and checks the query of a request. Every parameter must be known and may be given once.
     pub(crate) fn read(parameters: &'static [Parameter], query: &str) -> Result<Self, ApiError> {
         let mut values = BTreeMap::new();
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -90,12 +91,12 @@ impl Query {
         Ok(Self { parameters, values })
     }
 
-    /// Returns a value that is given and not empty.
+    /// Returns the value of a parameter; `None` if it is missing or empty.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Returns the value of a number, or its default.
+    /// Returns the value of a number parameter, or its default if it is missing.
     pub(crate) fn number(&self, name: &str) -> u32 {
         let given = self.text(name).and_then(|value| value.parse().ok());
         let default = || {
@@ -109,7 +110,7 @@ impl Query {
         given.unwrap_or_else(default)
     }
 
-    /// Returns the place after which a page begins.
+    /// Returns the position in the parameter `cursor`, after which the page begins; `None` for the first page.
     pub(crate) fn after(&self) -> Result<Option<PageKey>, ApiError> {
         self.text("cursor").map(read_cursor).transpose()
     }
@@ -123,7 +124,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
     }
 }
 
-/// Returns the cursor of the page after this row.
+/// Returns the cursor of the page that begins after the row with this key.
 pub(crate) fn cursor(key: &PageKey) -> String {
     URL_SAFE_NO_PAD.encode(format!("{}:{}", key.at, key.id))
 }
@@ -139,7 +140,7 @@ fn read_cursor(text: &str) -> Result<PageKey, ApiError> {
     Ok(PageKey { at: at.parse().map_err(|_| wrong())?, id: id.to_owned() })
 }
 
-/// Returns a page of items that were read with one more than its limit.
+/// Returns the JSON of a page. The caller reads one row more than `limit`, which shows whether there is a next page.
 pub(crate) fn page<T>(mut rows: Vec<T>, limit: u32, key: impl Fn(&T) -> PageKey, show: impl Fn(&T) -> Value) -> Value {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = rows.len() > limit;
@@ -149,7 +150,7 @@ pub(crate) fn page<T>(mut rows: Vec<T>, limit: u32, key: impl Fn(&T) -> PageKey,
     json!({"items": items, "nextCursor": next})
 }
 
-/// Whether a text can be an id. Others are not looked up: stores do not take every character.
+/// Whether a text can be an id. Other texts are not looked up, because not every store accepts control characters.
 pub(crate) fn is_id(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_ID_BYTES && !text.contains(char::is_control)
 }
@@ -196,7 +197,7 @@ impl Fields {
         self.0.get(name)
     }
 
-    /// Reads a body. A missing one is an object without fields.
+    /// Reads a body and checks it against the schema. An empty body counts as an object without fields.
     pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize, schema: &Value) -> Result<Self, ApiError> {
         let too_large = || {
             let message = format!("this request may have at most {max} bytes");

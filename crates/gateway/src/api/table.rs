@@ -20,7 +20,7 @@ use super::{
     Api, agents, approvals, catalog, compaction, document, events, invoke, runs, schema, sessions, turns, usage,
 };
 
-/// Returns a JSON Schema.
+/// A function that returns a JSON Schema.
 type Schema = fn() -> Value;
 
 /// The content of a successful response.
@@ -65,20 +65,21 @@ impl Verb {
 pub(crate) struct Route {
     pub(crate) verb: Verb,
     pub(crate) path: &'static str,
+    /// The operation's id in the OpenAPI document.
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) needs: Needs,
     pub(crate) query: &'static [Parameter],
+    /// The schema of the request's body; `None` if the route takes none.
     pub(crate) request: Option<Schema>,
     pub(crate) content: Content,
-    /// Whether errors have `ok: false` beside `error`.
-    pub(crate) envelope: Envelope,
+    pub(crate) error_form: ErrorForm,
     handler: fn(MethodFilter) -> MethodRouter<Api>,
 }
 
-/// The form of a route's errors.
+/// The form of a route's error responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Envelope {
+pub(crate) enum ErrorForm {
     /// `{"error": …}`
     Plain,
     /// `{"ok": false, "error": …}`
@@ -128,6 +129,7 @@ const fn limit(max: u32, default: u32) -> Parameter {
     }
 }
 
+/// Returns a GET route without query parameters.
 const fn get(
     path: &'static str,
     name: &'static str,
@@ -145,11 +147,12 @@ const fn get(
         query: &[],
         request: None,
         content,
-        envelope: Envelope::Plain,
+        error_form: ErrorForm::Plain,
         handler,
     }
 }
 
+/// Returns a POST route without query parameters, with the schemas of its request and its response.
 const fn post(
     path: &'static str,
     name: &'static str,
@@ -167,7 +170,7 @@ const fn post(
         query: &[],
         request: Some(request),
         content: Content::Json(response),
-        envelope: Envelope::Plain,
+        error_form: ErrorForm::Plain,
         handler,
     }
 }
@@ -355,7 +358,7 @@ pub(crate) static ROUTES: &[Route] = &[
         |m| on(m, events::follow),
     ),
     Route {
-        envelope: Envelope::Ok,
+        error_form: ErrorForm::WithOk,
         ..post(
             invoke::PATH,
             "invokeTool",
@@ -378,7 +381,7 @@ pub(crate) static ROUTES: &[Route] = &[
 /// Returns the router of all routes.
 pub(crate) fn router() -> Router<Api> {
     let add = |router: Router<Api>, route: &'static Route| {
-        let methods = (route.handler)(route.verb.filter()).layer(middleware::from_fn_with_state(route, enter));
+        let methods = (route.handler)(route.verb.filter()).layer(middleware::from_fn_with_state(route, check_request));
         router.route(route.path, methods)
     };
     ROUTES.iter().fold(Router::new(), add).method_not_allowed_fallback(wrong_method)
@@ -392,18 +395,20 @@ async fn wrong_method(request: Request) -> Response {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).into_response()
 }
 
-/// Checks a request against its route's row, and passes it on with what was read of it.
-async fn enter(State(route): State<&'static Route>, request: Request, next: Next) -> Response {
-    match admit(route, request).await {
+/// Middleware of every route: passes a request on to the handler if it is valid, and otherwise responds with the error.
+async fn check_request(State(route): State<&'static Route>, request: Request, next: Next) -> Response {
+    match read_request(route, request).await {
         Ok(request) => next.run(request).await,
-        Err(error) => match route.envelope {
-            Envelope::Plain => error.into_response(),
-            Envelope::Ok => error.response(&json!({"ok": false, "error": error.to_json()})),
+        Err(error) => match route.error_form {
+            ErrorForm::Plain => error.into_response(),
+            ErrorForm::WithOk => error.response(&json!({"ok": false, "error": error.to_json()})),
         },
     }
 }
 
-async fn admit(route: &'static Route, request: Request) -> Result<Request, ApiError> {
+/// Checks the caller's permission, the query and the body against the route. Returns the request with the parsed query
+/// and body as extensions, and without the body itself.
+async fn read_request(route: &'static Route, request: Request) -> Result<Request, ApiError> {
     let (mut parts, body) = request.into_parts();
     let caller = parts.extensions.get::<Caller>().ok_or_else(no_token)?;
     route.needs.check(caller)?;
@@ -418,7 +423,7 @@ async fn admit(route: &'static Route, request: Request) -> Result<Request, ApiEr
 }
 
 impl Route {
-    /// Returns the most bytes of a request.
+    /// Returns the maximum size of a request's body.
     pub(crate) fn max_bytes(&self) -> usize {
         if self.path == invoke::PATH { MAX_INVOKE_BYTES } else { MAX_REQUEST_BYTES }
     }
