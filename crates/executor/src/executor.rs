@@ -21,7 +21,7 @@ use crate::outcome::{Outcome, ToolResult};
 use crate::sink::{ProgressSink, Sink, StateSink};
 use crate::source::{Routes, ToolUpdate};
 
-/// Makes the tool calls of one run.
+/// Makes the tool calls of one run, and direct calls, which have a run of their own.
 #[derive(Clone, Debug)]
 pub struct Executor {
     context: CallContext,
@@ -29,7 +29,7 @@ pub struct Executor {
 
 /// Construction.
 impl Executor {
-    /// Creates an executor for a catalog whose tools are in these routes, without hooks or approvals.
+    /// Creates an executor that calls the tools of a catalog through these routes, without hooks or approvals.
     pub fn new(catalog: Arc<Catalog>, routes: Routes, scope: Scope) -> Self {
         Self { context: CallContext::new(catalog, routes, scope) }
     }
@@ -126,41 +126,43 @@ impl Executor {
 impl Executor {
     /// Makes a call, or parks it until it is approved.
     pub async fn call(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
-        let call = self.of(journal, request);
+        let call = self.call_of(journal, request);
         dispatch::start(call).instrument(call.span()).await
     }
 
     /// Retries a call that was dispatched before a crash, if its tool may be called twice. Otherwise settles the call
     /// as [`Outcome::Unknown`].
     pub async fn retry(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
-        let call = self.of(journal, request);
+        let call = self.call_of(journal, request);
         resume::retry(call).instrument(call.span()).await
     }
 
-    /// Settles a call with an outcome that came through the store, and passes it to hooks and transcript like any
-    /// other.
+    /// Settles a call with an outcome that was stored, for example by another process, and passes it to hooks and
+    /// transcript like any other outcome.
     pub async fn record_outcome(&self, journal: &Journal, request: &CallRequest, outcome: Outcome) -> CallEnd {
-        let call = self.of(journal, request);
+        let call = self.call_of(journal, request);
         call.record_outcome(outcome).instrument(call.span()).await
     }
 
-    /// Returns the decisions on the last requests of a call, expired ones included. `None` while any of them is open.
+    /// Returns the decisions on the latest approval request or questions of a call, expired ones included. `None` while
+    /// any of them is open.
     pub async fn decisions_for(&self, journal: &Journal, call: CallId) -> Result<Option<Vec<Approval>>, StoreError> {
         approval::decisions_for(journal, call).await
     }
 
     /// Resumes a call after people have decided: about the call itself, or by answering its tool's questions.
-    pub async fn resume_decided(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
-        let call = self.of(journal, request);
-        resume::resume_decided(call, said).instrument(call.span()).await
+    pub async fn resume_decided(&self, journal: &Journal, request: &CallRequest, decisions: &[Approval]) -> CallEnd {
+        let call = self.call_of(journal, request);
+        resume::resume_decided(call, decisions).instrument(call.span()).await
     }
 
-    /// Follows a call that was parked with a ticket until its source reports an end or parks it otherwise.
+    /// Follows a call that was parked with a ticket until its source settles it, or parks it for another reason.
     ///
-    /// `None` if the call has no ticket or its source cannot be asked now; the call then stays parked. If this future
-    /// is dropped, the call also stays parked, and the next holder of the run can follow it.
+    /// Returns `None` if the call stays parked as it is: it has no ticket, its source cannot be asked now, or the source
+    /// returns the same ticket. If this future is dropped, the call also stays parked, and the next holder of the run
+    /// can follow it.
     pub async fn follow(&self, journal: &Journal, request: &CallRequest) -> Option<CallEnd> {
-        let call = self.of(journal, request);
+        let call = self.call_of(journal, request);
         resume::follow(call).instrument(call.span()).await
     }
 
@@ -175,24 +177,24 @@ impl Executor {
         parked::cancel_and_wait(&self.context, run_id, calls).await;
     }
 
-    fn of<'a>(&'a self, journal: &'a Journal, request: &'a CallRequest) -> Call<'a> {
+    fn call_of<'a>(&'a self, journal: &'a Journal, request: &'a CallRequest) -> Call<'a> {
         Call { context: &self.context, journal, request }
     }
 }
 
 /// Direct calls, without a cell.
 impl Executor {
-    /// Makes one call. A parked call is settled by its token like any other;
-    /// [`resume_direct_call`](Self::resume_direct_call) then returns its outcome.
+    /// Makes one call of the tool with this id. If the call is parked, its end is `Parked`, and
+    /// [`resume_direct_call`](Self::resume_direct_call) returns its outcome once that is stored.
     pub async fn call_directly(
         &self,
         store: &Store,
         tool_call_id: &str,
-        id: &str,
+        tool_id: &str,
         input: Value,
         updates: ProgressSink,
     ) -> Result<DirectCall, getrandom::Error> {
-        let run = self.open_direct_call(store, DirectRequest::new(tool_call_id, id, input, updates))?;
+        let run = self.open_direct_call(store, DirectRequest::new(tool_call_id, tool_id, input, updates))?;
         Ok(self.make_direct_call(run, std::future::pending()).await)
     }
 
@@ -206,22 +208,22 @@ impl Executor {
         run.make(&self.context, cancelled).await
     }
 
-    /// Makes one call for a caller that cannot ask for its outcome later: waits up to `hold` while the call is parked,
-    /// then cancels it.
+    /// Makes one call of the tool with this id, for a caller that cannot ask for its outcome later: waits up to `hold`
+    /// while the call is parked, then cancels it.
     pub async fn call_directly_within(
         &self,
         store: &Store,
         tool_call_id: &str,
-        id: &str,
+        tool_id: &str,
         input: Value,
         updates: ProgressSink,
         hold: Duration,
     ) -> Result<DirectCall, getrandom::Error> {
-        let run = self.open_direct_call(store, DirectRequest::new(tool_call_id, id, input, updates))?;
+        let run = self.open_direct_call(store, DirectRequest::new(tool_call_id, tool_id, input, updates))?;
         Ok(run.make_within(&self.context, hold).await)
     }
 
-    /// Returns the runs of parked direct calls of this scope that were made under this name, oldest first.
+    /// Returns the runs of parked direct calls of this scope that have this name (`DirectRequest::name`), oldest first.
     pub async fn parked_direct_calls(&self, store: &Store, name: &str) -> Result<Vec<RunId>, StoreError> {
         direct::parked_calls(&self.context, store, name).await
     }
@@ -246,7 +248,7 @@ impl Executor {
 
 /// Hooks around a control call: `exec` itself.
 impl Executor {
-    /// Runs the hooks before a cell. The error is the reason why the cell is blocked.
+    /// Runs the hooks before a cell. The error is the reason why a hook blocked the cell.
     pub async fn before_cell(
         &self,
         tool_call_id: &str,
