@@ -12,12 +12,12 @@ static FAULT: Mutex<FaultState> = parking_lot::const_mutex(FaultState { armed: N
 
 #[derive(Debug)]
 struct FaultState {
-    armed: Option<Armed>,
+    armed: Option<ArmedFault>,
     reached: BTreeMap<&'static str, u32>,
 }
 
 #[derive(Debug)]
-struct Armed {
+struct ArmedFault {
     name: &'static str,
     /// How often the point must still be reached until the action happens.
     remaining: u32,
@@ -58,7 +58,7 @@ pub fn arm(text: &str) -> Result<(), InvalidFault> {
         Some(("sleep", ms)) => Action::Sleep(Duration::from_millis(ms.parse().map_err(|_| invalid())?)),
         _ => return Err(invalid()),
     };
-    FAULT.lock().armed = Some(Armed { name, remaining, action });
+    FAULT.lock().armed = Some(ArmedFault { name, remaining, action });
     Ok(())
 }
 

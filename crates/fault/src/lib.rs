@@ -1,7 +1,7 @@
 //! Fault injection: named points in the code where a test can kill the process, block the thread or return an error,
 //! and hooks for simulated time, randomness and scheduling.
 //!
-//! Without the feature `inject`, no function has an effect. With it, a fault point has an effect only if the process
+//! Without the feature `inject`, nothing is injected or simulated. With it, a fault point has an effect only if the process
 //! armed it with `arm` (the test host `ledger-host` does) or the thread belongs to a simulation (`simulate`).
 
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
@@ -101,7 +101,7 @@ pub const GATEWAY_POINTS: [&str; 14] = [
 /// Marks a fault point. Fails only if the point is armed with an error, or a simulation decides that it fails.
 #[cfg(feature = "inject")]
 pub fn point(name: &'static str) -> Result<(), InjectedFault> {
-    match simulated::at(name) {
+    match simulated::verdict_at(name) {
         Some(PointVerdict::Continue | PointVerdict::LoseAnswer) => Ok(()),
         Some(PointVerdict::Fail) => Err(InjectedFault(name)),
         None => armed::reach(name),

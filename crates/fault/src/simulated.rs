@@ -43,13 +43,15 @@ pub enum PointVerdict {
     LoseAnswer,
 }
 
+/// The simulation of this thread, if there is one, and its tasks' turns.
 #[derive(Default)]
-struct Thread {
+struct ThreadState {
     simulation: Option<Rc<dyn Simulation>>,
     turns_enabled: bool,
-    /// Sorted by task id, which is the order in which tasks were spawned: the order in which they are polled may be
-    /// random.
+    /// The tasks that wait for their turn, by task id and ticket. Task ids have the order in which tasks were spawned;
+    /// the order in which they are polled may be random.
     waiting: BTreeMap<(Option<Id>, u64), Waiter>,
+    /// The number of the last future that asked for a turn. It distinguishes the futures of one task.
     last_ticket: u64,
     in_flight: usize,
     next_answer_is_lost: bool,
@@ -61,16 +63,16 @@ enum Waiter {
 }
 
 thread_local! {
-    static THREAD: RefCell<Thread> = RefCell::default();
+    static THREAD: RefCell<ThreadState> = RefCell::default();
 }
 
-fn with_thread<T>(access: impl FnOnce(&mut Thread) -> T) -> T {
+fn with_thread<T>(access: impl FnOnce(&mut ThreadState) -> T) -> T {
     THREAD.with(|thread| access(&mut thread.borrow_mut()))
 }
 
 /// Adds this thread to a simulation. Tasks do not wait for turns until [`enable_turns`] is called.
 pub fn simulate(simulation: Rc<dyn Simulation>) {
-    with_thread(|thread| *thread = Thread { simulation: Some(simulation), ..Thread::default() });
+    with_thread(|thread| *thread = ThreadState { simulation: Some(simulation), ..ThreadState::default() });
 }
 
 /// Removes this thread from its simulation.
@@ -114,8 +116,9 @@ pub fn in_flight() -> usize {
     with_thread(|thread| thread.in_flight)
 }
 
-pub(super) fn at(name: &'static str) -> Option<PointVerdict> {
-    // `at` may block, so `THREAD` must not be borrowed during the call.
+/// Returns what the simulation decides at a fault point; `None` outside a simulation.
+pub(super) fn verdict_at(name: &'static str) -> Option<PointVerdict> {
+    // `Simulation::at` may block, so `THREAD` must not be borrowed during the call.
     let verdict = with_thread(|thread| thread.simulation.clone())?.at(name);
     if verdict == PointVerdict::LoseAnswer {
         with_thread(|thread| thread.next_answer_is_lost = true);
@@ -163,7 +166,7 @@ pub fn wait_for_turn_holding_connection() -> Turn {
 /// Waits for a turn, then runs the future and counts it in [`in_flight`] until it is done.
 pub async fn run_in_turn<T>(future: impl Future<Output = T>) -> T {
     wait_for_turn().await;
-    let _in_flight = InFlight::begin();
+    let _in_flight = InFlightGuard::begin();
     future.await
 }
 
@@ -207,16 +210,17 @@ impl Drop for Turn {
     }
 }
 
-struct InFlight;
+/// Counts a future in [`in_flight`] until it is dropped.
+struct InFlightGuard;
 
-impl InFlight {
+impl InFlightGuard {
     fn begin() -> Self {
         with_thread(|thread| thread.in_flight += 1);
         Self
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         with_thread(|thread| thread.in_flight = thread.in_flight.saturating_sub(1));
     }
