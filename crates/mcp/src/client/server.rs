@@ -33,8 +33,8 @@ pub struct Server {
     pub(super) session: Session,
     stderr: Tail,
     /// `None` for a remote server, which has no local process.
-    gone: Option<ProcessExit>,
-    _draining: Option<StderrReader>,
+    exit: Option<ProcessExit>,
+    _stderr_reader: Option<StderrReader>,
 }
 
 /// The result of trying a call once.
@@ -131,11 +131,11 @@ impl Server {
     }
 
     /// Completes when the process and everything that it started have ended; at once if there is no process.
-    pub(crate) fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
-        let gone = self.gone.clone();
+    pub(crate) fn exited(&self) -> impl Future<Output = ()> + Send + use<> {
+        let exit = self.exit.clone();
         async move {
-            if let Some(gone) = gone {
-                let _end = gone.wait().await;
+            if let Some(exit) = exit {
+                let _end = exit.wait().await;
             }
         }
     }
@@ -248,7 +248,8 @@ mod tests {
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_time_connects_without_initialize_too() {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
-        let (session, _draining, _gone) = start(&spec, &StartContext::default(), Handshake::Discover).await.unwrap();
+        let (session, _stderr_reader, _exit) =
+            start(&spec, &StartContext::default(), Handshake::Discover).await.unwrap();
         let mut offer = Offer::new("peer", true, &spec.limits);
         list_tools(&session, &mut offer, spec.limits.connect).await.unwrap();
         println!("{:?}", offer.tools.keys());

@@ -18,7 +18,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Part of a result that is sent after its JSON.
+/// An image or sound that is sent after a result's JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaBlock {
     pub kind: MediaKind,
@@ -30,7 +30,7 @@ pub struct MediaBlock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputLink {
     pub handle: OutputHandle,
-    /// `None` if the result does not tell.
+    /// `None` if the result does not contain it.
     pub mime_type: Option<String>,
     pub bytes: u64,
 }
@@ -71,37 +71,39 @@ impl MediaBudget {
 pub(crate) struct Attachments {
     pub(crate) media: Vec<MediaBlock>,
     pub(crate) links: Vec<OutputLink>,
-    /// The positions in the output of images and sounds for which there is no room.
+    /// The positions in the output of images and sounds that are not in `media`: their data is missing, or there is no
+    /// room for it.
     pub(crate) left_out: Vec<usize>,
 }
 
 impl Attachments {
-    /// Decides which images and sounds of a result are shown, in their order.
+    /// Collects the attachments of a result: the images and sounds for which there is room, in their order, and links
+    /// to what is stored, the value included.
     pub(crate) fn of(result: &CellResult, mut budget: MediaBudget) -> Self {
-        let mut beside = Self::of_output(result.output(), &mut budget);
+        let mut attachments = Self::of_output(result.output(), &mut budget);
         if let CellResult::Completed { value, .. } = result {
-            beside.links_in_value(value.get());
+            attachments.add_value_link(value.get());
         }
-        beside
+        attachments
     }
 
-    /// Decides which images and sounds of an output are shown, in their order.
+    /// Collects the attachments of an output, without those of a value.
     pub(crate) fn of_output(output: &[OutputItem], budget: &mut MediaBudget) -> Self {
-        let mut beside = Self::default();
+        let mut attachments = Self::default();
         for (at, item) in output.iter().enumerate() {
             match item {
-                OutputItem::Image(media) => beside.add(at, MediaKind::Image, media, budget),
-                OutputItem::Audio(media) => beside.add(at, MediaKind::Audio, media, budget),
-                OutputItem::Stored(preview) => beside.link(link_of(preview)),
+                OutputItem::Image(media) => attachments.add_media(at, MediaKind::Image, media, budget),
+                OutputItem::Audio(media) => attachments.add_media(at, MediaKind::Audio, media, budget),
+                OutputItem::Stored(preview) => attachments.add_link(link_of(preview)),
                 OutputItem::Text { .. } | OutputItem::Json { .. } => {}
             }
         }
-        beside
+        attachments
     }
 
-    fn add(&mut self, at: usize, kind: MediaKind, media: &Media, budget: &mut MediaBudget) {
+    fn add_media(&mut self, at: usize, kind: MediaKind, media: &Media, budget: &mut MediaBudget) {
         let Media { mime_type, data, handle } = media;
-        // Without data the item only names a stored output.
+        // An item without data only names a stored output.
         if !data.is_empty() && budget.take(data.len()) {
             self.media.push(MediaBlock { kind, mime_type: mime_type.clone(), data: Arc::clone(data) });
             return;
@@ -109,23 +111,23 @@ impl Attachments {
         self.left_out.push(at);
         if let Some(handle) = handle {
             let (handle, mime_type) = (handle.clone(), Some(mime_type.clone()));
-            self.link(OutputLink { handle, mime_type, bytes: data.len() as u64 });
+            self.add_link(OutputLink { handle, mime_type, bytes: data.len() as u64 });
         }
     }
 
-    /// Adds a link for a value that is stored. A cell may return an object of the same form; reading such a link fails
-    /// because the output does not exist.
-    fn links_in_value(&mut self, value: &str) {
+    /// Adds a link if a value is the preview of a stored value. A cell may return an object of this form itself; reading
+    /// the link then fails, because the output does not exist.
+    fn add_value_link(&mut self, value: &str) {
         if !value.starts_with('{') || !value.contains("\"handle\"") {
             return;
         }
         let Ok(preview) = serde_json::from_str::<Preview>(value) else { return };
         if preview.handle.parts().is_some() {
-            self.link(link_of(&preview));
+            self.add_link(link_of(&preview));
         }
     }
 
-    fn link(&mut self, link: OutputLink) {
+    fn add_link(&mut self, link: OutputLink) {
         if self.links.len() < MAX_RESULT_LINKS && self.links.iter().all(|other| other.handle != link.handle) {
             self.links.push(link);
         }
@@ -141,12 +143,13 @@ fn link_of(preview: &Preview) -> OutputLink {
     OutputLink { handle: preview.handle.clone(), mime_type: mime_type.map(str::to_owned), bytes: preview.bytes }
 }
 
-/// Moves the images and sounds out of a tool's result, at every depth, as far as there is room. Of the others, only the
-/// data is removed. The recursion is bounded by the depth that a parser of results allows.
+/// Removes the data of images and sounds from a tool's result, at every depth, and adds it to `media` as far as there is
+/// room. Blocks that cannot be decoded stay as they are. The depth of the recursion is bounded, because parsers of
+/// results limit their depth.
 pub(crate) fn take_media(result: &mut Value, budget: &mut MediaBudget, media: &mut Vec<MediaBlock>) {
     match result {
         Value::Array(items) => items.iter_mut().for_each(|item| take_media(item, budget, media)),
-        Value::Object(fields) => match block(fields) {
+        Value::Object(fields) => match read_block(fields) {
             Some(block) => {
                 fields.shift_remove("data");
                 fields.insert("bytes".to_owned(), json!(block.data.len()));
@@ -162,8 +165,8 @@ pub(crate) fn take_media(result: &mut Value, budget: &mut MediaBudget, media: &m
     }
 }
 
-/// Reads an image or sound block in MCP's format.
-fn block(fields: &Map<String, Value>) -> Option<MediaBlock> {
+/// Reads an image or sound block in MCP's format. `None` if it is another object, or its data is not valid Base64.
+fn read_block(fields: &Map<String, Value>) -> Option<MediaBlock> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str);
     let kind = [MediaKind::Image, MediaKind::Audio].into_iter().find(|kind| Some(kind.as_str()) == text("type"))?;
     let mime_type = text("mimeType").filter(|mime_type| Media::is_mime_type(mime_type))?;
@@ -200,33 +203,34 @@ mod tests {
     fn media_is_shown_in_order_while_there_is_room() {
         let budget = MediaBudget { blocks: 2, bytes: 10 };
         let output = vec![image(4, "a"), image(7, "b"), image(6, "c"), image(1, "d")];
-        let beside = Attachments::of(&completed("1", output), budget);
-        let sizes: Vec<usize> = beside.media.iter().map(|block| block.data.len()).collect();
-        assert_eq!((sizes, &beside.left_out), (vec![4, 6], &vec![1, 3]));
-        let links: Vec<_> = beside.links.iter().map(|link| (link.handle.as_str(), link.bytes)).collect();
+        let attachments = Attachments::of(&completed("1", output), budget);
+        let sizes: Vec<usize> = attachments.media.iter().map(|block| block.data.len()).collect();
+        assert_eq!((sizes, &attachments.left_out), (vec![4, 6], &vec![1, 3]));
+        let links: Vec<_> = attachments.links.iter().map(|link| (link.handle.as_str(), link.bytes)).collect();
         assert_eq!(links, [("out_cm_1_b", 7), ("out_cm_1_d", 1)]);
     }
 
     #[test]
     fn the_default_budget_is_that_of_the_limits() {
         let many = (0..=MAX_MEDIA_BLOCKS.default).map(|number| image(1, &format!("n{number}"))).collect();
-        let beside = Attachments::of(&completed("1", many), MediaBudget::default());
-        assert_eq!((beside.media.len() as u64, beside.left_out.len()), (MAX_MEDIA_BLOCKS.default, 1));
+        let attachments = Attachments::of(&completed("1", many), MediaBudget::default());
+        assert_eq!((attachments.media.len() as u64, attachments.left_out.len()), (MAX_MEDIA_BLOCKS.default, 1));
         let largest = usize::try_from(MAX_MEDIA_BYTES.default).unwrap();
         let large = vec![image(largest + 1, "a"), image(largest, "b")];
-        let beside = Attachments::of(&completed("1", large), MediaBudget::default());
-        assert_eq!((beside.media[0].data.len(), &beside.left_out), (largest, &vec![0]));
+        let attachments = Attachments::of(&completed("1", large), MediaBudget::default());
+        assert_eq!((attachments.media[0].data.len(), &attachments.left_out), (largest, &vec![0]));
     }
 
     #[test]
-    fn stored_outputs_are_linked_once_and_up_to_a_number() {
+    fn stored_outputs_are_linked_once_and_up_to_a_limit() {
         let text = serde_json::to_string(&preview("a", "array")).unwrap();
         let stored = |name: String| OutputItem::Stored(preview(&name, "text"));
-        let beside = Attachments::of(
+        let attachments = Attachments::of(
             &completed(&text, vec![stored("a".to_owned()), stored("b".to_owned())]),
             MediaBudget::default(),
         );
-        let links: Vec<_> = beside.links.iter().map(|link| (link.handle.as_str(), link.mime_type.as_deref())).collect();
+        let links: Vec<_> =
+            attachments.links.iter().map(|link| (link.handle.as_str(), link.mime_type.as_deref())).collect();
         assert_eq!(links, [("out_cm_1_a", Some("text/plain")), ("out_cm_1_b", Some("text/plain"))]);
         let value = Attachments::of(&completed(&text, Vec::new()), MediaBudget::default());
         assert_eq!(value.links[0].mime_type.as_deref(), Some("application/json"));
@@ -245,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_a_tools_result_loses_its_data_and_keeps_the_rest() {
+    fn the_data_of_media_is_removed_from_a_tools_result_and_the_rest_stays() {
         let mut result = json!({
             "content": [
                 {"type": "text", "text": "a"},

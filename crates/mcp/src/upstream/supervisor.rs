@@ -253,17 +253,17 @@ impl Supervisor {
 
     /// Stops the server, and waits until its processes have ended.
     pub(super) async fn stop(&self, event: Event) {
-        let gone = {
+        let exited = {
             let mut state = self.state();
             self.remember_unfinished_start(&mut state);
             match self.on(&mut state, event) {
-                Action::Disconnect => state.disconnect().map(|server| server.gone()),
+                Action::Disconnect => state.disconnect().map(|server| server.exited()),
                 Action::Nothing | Action::Start | Action::WaitUntil(_) | Action::Refuse => None,
             }
         };
-        if let Some(gone) = gone {
+        if let Some(exited) = exited {
             tracing::info!(server = %self.name(), "stopped an MCP server");
-            if tokio::time::timeout(STOP_DEADLINE, gone).await.is_err() {
+            if tokio::time::timeout(STOP_DEADLINE, exited).await.is_err() {
                 // A keeper may still end the processes.
                 tracing::warn!(server = %self.name(), "the processes of an MCP server did not end in time");
             }

@@ -127,12 +127,12 @@ async fn the_last_failure_is_cached_until_the_server_works() {
 
 #[tokio::test]
 async fn a_call_of_a_tool_that_no_longer_exists_fails() {
-    let kept = ScriptedUpstream::with(script(&["a"]), options()).await;
-    kept.upstream.listed().await.unwrap();
-    let executor = kept.executor(&[]);
-    kept.upstream.stop().await;
-    kept.rewrite(script(&["b"]));
-    match kept.call_by(&executor, "a").await.end {
+    let harness = ScriptedUpstream::with(script(&["a"]), options()).await;
+    harness.upstream.listed().await.unwrap();
+    let executor = harness.executor(&[]);
+    harness.upstream.stop().await;
+    harness.rewrite(script(&["b"]));
+    match harness.call_by(&executor, "a").await.end {
         executor::CallEnd::Settled(Outcome::Failed(message)) => {
             assert_eq!(message, "`a` of MCP server `s` failed: the server does not offer it");
         }

@@ -87,12 +87,12 @@ async fn a_task_survives_a_restart_of_a_server_that_still_knows_it() {
     let over = json!({"taskId": "t1", "status": "completed", "result": {"content": [], "structuredContent": 7}});
     let mut script = extension(json!({}));
     script["on"] = json!({"tasks/get": [{"exitOnce": folder.0.join("fell")}, {"result": over}]});
-    let kept = ScriptedUpstream::with(script, options()).await;
-    kept.upstream.listed().await.unwrap();
-    let outcome = kept.call("long").await;
+    let harness = ScriptedUpstream::with(script, options()).await;
+    harness.upstream.listed().await.unwrap();
+    let outcome = harness.call("long").await;
     let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
     assert_eq!(returned.to_cell_value()["structuredContent"], 7);
-    assert_eq!((kept.heard("tools/call"), kept.starts()), (1, 2));
+    assert_eq!((harness.heard("tools/call"), harness.starts()), (1, 2));
 }
 
 #[tokio::test]
@@ -100,10 +100,10 @@ async fn a_forgotten_task_is_repeated_if_its_tool_allows_it() {
     let mut script = extension(json!({}));
     script["tools"][0]["annotations"] = json!({"readOnlyHint": true});
     script["on"] = json!({"tasks/get": [{"error": {"code": -32602, "message": "no such task"}}]});
-    let kept = ScriptedUpstream::of(script, options(), |spec| spec.trusted = true).await;
-    kept.upstream.listed().await.unwrap();
-    assert_eq!(kept.call("long").await, Outcome::Unknown);
-    assert_eq!(kept.heard("tools/call"), 2);
+    let harness = ScriptedUpstream::of(script, options(), |spec| spec.trusted = true).await;
+    harness.upstream.listed().await.unwrap();
+    assert_eq!(harness.call("long").await, Outcome::Unknown);
+    assert_eq!(harness.heard("tools/call"), 2);
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ use crate::client::{Closed, Handshake, Request, RequestError, Session, Stdio};
 pub struct ConnectError {
     pub server: String,
     pub why: ConnectFailure,
-    /// The first line that it printed to its standard output, if it printed text and no message.
+    /// The first line that the server printed to its standard output, if it printed text instead of a message.
     pub stray: Option<String>,
     /// The end of the server's standard error. It may contain the server's secrets.
     pub stderr: String,
@@ -39,10 +39,11 @@ pub struct ConnectError {
     pub not_passed: Vec<String>,
 }
 
-/// How the message of a failure ends that the server's standard error may explain. Who shows the standard error, too, leaves
-/// it out.
+/// The end of the message of a failure that the server's standard error may explain. Callers that show the standard error
+/// themselves remove it.
 pub const CHECK_STDERR: &str = "; check its standard error";
 
+/// Why a connection failed. Messages continue a sentence about the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectFailure {
     #[error("a server's name must have 1 to 64 bytes and no `:`, control or invisible characters; rename it")]
@@ -67,12 +68,12 @@ pub enum ConnectFailure {
     LoginNeeded { server: String },
     #[error(
         "it was not ready within {}; start it once by hand to see what it waits for, or raise its `startupTimeoutMs`",
-        time_limit(*.0)
+        format_limit(*.0)
     )]
     Deadline(Duration),
     #[error("{0}{CHECK_STDERR}")]
     Closed(Closed),
-    #[error("{}; check the address and that the server runs", not_reached(address.as_deref(), *why))]
+    #[error("{}; check the address and that the server runs", unreachable_message(address.as_deref(), *why))]
     Unreachable { address: Option<String>, why: Closed },
     #[error("it denied access: {0}")]
     Forbidden(String),
@@ -89,31 +90,32 @@ pub enum ConnectFailure {
     TooMuch(#[from] TooMuch),
 }
 
-/// What a connection shares with its creator while the server starts.
+/// State that outlives a failed or abandoned start, so that the failure can be explained.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartContext {
-    /// What the server prints, for the report if it fails.
+    /// The end of the server's standard error.
     pub(super) stderr: Tail,
-    /// Text on its standard output.
+    /// The first line on the server's standard output that is not a message.
     pub(super) stray: StrayLine,
-    /// Set if the server may finish its download when the start is given up.
+    /// Set if the process may finish what it does, such as a download, when the start is abandoned.
     pub(super) may_finish: MayFinish,
-    /// Where a server with an address is: scheme, host and port. Paths may contain tokens.
+    /// The scheme, host and port of a server with an address. The path is left out because it may contain a token.
     pub(super) address: Option<String>,
 }
 
 /// How long a server that has closed its output may take to end, so that its exit code is known.
-const END_WAIT: Duration = Duration::from_secs(2);
+const EXIT_WAIT: Duration = Duration::from_secs(2);
 
+/// Connects to a server and lists its tools. The caller limits the time.
 pub(super) async fn connect(spec: &ServerSpec, context: &StartContext) -> Result<Server, ConnectFailure> {
     let readable = !spec.name.contains(':') && is_visible_name(&spec.name);
     if spec.name.is_empty() || spec.name.len() > MAX_SERVER_NAME_BYTES || !readable {
         return Err(ConnectFailure::BadName);
     }
-    let (session, draining, gone) = reach(spec, context).await?;
+    let (session, stderr_reader, exit) = reach(spec, context).await?;
     let listed = match list(&session, &spec.name, spec.trusted, &spec.limits).await {
         Ok(listed) => listed,
-        Err(why) => return Err(with_end(why, &spec.transport, gone).await),
+        Err(why) => return Err(with_exit(why, &spec.transport, exit).await),
     };
     Ok(Server {
         name: spec.name.clone(),
@@ -123,12 +125,12 @@ pub(super) async fn connect(spec: &ServerSpec, context: &StartContext) -> Result
         listed: RwLock::new(Arc::new(listed)),
         session,
         stderr: context.stderr.clone(),
-        gone,
-        _draining: draining,
+        exit,
+        _stderr_reader: stderr_reader,
     })
 }
 
-/// A session, the reader of the server's standard error, and the end of its process.
+/// A session, and for a local server the reader of its standard error and a handle to wait for the end of its process.
 type OpenedSession = (Session, Option<StderrReader>, Option<ProcessExit>);
 
 /// Starts the server or reaches it at its address, and performs the handshake.
@@ -152,6 +154,7 @@ async fn reach(spec: &ServerSpec, context: &StartContext) -> Result<OpenedSessio
     }
 }
 
+/// Starts a local server and performs the handshake.
 pub(super) async fn start(
     spec: &ServerSpec,
     context: &StartContext,
@@ -161,23 +164,23 @@ pub(super) async fn start(
         return Err(ConnectFailure::InvalidProtocol);
     };
     let started = Process::start(command, args, env, cwd.as_deref())
-        .map_err(|error| not_started(command, cwd.as_deref(), error))?;
+        .map_err(|error| start_failure(command, cwd.as_deref(), error))?;
     let StartedProcess { process, stdin, stdout, stderr } = started;
     let process = process.that_may_finish(context.may_finish.clone());
-    let (draining, gone) = (context.stderr.drain(&spec.name, stderr), process.exit());
+    let (stderr_reader, exit) = (context.stderr.drain(&spec.name, stderr), process.exit());
     let transport = Stdio::new(stdout, stdin, Some(process)).noting(context.stray.clone());
     match Session::open(transport, handshake).await {
-        Ok(session) => Ok((session, Some(draining), Some(gone))),
+        Ok(session) => Ok((session, Some(stderr_reader), Some(exit))),
         Err(error) => {
-            // The process has ended; wait for the last output that says why.
-            draining.finish().await;
-            Err(with_end(error.into(), &spec.transport, Some(gone)).await)
+            // The process has ended. Wait for its last output, which may say why.
+            stderr_reader.finish().await;
+            Err(with_exit(error.into(), &spec.transport, Some(exit)).await)
         }
     }
 }
 
-/// Explains why a command could not be started.
-fn not_started(command: &str, cwd: Option<&Path>, error: io::Error) -> ConnectFailure {
+/// Returns the failure of a command that could not be started.
+fn start_failure(command: &str, cwd: Option<&Path>, error: io::Error) -> ConnectFailure {
     let name = |text: &str| shown(text, MAX_SHOWN_NAME_CHARS);
     let folder = cwd.filter(|cwd| !cwd.is_dir()).map(|cwd| name(&cwd.to_string_lossy()));
     match (error.kind(), folder) {
@@ -188,18 +191,19 @@ fn not_started(command: &str, cwd: Option<&Path>, error: io::Error) -> ConnectFa
     }
 }
 
-/// Adds how the process ended to the failure of a server that has closed its output.
-async fn with_end(why: ConnectFailure, transport: &Transport, gone: Option<ProcessExit>) -> ConnectFailure {
-    let (ConnectFailure::Closed(Closed::Ended), Transport::Stdio { command, .. }, Some(gone)) = (&why, transport, gone)
+/// Returns the failure, or how the process ended if the failure is that a local server closed its output.
+async fn with_exit(why: ConnectFailure, transport: &Transport, exit: Option<ProcessExit>) -> ConnectFailure {
+    let (ConnectFailure::Closed(Closed::Ended), Transport::Stdio { command, .. }, Some(exit)) = (&why, transport, exit)
     else {
         return why;
     };
-    match tokio::time::timeout(END_WAIT, gone.wait()).await {
+    match tokio::time::timeout(EXIT_WAIT, exit.wait()).await {
         Ok(Some(end)) => ConnectFailure::Exited { command: shown(command, MAX_SHOWN_NAME_CHARS), end },
         Ok(None) | Err(_) => why,
     }
 }
 
+/// Lists the tools of a server, and the tools with which its resources and prompts are used.
 pub(super) async fn list(
     session: &Session,
     name: &str,
@@ -221,6 +225,7 @@ pub(super) async fn list(
     Ok(ServerListing { tools: offer.tools, as_tasks: offer.as_tasks, left_out: offer.left_out })
 }
 
+/// Requests all pages of the server's tools and adds the tools to the offer.
 pub(super) async fn list_tools(
     session: &Session,
     offer: &mut Offer<'_>,
@@ -262,23 +267,23 @@ impl ConnectError {
             }
             other => other,
         };
-        let stray = context.stray.get().filter(|_| why.may_lack_a_message());
+        let stray = context.stray.get().filter(|_| why.stray_line_may_explain());
         Self { server, why, stray, stderr: context.stderr.text(), not_passed: Vec::new() }
     }
 
     /// Returns why the connection failed and what to do, without the server's standard error.
     pub fn reason(&self) -> String {
-        self.why.with_stray(self.stray.as_deref())
+        self.why.message_with_stray(self.stray.as_deref())
     }
 
-    /// Adds the names of the variables that a local server did not get.
+    /// Adds the names of the variables that a local server did not get, if one of them may explain the failure.
     pub(super) fn with_not_passed(mut self, transport: &Transport) -> Self {
         if let Transport::Stdio { env, .. } = transport
-            && self.why.may_lack_a_variable()
+            && self.why.missing_variable_may_explain()
         {
             self.not_passed = withheld(env);
         }
-        // A server that still runs has said so if it lacks a variable.
+        // The server still runs. If it lacks a variable, its standard error contains the name.
         if matches!(self.why, ConnectFailure::Deadline(_)) {
             let mentions = |name: &str| {
                 self.stderr.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == name)
@@ -289,23 +294,23 @@ impl ConnectError {
     }
 }
 
-/// Returns where a server with an address is: scheme, host and port.
+/// Returns the scheme, host and port of a server with an address.
 pub(super) fn origin(transport: &Transport) -> Option<String> {
     let Transport::Http { url, .. } = transport else { return None };
     let origin = Url::parse(url).ok()?.origin();
     origin.is_tuple().then(|| shown(&origin.ascii_serialization(), MAX_SHOWN_NAME_CHARS))
 }
 
-/// Returns that a server cannot be reached, and why.
-fn not_reached(address: Option<&str>, why: Closed) -> String {
+/// Returns the message that a server cannot be reached, and why.
+fn unreachable_message(address: Option<&str>, why: Closed) -> String {
     match (address, why) {
         (Some(address), Closed::Unreachable(cause)) => format!("the server cannot be reached at `{address}`: {cause}"),
         _ => why.to_string(),
     }
 }
 
-/// Returns a time limit as people write it.
-fn time_limit(limit: Duration) -> String {
+/// Formats a time limit in seconds, or in milliseconds if it is not a whole number of seconds.
+fn format_limit(limit: Duration) -> String {
     match limit.subsec_millis() {
         0 => format!("{} s", limit.as_secs()),
         _ => format!("{} ms", limit.as_millis()),
@@ -313,8 +318,9 @@ fn time_limit(limit: Duration) -> String {
 }
 
 impl ConnectFailure {
-    /// Puts the text that the server printed instead of messages before the failure, because it may be the reason.
-    fn with_stray(&self, line: Option<&str>) -> String {
+    /// Returns the message of the failure. If the server printed text instead of messages, that comes first, because it
+    /// may be the reason.
+    fn message_with_stray(&self, line: Option<&str>) -> String {
         match line {
             Some(line) => format!(
                 "it printed `{line}` to its standard output instead of a JSON-RPC message; check that the command starts \
@@ -324,13 +330,13 @@ impl ConnectFailure {
         }
     }
 
-    /// Whether no message of the server arrived, so that the text that it printed instead can be the reason.
-    fn may_lack_a_message(&self) -> bool {
+    /// Whether text that the server printed instead of a message can be the reason.
+    fn stray_line_may_explain(&self) -> bool {
         matches!(self, Self::Closed(_) | Self::Exited { .. } | Self::Deadline(_) | Self::InvalidProtocol)
     }
 
     /// Whether the server started and then failed, so that a missing variable can be the reason.
-    fn may_lack_a_variable(&self) -> bool {
+    fn missing_variable_may_explain(&self) -> bool {
         match self {
             Self::Closed(_)
             | Self::Exited { .. }
