@@ -8,7 +8,7 @@
 //!
 //! Messages: [`Lines`] reads them with a length limit and [`LineWriter`] writes them to a process that may not read.
 //! [`Envelope`] determines the kind of a message without parsing it; [`MessageKind`] defines the limits of each kind.
-//! Before a message is parsed, a [`PendingReservation`] reserves memory for it. [`LargeReader`] reads messages above
+//! Before a message is parsed, a [`PendingReservation`] reserves memory for it. [`LargeMessageReader`] reads messages above
 //! the usual limit: it writes their long strings to a file (`large_texts`) and keeps only the rest in memory. Of a message
 //! that is too long even so, only the outline is kept (`outline`), which says whose response it is.
 //!
@@ -53,7 +53,7 @@ pub use lines::{LargeMessages, Line, LineError, Lines};
 pub use program_end::ProgramEnd;
 pub use reason::FirstReason;
 pub use spec::{CommandSpec, Report};
-pub use spool::{LargeMessage, LargeReader, MessageTooLong, SpooledText};
+pub use spool::{LargeMessage, LargeMessageReader, MessageTooLong, SpooledText};
 pub use stderr::{MAX_SHOWN_CHARS, STDERR_BYTES, StderrReader, Tail, excerpt};
 
 /// The maximum size of one message from a server or plugin. The reader stops before a longer one is in memory.

@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use crate::bounds::{response_longer_than, skeleton_too_long};
 use crate::outline::Outline;
-use crate::spool::{LargeMessage, LargeReader};
+use crate::spool::{LargeMessage, LargeMessageReader};
 
 /// Whether a message may be longer than the usual limit, because of large texts in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Lines<R> {
 #[derive(Debug)]
 struct LargeLine {
     /// Takes the large texts out of the line; `None` if the line is only skipped.
-    reader: Option<LargeReader>,
+    reader: Option<LargeMessageReader>,
     /// What is kept of a line that is skipped, so that its JSON-RPC id is known.
     outline: Outline,
     /// The reason to report if the line is skipped.
@@ -70,7 +70,7 @@ impl LargeLine {
         let (bytes, mut outline) = (arrived.len(), Outline::default());
         outline.push(&arrived);
         let (reader, skip_reason) = match large {
-            LargeMessages::Accepted => (LargeReader::new(arrived), skeleton_too_long()),
+            LargeMessages::Accepted => (LargeMessageReader::new(arrived), skeleton_too_long()),
             LargeMessages::Refused => (None, response_longer_than(max_bytes)),
         };
         Self { reader, outline, skip_reason, bytes, has_ended: false }
@@ -87,7 +87,7 @@ impl LargeLine {
     /// Takes the texts out of what has arrived. If the rest is too long, the line is only skipped from now on.
     async fn process(&mut self) {
         let Some(reader) = &mut self.reader else { return };
-        let processed = if self.has_ended { reader.settle().await } else { reader.process().await };
+        let processed = if self.has_ended { reader.finish().await } else { reader.process().await };
         if processed.is_err() {
             self.reader = None;
         }
@@ -156,7 +156,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         while !line.has_ended {
             line.process().await;
             let chunk = match &mut line.reader {
-                Some(large) => large.reading(reader.fill_buf()).await,
+                Some(large) => large.wait_for_more(reader.fill_buf()).await,
                 None => reader.fill_buf().await,
             };
             let chunk = chunk.map_err(|_| LineError::Ended)?;

@@ -1,4 +1,4 @@
-//! Reads a message with large texts: keeps the texts in a file that has no name, and what is left of the message in
+//! Reads a message with large texts: writes the texts to an unnamed temporary file, and keeps the rest of the message in
 //! memory.
 
 use std::fmt;
@@ -21,14 +21,14 @@ use tokio::time::Instant;
 use crate::bounds::REMEDY;
 use crate::large_texts::{LargeTexts, ScanLimits, TextSink, marker};
 
-/// One permit stands for one KiB.
-const UNIT: usize = 1 << 10;
+/// How many bytes of a file one permit of `SPOOLS` stands for.
+const PERMIT_BYTES: usize = 1 << 10;
 
-/// The bytes that are scanned or written at once.
-const STEP: usize = 256 << 10;
+/// How many bytes are scanned or written at once.
+const STEP_BYTES: usize = 256 << 10;
 
-/// The budget of this process for the files.
-static SPOOLS: Semaphore = Semaphore::const_new(MAX_SPOOL_BYTES / UNIT);
+/// The budget for the temporary files of this process.
+static SPOOLS: Semaphore = Semaphore::const_new(MAX_SPOOL_BYTES / PERMIT_BYTES);
 
 /// A message with large texts that has been read whole.
 #[derive(Debug)]
@@ -39,16 +39,19 @@ pub struct LargeMessage {
     pub texts: Result<Vec<SpooledText>, String>,
 }
 
-/// A large text in a file. The file is deleted with the last text in it, also if the process is killed.
+/// A large text in a temporary file. The file is deleted when its last text is dropped or the process ends.
 #[derive(Clone, Debug)]
 pub struct SpooledText {
     marker: String,
     spool: Arc<Spool>,
+    /// The offset of the text in the file.
     start: u64,
     bytes: u64,
+    /// How many bytes longer the text is in JSON, because of escapes.
     escaped: u64,
 }
 
+/// The temporary file with the texts of one message, and its part of the budget.
 #[derive(Debug)]
 struct Spool {
     file: Arc<File>,
@@ -86,12 +89,12 @@ impl SpooledText {
     }
 }
 
-/// The message is too long, or what is left of it without its large texts.
+/// The error that a message is too long, with or without its large texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTooLong;
 
-/// Reads a message with large texts. Its futures may be dropped and called again.
-pub struct LargeReader {
+/// Reads a message with large texts. Its methods are cancel safe: a future may be dropped and the method called again.
+pub struct LargeMessageReader {
     /// Bytes that have arrived and are not scanned yet, from `at`.
     incoming: Vec<u8>,
     at: usize,
@@ -103,29 +106,31 @@ pub struct LargeReader {
     permit: Option<SemaphorePermit<'static>>,
     file: Option<Arc<File>>,
     writing: Option<Writing>,
-    /// When the rest must have arrived.
+    /// When the message must have arrived. After that, its texts are dropped.
     until: Instant,
 }
 
-/// A write that is under way. It returns the file and the empty buffer.
+/// A write that is in progress. It returns the file and the empty buffer.
 type Writing = JoinHandle<io::Result<(Arc<File>, Vec<u8>)>>;
 
+/// A reservation that is in progress. It returns `None` if there was no room in time.
 type Reserving = Pin<Box<dyn Future<Output = Option<SemaphorePermit<'static>>> + Send + Sync>>;
 
-impl fmt::Debug for LargeReader {
+impl fmt::Debug for LargeMessageReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LargeReader").field("received", &self.received).finish_non_exhaustive()
+        f.debug_struct("LargeMessageReader").field("received", &self.received).finish_non_exhaustive()
     }
 }
 
-impl LargeReader {
-    /// Continues to read a message of which this has arrived. `None` if there is no randomness for its markers.
+impl LargeMessageReader {
+    /// Creates a reader for a message whose first bytes have arrived. `None` if the system has no randomness for its
+    /// markers.
     pub fn new(arrived: Vec<u8>) -> Option<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
         let prefix = format!("cellmate-text-{:032x}", u128::from_ne_bytes(random));
         let limits = ScanLimits { text: LARGE_TEXT_BYTES, skeleton: MAX_SERVER_MESSAGE_BYTES };
-        let all = u32::try_from(MAX_STORED_RESULT_BYTES.div_ceil(UNIT)).ok()?;
+        let all = u32::try_from(MAX_STORED_RESULT_BYTES.div_ceil(PERMIT_BYTES)).ok()?;
         let wait = Duration::from_secs(MAX_SPOOL_WAIT_SECONDS);
         Some(Self {
             received: arrived.len(),
@@ -152,14 +157,14 @@ impl LargeReader {
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// Returns the bytes that are kept in memory.
+    /// Returns how many bytes are kept in memory.
     pub fn held(&self) -> usize {
         self.incoming.len() + self.scanner.held() + self.texts.buffer.len()
     }
 
-    /// Waits for more of the message. If it takes too long, the texts are dropped, which frees their part of the budget,
-    /// and the message is read on without them.
-    pub async fn reading<T>(&mut self, read: impl Future<Output = T>) -> T {
+    /// Waits for `read`, which returns more of the message. If the message takes too long, its texts are dropped, which
+    /// frees their part of the budget, and the message is read on without them.
+    pub async fn wait_for_more<T>(&mut self, read: impl Future<Output = T>) -> T {
         let mut read = pin!(read);
         if self.texts.dropped.is_none() {
             match tokio::time::timeout_at(self.until, &mut read).await {
@@ -180,24 +185,25 @@ impl LargeReader {
         }
         self.reserve().await;
         while let Some(rest) = self.incoming.get(self.at..).filter(|rest| !rest.is_empty()) {
-            let part = rest.get(..STEP).unwrap_or(rest);
+            let part = rest.get(..STEP_BYTES).unwrap_or(rest);
             self.scanner.push(part, &mut self.texts).map_err(|_| MessageTooLong)?;
             self.at += part.len();
-            if self.texts.has_too_much() {
+            if self.texts.is_over_limit() {
                 self.drop_texts(format!(
                     "the texts in its response have more than {MAX_STORED_RESULT_BYTES} bytes, so it was dropped; {REMEDY}"
                 ));
             }
-            self.write(STEP).await;
+            self.write(STEP_BYTES).await;
         }
         self.at = 0;
         self.incoming.clear();
-        self.incoming.shrink_to(STEP);
+        self.incoming.shrink_to(STEP_BYTES);
         Ok(())
     }
 
-    /// Processes the end of the message. [`Self::into_message`] then returns it.
-    pub async fn settle(&mut self) -> Result<(), MessageTooLong> {
+    /// Processes the last bytes of the message and writes what is buffered. [`Self::into_message`] then returns the
+    /// message.
+    pub async fn finish(&mut self) -> Result<(), MessageTooLong> {
         self.process().await?;
         self.write(1).await;
         Ok(())
@@ -211,18 +217,18 @@ impl LargeReader {
                 Err("its response is not valid JSON; the call may have taken effect".to_owned())
             }
             (None, Some(file), Some(mut permit)) => {
-                let used: u64 = self.texts.parts.iter().map(|part| part.bytes).sum();
-                let used = usize::try_from(used).unwrap_or(usize::MAX).div_ceil(UNIT);
+                let used: u64 = self.texts.ranges.iter().map(|range| range.bytes).sum();
+                let used = usize::try_from(used).unwrap_or(usize::MAX).div_ceil(PERMIT_BYTES);
                 drop(permit.split(permit.num_permits().saturating_sub(used)));
                 let spool = Arc::new(Spool { file, _permit: permit });
-                let part = |(index, part): (usize, &Part)| SpooledText {
+                let spooled = |(index, range): (usize, &TextRange)| SpooledText {
                     marker: marker(&self.prefix, index),
                     spool: Arc::clone(&spool),
-                    start: part.start,
-                    bytes: part.bytes,
-                    escaped: part.escaped,
+                    start: range.start,
+                    bytes: range.bytes,
+                    escaped: range.escaped,
                 };
-                Ok(self.texts.parts.iter().enumerate().map(part).collect())
+                Ok(self.texts.ranges.iter().enumerate().map(spooled).collect())
             }
             // There are no texts.
             (None, _, _) => Ok(Vec::new()),
@@ -230,6 +236,7 @@ impl LargeReader {
         LargeMessage { skeleton, texts }
     }
 
+    /// Waits for the reservation. If there was no room in time, the texts are dropped.
     async fn reserve(&mut self) {
         let Some(reserving) = &mut self.reserving else { return };
         let permit = reserving.await;
@@ -244,9 +251,9 @@ impl LargeReader {
         }
     }
 
-    /// Writes the buffer to the file, if it has at least so many bytes.
-    async fn write(&mut self, least: usize) {
-        if self.writing.is_none() && self.texts.buffer.len() >= least {
+    /// Writes the buffer to the file if it has at least `min_bytes`, and waits for a write in progress.
+    async fn write(&mut self, min_bytes: usize) {
+        if self.writing.is_none() && self.texts.buffer.len() >= min_bytes {
             let (data, file) = (std::mem::take(&mut self.texts.buffer), self.file.clone());
             self.writing = Some(tokio::task::spawn_blocking(move || append(file, data)));
         }
@@ -276,18 +283,19 @@ impl LargeReader {
     }
 }
 
+/// Appends data to the file, or to a new one. Returns the file and the empty buffer. It blocks on the disk.
 fn append(file: Option<Arc<File>>, mut data: Vec<u8>) -> io::Result<(Arc<File>, Vec<u8>)> {
     let file = match file {
         Some(file) => file,
-        None => Arc::new(nameless_file()?),
+        None => Arc::new(unnamed_file()?),
     };
     (&*file).write_all(&data)?;
     data.clear();
     Ok((file, data))
 }
 
-/// Creates a file that no folder lists, so that nothing is left of it if the process is killed.
-fn nameless_file() -> io::Result<File> {
+/// Creates a file that is in no folder, so that nothing is left of it if the process is killed.
+fn unnamed_file() -> io::Result<File> {
     // Unlike `/tmp`, `/var/tmp` is not in memory on common systems.
     let folder = match std::env::var_os("TMPDIR") {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),
@@ -301,28 +309,30 @@ fn nameless_file() -> io::Result<File> {
 struct Texts {
     /// What is not written yet.
     buffer: Vec<u8>,
+    /// The size of all texts so far.
     bytes: u64,
-    parts: Vec<Part>,
-    /// Why the texts are not kept.
+    ranges: Vec<TextRange>,
+    /// Why the texts were dropped; `None` while they are kept.
     dropped: Option<String>,
 }
 
+/// Where a text is in the file; see the fields of `SpooledText`.
 #[derive(Debug)]
-struct Part {
+struct TextRange {
     start: u64,
     bytes: u64,
     escaped: u64,
 }
 
 impl Texts {
-    fn has_too_much(&self) -> bool {
+    fn is_over_limit(&self) -> bool {
         self.bytes > MAX_STORED_RESULT_BYTES as u64
     }
 }
 
 impl TextSink for Texts {
     fn begin(&mut self) {
-        self.parts.push(Part { start: self.bytes, bytes: 0, escaped: 0 });
+        self.ranges.push(TextRange { start: self.bytes, bytes: 0, escaped: 0 });
     }
 
     fn text(&mut self, part: &[u8]) {
@@ -331,13 +341,13 @@ impl TextSink for Texts {
         }
         self.buffer.extend_from_slice(part);
         self.bytes += part.len() as u64;
-        if let Some(current) = self.parts.last_mut() {
+        if let Some(current) = self.ranges.last_mut() {
             current.bytes += part.len() as u64;
         }
     }
 
     fn end(&mut self, escaped: u64) {
-        if let Some(current) = self.parts.last_mut() {
+        if let Some(current) = self.ranges.last_mut() {
             current.escaped = escaped;
         }
     }

@@ -6,19 +6,19 @@ use contract::limits::{
 };
 use tokio::sync::Mutex;
 
-use super::{LargeMessage, LargeReader, MessageTooLong, SPOOLS, SpooledText, UNIT};
+use super::{LargeMessage, LargeMessageReader, MessageTooLong, PERMIT_BYTES, SPOOLS, SpooledText};
 
 /// Held by tests that use the budget of the process, so that they run one after the other.
 static BUDGET_LOCK: Mutex<()> = Mutex::const_new(());
 
 async fn read(parts: impl IntoIterator<Item = Vec<u8>>) -> Result<LargeMessage, MessageTooLong> {
-    let mut reader = LargeReader::new(Vec::new()).unwrap();
+    let mut reader = LargeMessageReader::new(Vec::new()).unwrap();
     for part in parts {
         reader.push(&part);
         reader.process().await?;
         assert!(reader.held() <= 4 << 20, "{}", reader.held());
     }
-    reader.settle().await?;
+    reader.finish().await?;
     Ok(reader.into_message())
 }
 
@@ -61,7 +61,7 @@ async fn texts_are_read_from_the_file_and_their_part_of_the_budget_is_freed() {
     let link = format!("/proc/self/fd/{}", texts[0].spool.file.as_raw_fd());
     assert!(!cfg!(target_os = "linux") || std::fs::read_link(link).unwrap().to_string_lossy().ends_with(" (deleted)"));
     // Only what the texts need is reserved, as long as one of them exists.
-    let used = (bytes + 2 * LARGE_TEXT_BYTES) / UNIT;
+    let used = (bytes + 2 * LARGE_TEXT_BYTES) / PERMIT_BYTES;
     assert_eq!(SPOOLS.available_permits(), before - used);
     drop(texts);
     assert_eq!(SPOOLS.available_permits(), before);
@@ -94,7 +94,7 @@ async fn an_oversized_message_or_skeleton_is_too_long() {
     let _alone = BUDGET_LOCK.lock().await;
     let endless = message(MAX_LARGE_MESSAGE_BYTES);
     assert_eq!(read(endless).await.unwrap_err(), MessageTooLong);
-    let mut reader = LargeReader::new(vec![b'['; MAX_SERVER_MESSAGE_BYTES]).unwrap();
+    let mut reader = LargeMessageReader::new(vec![b'['; MAX_SERVER_MESSAGE_BYTES]).unwrap();
     assert_eq!(reader.process().await, Ok(()));
     reader.push(b"[");
     assert_eq!(reader.process().await, Err(MessageTooLong));
@@ -103,7 +103,7 @@ async fn an_oversized_message_or_skeleton_is_too_long() {
 #[tokio::test(start_paused = true)]
 async fn texts_are_dropped_if_the_budget_stays_full_and_kept_if_it_is_freed_in_time() {
     let _alone = BUDGET_LOCK.lock().await;
-    let all = u32::try_from(MAX_SPOOL_BYTES / UNIT).unwrap();
+    let all = u32::try_from(MAX_SPOOL_BYTES / PERMIT_BYTES).unwrap();
     let taken = SPOOLS.acquire_many(all - 1).await.unwrap();
     let texts = read(message(1 << 20)).await.unwrap().texts;
     assert!(texts.unwrap_err().contains("as many large results as it can hold"));
@@ -117,14 +117,14 @@ async fn texts_are_dropped_if_the_budget_stays_full_and_kept_if_it_is_freed_in_t
 async fn a_message_that_times_out_frees_its_budget_and_is_still_read_to_its_end() {
     let _alone = BUDGET_LOCK.lock().await;
     let before = SPOOLS.available_permits();
-    let mut reader = LargeReader::new(message(1 << 20).take(5).flatten().collect()).unwrap();
+    let mut reader = LargeMessageReader::new(message(1 << 20).take(5).flatten().collect()).unwrap();
     reader.process().await.unwrap();
-    assert_eq!(SPOOLS.available_permits(), before - MAX_STORED_RESULT_BYTES / UNIT);
-    let waits = reader.reading(std::future::pending::<()>());
+    assert_eq!(SPOOLS.available_permits(), before - MAX_STORED_RESULT_BYTES / PERMIT_BYTES);
+    let waits = reader.wait_for_more(std::future::pending::<()>());
     assert!(tokio::time::timeout(Duration::from_secs(121), waits).await.is_err());
     assert_eq!(SPOOLS.available_permits(), before);
     reader.push(b"\"}");
-    reader.settle().await.unwrap();
+    reader.finish().await.unwrap();
     let LargeMessage { skeleton, texts } = reader.into_message();
     assert!(texts.unwrap_err().contains("within 120 seconds") && skeleton.ends_with(b"\"}"));
 }

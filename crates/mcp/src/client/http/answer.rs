@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use contract::json::measure;
 use contract::limits::MAX_REFUSAL_VALUES;
-use process::{LargeMessage, LargeMessages, LargeReader};
+use process::{LargeMessage, LargeMessageReader, LargeMessages};
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value};
 
@@ -185,18 +185,18 @@ async fn whole(mut response: Response, most: usize, held: &Arc<HeldBytes>) -> Re
 async fn whole_or_large(mut response: Response, held: &Arc<HeldBytes>) -> Result<Body, Failure> {
     let (text, mut share, more) = up_to(&mut response, MAX_FRAME_BYTES, held).await?;
     let Some(more) = more else { return Ok(Body { content: Content::Whole(text), share }) };
-    let mut large = LargeReader::new(text).ok_or(Failure::TooLong)?;
+    let mut large = LargeMessageReader::new(text).ok_or(Failure::TooLong)?;
     large.push(&more);
     drop(more);
     loop {
         large.process().await.map_err(|_| Failure::TooLong)?;
         share.set(large.held())?;
-        match large.reading(response.chunk()).await.map_err(|_| Failure::Lost)? {
+        match large.wait_for_more(response.chunk()).await.map_err(|_| Failure::Lost)? {
             Some(chunk) => large.push(&chunk),
             None => break,
         }
     }
-    large.settle().await.map_err(|_| Failure::TooLong)?;
+    large.finish().await.map_err(|_| Failure::TooLong)?;
     Ok(Body { content: Content::Large(large.into_message()), share })
 }
 
@@ -249,12 +249,12 @@ impl Events {
         loop {
             if let Some(mut event) = self.ready.next() {
                 if let Some(large) = &mut event.large {
-                    large.settle().await.map_err(|_| Failure::TooLong)?;
+                    large.finish().await.map_err(|_| Failure::TooLong)?;
                 }
                 return Ok(Some(event));
             }
             let read = match self.parser.large() {
-                Some(large) => large.reading(self.response.chunk()).await,
+                Some(large) => large.wait_for_more(self.response.chunk()).await,
                 None => self.response.chunk().await,
             };
             let Some(chunk) = read.map_err(|_| Failure::Lost)? else { return Ok(None) };

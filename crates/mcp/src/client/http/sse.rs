@@ -1,6 +1,6 @@
 //! A parser for server-sent events that limits their size while it reads.
 
-use process::{LargeMessages, LargeReader};
+use process::{LargeMessageReader, LargeMessages};
 
 use crate::client::spec::MAX_FRAME_BYTES;
 
@@ -9,7 +9,7 @@ use crate::client::spec::MAX_FRAME_BYTES;
 pub(crate) struct Event {
     pub(crate) data: Vec<u8>,
     /// The data, if it is longer than an event may be in memory. Then `data` is empty.
-    pub(crate) large: Option<LargeReader>,
+    pub(crate) large: Option<LargeMessageReader>,
     pub(crate) id: Option<String>,
     pub(crate) retry_ms: Option<u64>,
 }
@@ -39,7 +39,7 @@ impl Parser {
 
     /// Returns the reader of the current event, if the event is large. Its bytes must be processed before the next ones
     /// are added.
-    pub(crate) fn large(&mut self) -> Option<&mut LargeReader> {
+    pub(crate) fn large(&mut self) -> Option<&mut LargeMessageReader> {
         self.event.large.as_mut()
     }
 
@@ -66,7 +66,7 @@ impl Parser {
 
     /// Returns the number of bytes kept for an unfinished event.
     pub(crate) fn held(&self) -> usize {
-        self.kept() + self.event.large.as_ref().map_or(0, LargeReader::held)
+        self.kept() + self.event.large.as_ref().map_or(0, LargeMessageReader::held)
     }
 
     fn kept(&self) -> usize {
@@ -100,7 +100,7 @@ impl Parser {
     /// Takes the long texts out of the current event from now on, if that is allowed.
     pub(crate) fn begin_large(&mut self) {
         if self.large == LargeMessages::Accepted && self.event.large.is_none() {
-            self.event.large = LargeReader::new(std::mem::take(&mut self.event.data));
+            self.event.large = LargeMessageReader::new(std::mem::take(&mut self.event.data));
             self.pass_on_data();
         }
     }
@@ -227,7 +227,7 @@ mod tests {
             let mut event = events.pop().unwrap();
             assert_eq!((events.len(), event.id.as_deref()), (0, Some("7")));
             let mut large = event.large.take().unwrap();
-            large.settle().await.unwrap();
+            large.finish().await.unwrap();
             let message = large.into_message();
             let texts = message.texts.unwrap();
             assert_eq!(texts[0].len(), long.len() as u64);
