@@ -1,5 +1,5 @@
-//! The variables that a child process inherits from this process. No configuration file can extend the list: an MCP
-//! server gets any other variable only if its own entry names it.
+//! The environment variables that MCP servers, plugins and shell commands inherit from this process. The list is fixed:
+//! no setting adds a variable for all servers, and a server gets any other variable only if its own entry names it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,12 +14,12 @@ struct Group {
     urls: UrlPolicy,
 }
 
-/// What happens to a variable whose value contains a URL with a user name or password.
+/// Which URLs the value of a variable may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UrlPolicy {
-    /// The variable is not inherited.
+    /// Only URLs without a user name or password. Otherwise the variable is not inherited.
     WithoutCredentials,
-    /// The variable is inherited, because its URL does not work without them.
+    /// Any URL, because one that needs credentials does not work without them.
     Any,
 }
 
@@ -200,7 +200,7 @@ const MAX_NAME_BYTES: usize = 128;
 /// Returns the variables of this process that a server inherits.
 pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
     let variables: Vec<_> = std::env::vars_os().filter(|(name, value)| is_inherited(name, value)).collect();
-    // A server repeats its proxy in error messages, and with it the password.
+    // Servers print the URL of their proxy in error messages. The password in it must not reach the log.
     variables.iter().for_each(|(_, value)| register_password(&value.to_string_lossy()));
     variables
 }
@@ -226,10 +226,10 @@ const NOT_FOR_COMMANDS: [&str; 14] = [
 
 /// Returns the variables of this process that a shell command gets: those of a server, without credentials of any kind.
 pub fn command_variables() -> BTreeMap<String, String> {
-    for_command(std::env::vars_os())
+    command_variables_of(std::env::vars_os())
 }
 
-fn for_command(variables: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+fn command_variables_of(variables: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
     let texts = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     texts
         .filter(|(name, value)| {
@@ -247,17 +247,14 @@ pub fn is_inheritable(name: &str) -> bool {
 /// Returns the names of this process's variables that a server with these variables of its own did not get, sorted and
 /// without those that no server needs.
 pub fn withheld(env: &BTreeMap<String, String>) -> Vec<String> {
-    names_withheld(std::env::vars_os(), env)
+    withheld_of(std::env::vars_os(), env)
 }
 
-fn names_withheld(
-    variables: impl Iterator<Item = (OsString, OsString)>,
-    env: &BTreeMap<String, String>,
-) -> Vec<String> {
+fn withheld_of(variables: impl Iterator<Item = (OsString, OsString)>, env: &BTreeMap<String, String>) -> Vec<String> {
     let mut names: Vec<String> = variables
         .filter(|(name, value)| !is_inherited(name, value))
         .filter_map(|(name, _)| name.into_string().ok())
-        .filter(|name| is_plain(name) && !env.contains_key(name))
+        .filter(|name| is_reportable(name) && !env.contains_key(name))
         .filter(|name| !NOT_REPORTED.iter().any(|known| matches(known, name)))
         .collect();
     names.sort_unstable();
@@ -265,15 +262,18 @@ fn names_withheld(
     names
 }
 
-fn is_plain(name: &str) -> bool {
+/// Whether a name is short enough and has no characters that must not be printed.
+fn is_reportable(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
+/// Whether servers inherit a variable with this name and value.
 fn is_inherited(name: &OsStr, value: &OsStr) -> bool {
     let Some(group) = name.to_str().and_then(group_of) else { return false };
     group.urls == UrlPolicy::Any || !has_credentials(&value.to_string_lossy())
 }
 
+/// Returns the group of inherited variables that a name belongs to.
 fn group_of(name: &str) -> Option<&'static Group> {
     let has = |known: &&str| {
         // A prefix also matches unforeseen names, so those that suggest a credential are excluded.
@@ -282,6 +282,7 @@ fn group_of(name: &str) -> Option<&'static Group> {
     INHERITED.iter().find(|group| group.names.iter().any(has))
 }
 
+/// Whether a name matches an entry of a list, which is a name or a prefix followed by `*`.
 fn matches(known: &str, name: &str) -> bool {
     match known.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
@@ -305,6 +306,7 @@ fn has_credentials(value: &str) -> bool {
     false
 }
 
+/// Registers the password of a URL, so that it is redacted in the log.
 fn register_password(value: &str) {
     if let Some(password) = Url::parse(value).ok().as_ref().and_then(Url::password) {
         Redactor::global().register(password);
@@ -318,7 +320,7 @@ mod tests {
     use std::ffi::{OsStr, OsString};
 
     use super::{
-        INHERITED, MAX_WITHHELD, for_command, is_credential_name, is_inheritable, is_inherited, names_withheld,
+        INHERITED, MAX_WITHHELD, command_variables_of, is_credential_name, is_inheritable, is_inherited, withheld_of,
     };
 
     #[test]
@@ -338,11 +340,11 @@ mod tests {
             ("CELLMATE_TOKEN", "x"),
         ];
         let variables = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        let names: Vec<String> = for_command(variables.into_iter()).into_keys().collect();
+        let names: Vec<String> = command_variables_of(variables.into_iter()).into_keys().collect();
         assert_eq!(names, ["HTTP_PROXY", "LANG", "PATH"]);
     }
 
-    fn passes(name: &str, value: &str) -> bool {
+    fn is_passed(name: &str, value: &str) -> bool {
         is_inherited(OsStr::new(name), OsStr::new(value))
     }
 
@@ -365,7 +367,7 @@ mod tests {
             ("UV_CACHE_DIR", "/c"),
             ("UV_INDEX_URL", "https://pypi.example/simple"),
         ] {
-            assert!(passes(name, value), "{name}");
+            assert!(is_passed(name, value), "{name}");
         }
         for (name, value) in [
             ("AWS_SECRET_ACCESS_KEY", "x"),
@@ -383,7 +385,7 @@ mod tests {
             ("PIP_EXTRA_INDEX_URL", "HTTPS://token@pypi.example"),
             ("DOCKER_HOST", "tcp://me:pass@host"),
         ] {
-            assert!(!passes(name, value), "{name}={value}");
+            assert!(!is_passed(name, value), "{name}={value}");
         }
         assert!(is_inheritable("NO_PROXY") && !is_inheritable("AWS_PROFILE"));
     }
@@ -412,8 +414,8 @@ mod tests {
         let variable = |name: &str| (OsString::from(name), OsString::from("x"));
         let given = ["PWD", "AWS_PROFILE", "PATH", "A_TOKEN", "GIVEN", "TERM_PROGRAM", "bad name", "CELLMATE_STORE"];
         let env = BTreeMap::from([("GIVEN".to_owned(), "1".to_owned())]);
-        assert_eq!(names_withheld(given.map(variable).into_iter(), &env), ["AWS_PROFILE", "A_TOKEN"]);
+        assert_eq!(withheld_of(given.map(variable).into_iter(), &env), ["AWS_PROFILE", "A_TOKEN"]);
         let many = (0..1_000).map(|number| variable(&format!("V{number}")));
-        assert_eq!(names_withheld(many, &BTreeMap::new()).len(), MAX_WITHHELD);
+        assert_eq!(withheld_of(many, &BTreeMap::new()).len(), MAX_WITHHELD);
     }
 }

@@ -12,12 +12,12 @@ use super::CANNOT_START;
 use crate::confine;
 use crate::spec::{CommandSpec, MAX_SPEC_BYTES, Report};
 
-/// Reads a [`CommandSpec`] from the socket at standard input and becomes that command. It returns only if that fails,
-/// with the exit code; the host then receives the reason.
+/// Reads a [`CommandSpec`] from the socket at standard input and becomes that command. Returns the exit code, and only if
+/// that fails. The reason is sent to the host, or printed to standard error if the socket has been replaced by then.
 pub(super) fn become_command(close_inherited: fn() -> io::Result<()>) -> i32 {
-    let failed = match prepare(close_inherited) {
+    let reason = match prepare(close_inherited) {
         Ok(mut command) => {
-            // From here on, standard input is empty, and only the exit code is left to report with.
+            // `prepare` has replaced the socket at standard input, so the host can only get the exit code.
             let error = command.exec();
             let program = command.get_program().to_string_lossy().into_owned();
             eprintln!("cannot start `{program}`: {error}");
@@ -25,7 +25,7 @@ pub(super) fn become_command(close_inherited: fn() -> io::Result<()>) -> i32 {
         }
         Err(reason) => reason,
     };
-    let report = serde_json::to_string(&Report::NotStarted(failed)).unwrap_or_default();
+    let report = serde_json::to_string(&Report::NotStarted(reason)).unwrap_or_default();
     // If the host has ended, nothing receives the report.
     let _unheard = stdin()
         .as_fd()
@@ -35,6 +35,7 @@ pub(super) fn become_command(close_inherited: fn() -> io::Result<()>) -> i32 {
     CANNOT_START
 }
 
+/// Reads the command, enters its folder, applies its limits and confinement, and replaces standard input.
 fn prepare(close_inherited: fn() -> io::Result<()>) -> Result<Command, String> {
     close_inherited().map_err(|error| format!("cannot close inherited files: {error}"))?;
     let spec = read_spec()?;
