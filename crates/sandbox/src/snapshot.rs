@@ -7,8 +7,8 @@
 //! ```
 //!
 //! QuickJS dirties pages by scattered reference counts, so most words of a changed page are unchanged: [`crate::page`]
-//! omits those, and little is left to compress. The checksum detects accidents. Forgery is detected by the host, which
-//! seals what it stores. A snapshot that passes both checks can harm only its own sandbox.
+//! omits those, and little is left to compress. The checksum detects accidental damage. Forgery is detected by the host,
+//! which seals what it stores. A snapshot that passes both checks can harm only its own sandbox.
 
 use std::cell::RefCell;
 
@@ -31,10 +31,11 @@ const COMPRESSION_LEVEL: i32 = 1;
 /// The estimated size of a changed page in a body, for the initial allocation only.
 const USUAL_PAGE_BYTES: usize = 512;
 
+/// Why a snapshot cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSnapshot {
     #[error("the snapshot is truncated")]
-    Cut,
+    Truncated,
     #[error("the data is not a snapshot")]
     NotASnapshot,
     #[error("the snapshot has format {0}, this build reads {VERSION}")]
@@ -51,21 +52,27 @@ pub enum BadSnapshot {
     TooLarge { needed: usize, limit: usize },
 }
 
-/// The input of a snapshot: a memory, its changed pages, and the host's notes about the cell.
+/// The input of a snapshot: the guest's memory, and the state of the cell that is outside it.
 pub(crate) struct SnapshotInput<'a> {
     pub(crate) image: ImageId,
     pub(crate) catalog: CatalogHash,
     pub(crate) memory: &'a [u8],
+    /// The memory of the image, which the snapshot stores the difference from.
     pub(crate) base: &'a [u8],
+    /// The numbers of the pages in which `memory` differs from `base`, sorted.
     pub(crate) changed: &'a [u32],
+    /// The state of the cell outside the guest's memory.
     pub(crate) state: &'a [u8],
 }
 
-/// A decoded snapshot, validated against the image, but not yet applied to a memory.
+/// A decoded snapshot that belongs to this image and catalog. `DecodedSnapshot::apply` checks the differences.
 #[derive(Debug)]
 pub(crate) struct DecodedSnapshot {
+    /// The size of the memory that the snapshot needs.
     pub(crate) wasm_pages: usize,
+    /// The state of the cell outside the guest's memory.
     pub(crate) state: Vec<u8>,
+    /// The numbers of the changed pages, sorted.
     changed: Vec<u32>,
     body: Vec<u8>,
     /// The offset in the body at which the pages' differences begin.
@@ -80,15 +87,16 @@ pub(crate) struct SnapshotRequirements<'a> {
     pub(crate) memory_limit: usize,
 }
 
-pub(crate) fn encode(frozen: &SnapshotInput<'_>) -> std::io::Result<Vec<u8>> {
-    let mut body = Vec::with_capacity(frozen.state.len() + frozen.changed.len() * USUAL_PAGE_BYTES);
-    body.extend_from_slice(frozen.state);
-    for page in frozen.changed {
+/// Encodes a snapshot, with its header.
+pub(crate) fn encode(input: &SnapshotInput<'_>) -> std::io::Result<Vec<u8>> {
+    let mut body = Vec::with_capacity(input.state.len() + input.changed.len() * USUAL_PAGE_BYTES);
+    body.extend_from_slice(input.state);
+    for page in input.changed {
         body.extend_from_slice(&page.to_le_bytes());
     }
-    for &page in frozen.changed {
-        let now = page_at(frozen.memory, page as usize);
-        let then = page_at(frozen.base, page as usize);
+    for &page in input.changed {
+        let now = page_at(input.memory, page as usize);
+        let then = page_at(input.base, page as usize);
         write_difference(now, then, &mut body);
     }
 
@@ -96,13 +104,13 @@ pub(crate) fn encode(frozen: &SnapshotInput<'_>) -> std::io::Result<Vec<u8>> {
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 2]);
-    bytes.extend_from_slice(&frozen.image.0);
-    bytes.extend_from_slice(&frozen.catalog.0);
-    for count in [frozen.memory.len() / WASM_PAGE_BYTES, frozen.changed.len(), frozen.state.len(), body.len()] {
+    bytes.extend_from_slice(&input.image.0);
+    bytes.extend_from_slice(&input.catalog.0);
+    for count in [input.memory.len() / WASM_PAGE_BYTES, input.changed.len(), input.state.len(), body.len()] {
         bytes.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     }
     bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&pack(&body)?);
+    bytes.extend_from_slice(&compress(&body)?);
     let crc = checksum(&bytes).to_le_bytes();
     if let Some(field) = bytes.get_mut(CRC_OFFSET..HEADER_BYTES) {
         field.copy_from_slice(&crc);
@@ -110,6 +118,7 @@ pub(crate) fn encode(frozen: &SnapshotInput<'_>) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Decodes a snapshot, and checks that it is intact and meets the requirements.
 pub(crate) fn decode(bytes: &[u8], expected: &SnapshotRequirements<'_>) -> Result<DecodedSnapshot, BadSnapshot> {
     let header = Header::read(bytes)?;
     if header.image != expected.image {
@@ -127,19 +136,20 @@ pub(crate) fn decode(bytes: &[u8], expected: &SnapshotRequirements<'_>) -> Resul
         return Err(BadSnapshot::TooLarge { needed, limit: expected.memory_limit });
     }
     let pages_in_memory = needed / PAGE_BYTES;
-    if needed < expected.base.len() || header.changed > pages_in_memory || header.state > MAX_STATE_BYTES {
+    if needed < expected.base.len() || header.changed_pages > pages_in_memory || header.state_bytes > MAX_STATE_BYTES {
         return Err(BadSnapshot::Damaged);
     }
-    if header.body > header.state + header.changed * (4 + MAX_DIFFERENCE_BYTES) {
+    if header.body_bytes > header.state_bytes + header.changed_pages * (4 + MAX_DIFFERENCE_BYTES) {
         return Err(BadSnapshot::Damaged);
     }
-    let packed = bytes.get(HEADER_BYTES..).unwrap_or_default();
-    let body = unpack(packed, header.body)?;
-    header.unpack(body, pages_in_memory)
+    let compressed = bytes.get(HEADER_BYTES..).unwrap_or_default();
+    let body = decompress(compressed, header.body_bytes)?;
+    header.split_body(body, pages_in_memory)
 }
 
 impl DecodedSnapshot {
-    /// Writes the changed pages over the memory of a fresh instance, which holds the image.
+    /// Applies the differences to the memory of a fresh instance, which holds the image. If this fails, the memory is
+    /// partly changed.
     pub(crate) fn apply(&self, memory: &mut [u8]) -> Result<(), BadSnapshot> {
         let mut rest = self.body.get(self.differences..).unwrap_or_default();
         for &page in &self.changed {
@@ -151,72 +161,74 @@ impl DecodedSnapshot {
     }
 }
 
+/// The header of a snapshot, without its checked magic and version.
 struct Header {
     image: ImageId,
     catalog: CatalogHash,
     wasm_pages: usize,
-    changed: usize,
-    state: usize,
-    body: usize,
+    changed_pages: usize,
+    state_bytes: usize,
+    body_bytes: usize,
     crc: u32,
 }
 
 impl Header {
     fn read(bytes: &[u8]) -> Result<Self, BadSnapshot> {
         let mut from = Reader::new(bytes);
-        let cut = |_| BadSnapshot::Cut;
-        if from.array::<4>().map_err(cut)? != MAGIC {
+        let truncated = |_| BadSnapshot::Truncated;
+        if from.array::<4>().map_err(truncated)? != MAGIC {
             return Err(BadSnapshot::NotASnapshot);
         }
-        let version = u16::from_le_bytes(from.array().map_err(cut)?);
+        let version = u16::from_le_bytes(from.array().map_err(truncated)?);
         if version != VERSION {
             return Err(BadSnapshot::Version(version));
         }
-        from.array::<2>().map_err(cut)?;
+        from.array::<2>().map_err(truncated)?;
         Ok(Self {
-            image: ImageId(from.array().map_err(cut)?),
-            catalog: CatalogHash(from.array().map_err(cut)?),
-            wasm_pages: from.u32().map_err(cut)? as usize,
-            changed: from.u32().map_err(cut)? as usize,
-            state: from.u32().map_err(cut)? as usize,
-            body: from.u32().map_err(cut)? as usize,
-            crc: from.u32().map_err(cut)?,
+            image: ImageId(from.array().map_err(truncated)?),
+            catalog: CatalogHash(from.array().map_err(truncated)?),
+            wasm_pages: from.u32().map_err(truncated)? as usize,
+            changed_pages: from.u32().map_err(truncated)? as usize,
+            state_bytes: from.u32().map_err(truncated)? as usize,
+            body_bytes: from.u32().map_err(truncated)? as usize,
+            crc: from.u32().map_err(truncated)?,
         })
     }
 
-    fn unpack(&self, body: Vec<u8>, pages_in_memory: usize) -> Result<DecodedSnapshot, BadSnapshot> {
-        let (state, rest) = body.split_at_checked(self.state).ok_or(BadSnapshot::Damaged)?;
-        let (numbers, _) = rest.split_at_checked(self.changed * 4).ok_or(BadSnapshot::Damaged)?;
+    /// Splits the decompressed body into its parts, and checks that it has the sizes in the header.
+    fn split_body(&self, body: Vec<u8>, pages_in_memory: usize) -> Result<DecodedSnapshot, BadSnapshot> {
+        let (state, rest) = body.split_at_checked(self.state_bytes).ok_or(BadSnapshot::Damaged)?;
+        let (numbers, _) = rest.split_at_checked(self.changed_pages * 4).ok_or(BadSnapshot::Damaged)?;
         let changed: Vec<u32> = numbers.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect();
         let ordered = changed.is_sorted_by(|a, b| a < b);
         let inside = changed.last().is_none_or(|&last| (last as usize) < pages_in_memory);
-        if body.len() != self.body || !ordered || !inside {
+        if body.len() != self.body_bytes || !ordered || !inside {
             return Err(BadSnapshot::Damaged);
         }
-        let (state, differences) = (state.to_vec(), self.state + self.changed * 4);
+        let (state, differences) = (state.to_vec(), self.state_bytes + self.changed_pages * 4);
         Ok(DecodedSnapshot { wasm_pages: self.wasm_pages, state, changed, body, differences })
     }
 }
 
 thread_local! {
     // Creating a context costs several times as much as compressing a small cell, so each thread keeps one.
-    static PACKER: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
-    static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-fn pack(body: &[u8]) -> std::io::Result<Vec<u8>> {
-    PACKER.with_borrow_mut(|packer| match packer {
-        Some(packer) => packer.compress(body),
-        None => packer.insert(Compressor::new(COMPRESSION_LEVEL)?).compress(body),
+fn compress(body: &[u8]) -> std::io::Result<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|compressor| match compressor {
+        Some(compressor) => compressor.compress(body),
+        None => compressor.insert(Compressor::new(COMPRESSION_LEVEL)?).compress(body),
     })
 }
 
-fn unpack(packed: &[u8], body_bytes: usize) -> Result<Vec<u8>, BadSnapshot> {
-    let unpacked = UNPACKER.with_borrow_mut(|unpacker| match unpacker {
-        Some(unpacker) => unpacker.decompress(packed, body_bytes),
-        None => unpacker.insert(Decompressor::new()?).decompress(packed, body_bytes),
+fn decompress(compressed: &[u8], body_bytes: usize) -> Result<Vec<u8>, BadSnapshot> {
+    let body = DECOMPRESSOR.with_borrow_mut(|decompressor| match decompressor {
+        Some(decompressor) => decompressor.decompress(compressed, body_bytes),
+        None => decompressor.insert(Decompressor::new()?).decompress(compressed, body_bytes),
     });
-    unpacked.map_err(|_| BadSnapshot::Damaged)
+    body.map_err(|_| BadSnapshot::Damaged)
 }
 
 /// Returns the checksum of all bytes except the checksum itself.

@@ -84,9 +84,9 @@ impl<'s> Check<'s> {
                 }
                 Scanned::Slash(_) if self.fork() => {
                     let mut other = reader.clone();
-                    let regex = other.scanner.regex();
+                    let regex = other.scanner.read_regex();
                     self.pending.push((other, regex));
-                    reader.scanner.divide()
+                    reader.scanner.read_division()
                 }
                 Scanned::Stray(offset) if self.forks == 0 => return Err(self.syntax(STRAY_BRACKET, offset)),
                 Scanned::Slash(offset) | Scanned::Stray(offset) | Scanned::Unsure(offset) => {

@@ -11,7 +11,7 @@ mod slash;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scanned {
     Token(Token),
-    /// A slash that divides or starts a regular expression: continue with `divide` and with `regex`.
+    /// A slash that divides or starts a regular expression: continue with `read_division` and with `read_regex`.
     Slash(usize),
     /// A parser fails here, regardless of what follows.
     Error(usize),
@@ -132,9 +132,9 @@ impl<'s> Scanner<'s> {
         match first {
             b'"' | b'\'' => self.string(first),
             b'`' => self.opened(Bracket::Template, 1),
-            b'/' => self.slash(),
+            b'/' => self.read_slash(),
             b'(' => {
-                let bracket = self.parenthesis();
+                let bracket = self.opening_parenthesis();
                 self.opened(bracket, 1)
             }
             b'[' => self.opened(Bracket::Square, 1),

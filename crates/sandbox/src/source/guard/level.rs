@@ -106,7 +106,7 @@ impl Level {
     ) -> Self {
         // After `}`, parentheses may be anything; after another operand, they are a call.
         let call = before
-            .is_some_and(|before| before.kind != Kind::Close(Bracket::Brace) && scanner.is_operand(before))
+            .is_some_and(|before| before.kind != Kind::Close(Bracket::Brace) && scanner.may_end_expression(before))
             || scanner.previous3().is_some_and(|earlier| earlier.kind == Kind::Dot);
         let parameters = bracket == Bracket::Paren && !call;
         // A pattern at the start of parameters is read once to decide whether they are parameters.

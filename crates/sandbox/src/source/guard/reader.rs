@@ -118,6 +118,6 @@ fn ends_segment(scanner: &Scanner<'_>, level: &Level, before: Token, token: Toke
         Kind::Semicolon => word != b"else" && !continues_do,
         _ if token.kind != Kind::Word || continues(word) || continues_do => false,
         Kind::Close(Bracket::Brace) => true,
-        _ => token.newline && scanner.is_operand(before),
+        _ => token.newline && scanner.may_end_expression(before),
     }
 }

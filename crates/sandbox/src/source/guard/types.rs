@@ -164,7 +164,7 @@ impl Types {
                 self.started |= typed || self.heritage;
                 if angles == 0 {
                     let property = scanner.previous3().is_some_and(|earlier| earlier.kind == Kind::Dot);
-                    self.arguments = property || before.is_some_and(|before| scanner.is_operand(before));
+                    self.arguments = property || before.is_some_and(|before| scanner.may_end_expression(before));
                 }
             }
             // A type ends before `=`, unless it is the name of an alias or a default.

@@ -1,35 +1,36 @@
-//! Decides whether a slash divides or starts a regular expression, as far as tokens tell.
+//! Decides from the tokens before a slash whether it divides or starts a regular expression, where they suffice for that.
 
 use super::{Bracket, Kind, Scanned, Scanner, Token, is_word_byte};
 use crate::source::lines::terminator;
 use crate::source::words::{is_keyword, takes_header};
 
 /// How far the scanner looks for the end of a possible regular expression.
-const REGEX_LOOKAHEAD: usize = 200;
+const REGEX_LOOKAHEAD_BYTES: usize = 200;
 
 impl Scanner<'_> {
-    pub(super) fn slash(&mut self) -> Scanned {
+    /// Reads the slash here, or returns `Scanned::Slash` if the tokens before it do not decide what it is.
+    pub(super) fn read_slash(&mut self) -> Scanned {
         if self.previous.is_some_and(|previous| previous.kind == Kind::Dot) {
             return Scanned::Error(self.position);
         }
         match self.divides() {
-            Some(true) => self.divide(),
-            Some(false) => self.regex(),
-            // Without a second slash on the line, it is not a regular expression.
-            None => match self.regex_end(REGEX_LOOKAHEAD) {
-                Ok(None) => self.divide(),
+            Some(true) => self.read_division(),
+            Some(false) => self.read_regex(),
+            // A regular expression has a second slash on its line.
+            None => match self.regex_end(REGEX_LOOKAHEAD_BYTES) {
+                Ok(None) => self.read_division(),
                 _ => Scanned::Slash(self.position),
             },
         }
     }
 
     /// Reads the slash here as a division.
-    pub(in crate::source) fn divide(&mut self) -> Scanned {
+    pub(in crate::source) fn read_division(&mut self) -> Scanned {
         self.token(Kind::Operator, self.position + 1)
     }
 
     /// Reads the slash here as the start of a regular expression.
-    pub(in crate::source) fn regex(&mut self) -> Scanned {
+    pub(in crate::source) fn read_regex(&mut self) -> Scanned {
         match self.regex_end(usize::MAX) {
             Ok(Some(end)) => self.token(Kind::Literal, end),
             _ => Scanned::Error(self.position),
@@ -47,27 +48,28 @@ impl Scanner<'_> {
             Kind::Word if property && !self.newline => Some(true),
             Kind::Close(Bracket::Brace | Bracket::PerhapsHeader) => None,
             Kind::Close(Bracket::Header) => Some(false),
-            _ if self.is_operand(previous) => (!self.newline).then_some(true),
+            _ if self.may_end_expression(previous) => (!self.newline).then_some(true),
             Kind::Bang => {
                 let prefix = match self.previous2 {
                     Some(Token { kind: Kind::Bang, .. }) => self
                         .previous3
-                        .is_none_or(|earlier| earlier.kind != Kind::Word && self.starts_expression(earlier, None)),
-                    Some(before) => self.starts_expression(before, self.previous3),
+                        .is_none_or(|earlier| earlier.kind != Kind::Word && self.expression_must_follow(earlier, None)),
+                    Some(before) => self.expression_must_follow(before, self.previous3),
                     None => true,
                 };
                 prefix.then_some(false)
             }
-            _ => self.starts_expression(previous, self.previous2).then_some(false),
+            _ => self.expression_must_follow(previous, self.previous2).then_some(false),
         }
     }
 
-    /// Returns whether only an expression or an error can follow the token; `before` is the token before it.
-    fn starts_expression(&self, token: Token, before: Option<Token>) -> bool {
+    /// Returns whether only an expression or an error can follow `token`, so that a slash after it cannot divide; `before`
+    /// is the token before it.
+    fn expression_must_follow(&self, token: Token, before: Option<Token>) -> bool {
         match token.kind {
-            Kind::Word if matches!(self.token_bytes(token), b"return" | b"case") => {
-                before.is_none_or(|before| before.kind == Kind::Colon || self.ends_statement(before, token.newline))
-            }
+            Kind::Word if matches!(self.token_bytes(token), b"return" | b"case") => before.is_none_or(|before| {
+                before.kind == Kind::Colon || self.next_word_starts_statement(before, token.newline)
+            }),
             Kind::Question => self.assertion_depth.is_none(),
             Kind::Open(_) | Kind::Comma | Kind::Semicolon | Kind::Colon | Kind::Less => true,
             Kind::Arrow | Kind::Operator => true,
@@ -109,11 +111,11 @@ impl Scanner<'_> {
         Ok(Some(end))
     }
 
-    /// Returns which kind of parentheses opens here.
+    /// Returns the kind of the parenthesis that opens here.
     ///
-    /// In `x as while` the word names a type, and a parenthesis on the next line is an expression. So the word counts
-    /// as a statement only where no type is possible.
-    pub(super) fn parenthesis(&self) -> Bracket {
+    /// In `x as while` the word names a type, and a parenthesis on the next line is an expression. So a parenthesis after
+    /// such a word is surely a header only where the word cannot be a type.
+    pub(super) fn opening_parenthesis(&self) -> Bracket {
         let (Some(previous), before) = (self.previous, self.previous2) else { return Bracket::Paren };
         if previous.kind != Kind::Word || before.is_some_and(|token| token.kind == Kind::Dot) {
             return Bracket::Paren;
@@ -122,7 +124,8 @@ impl Scanner<'_> {
             (b"await", Some(before)) if self.token_bytes(before) == b"for" => Bracket::PerhapsHeader,
             (word, None) if takes_header(word) => Bracket::Header,
             (word, Some(before)) if takes_header(word) => {
-                if self.ends_statement(before, previous.newline) || matches!(self.token_bytes(before), b"else" | b"do")
+                if self.next_word_starts_statement(before, previous.newline)
+                    || matches!(self.token_bytes(before), b"else" | b"do")
                 {
                     Bracket::Header
                 } else {
@@ -133,18 +136,19 @@ impl Scanner<'_> {
         }
     }
 
-    /// Returns whether a word after `token` cannot be part of a type that `token` belongs to.
-    fn ends_statement(&self, token: Token, newline: bool) -> bool {
+    /// Returns whether a word after `token` starts a statement, and cannot be part of a type that `token` belongs to.
+    /// `newline` says whether a line ends between them.
+    fn next_word_starts_statement(&self, token: Token, newline: bool) -> bool {
         match token.kind {
             Kind::Semicolon
             | Kind::Open(Bracket::Brace)
             | Kind::Close(Bracket::Brace | Bracket::Paren | Bracket::Header | Bracket::PerhapsHeader) => true,
-            _ => newline && self.is_operand(token),
+            _ => newline && self.may_end_expression(token),
         }
     }
 
-    /// Returns whether an expression may end with the token, so that it need not continue.
-    pub(in crate::source) fn is_operand(&self, token: Token) -> bool {
+    /// Returns whether the token may be the last one of an expression.
+    pub(in crate::source) fn may_end_expression(&self, token: Token) -> bool {
         match token.kind {
             Kind::Literal | Kind::Close(Bracket::Paren | Bracket::Square | Bracket::Brace | Bracket::Template) => true,
             Kind::Word => !is_keyword(self.token_bytes(token)),
