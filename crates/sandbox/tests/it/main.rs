@@ -15,6 +15,6 @@ mod jail;
 mod lab;
 mod limits;
 mod media;
+mod output_and_state;
 mod snapshots;
-mod stored;
 mod world;

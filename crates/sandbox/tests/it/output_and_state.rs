@@ -1,4 +1,5 @@
-//! `output`, `store`, `load`, `forget` and `keys`: what a cell sends to the host, and what it makes of the answers.
+//! The functions `output`, `store`, `load`, `forget` and `keys`: the calls that a cell sends to the host, and the values
+//! that the cell gets from the answers.
 
 use contract::cell::Language;
 use contract::frame::{Budget, LegEnd, Reply, ReplyValue};
@@ -9,8 +10,9 @@ use crate::lab::{End, Lab, budget, end, resolve};
 
 const HANDLE: &str = "out_cm_1_l0n0";
 
-/// Starts a cell that makes one call, which must be `expected`, and answers it.
-fn answered(source: &str, expected: (&str, &str, Value), answer: &Value) -> End {
+/// Runs a cell that makes one call. Checks that the call is `expected` (method, target and payload), answers it, and
+/// returns the end of the cell.
+fn run_and_answer(source: &str, expected: (&str, &str, Value), answer: &Value) -> End {
     let lab = Lab::shared();
     let cell = lab.new_cell();
     let leg = lab.start(cell, source);
@@ -21,7 +23,8 @@ fn answered(source: &str, expected: (&str, &str, Value), answer: &Value) -> End 
     end(lab.deliver(cell, vec![resolve(call.id, answer)]))
 }
 
-fn refused(source: &str) -> String {
+/// Runs an expression that must throw `invalid_input` before it makes a call. Returns the message.
+fn refusal_message(source: &str) -> String {
     let cell =
         format!("try {{ await {source}; return 'accepted' }} catch (e) {{ return [e.name, e.code, e.message] }}");
     match Lab::shared().run(&cell).0 {
@@ -54,7 +57,7 @@ fn output_reads_by_handle_or_by_an_object_that_has_one() {
         ),
     ];
     for (call, target, payload) in cases {
-        let end = answered(&format!("return await {call}"), ("output", target, payload), &json!(["answer"]));
+        let end = run_and_answer(&format!("return await {call}"), ("output", target, payload), &json!(["answer"]));
         assert_eq!(end, End::Value(json!(["answer"])), "{call}");
     }
 }
@@ -70,19 +73,19 @@ fn a_reference_to_an_output_is_an_argument_of_a_tool() {
 fn what_is_not_a_handle_or_a_pattern_or_a_key_is_refused_without_a_call() {
     for handle in ["undefined", "null", "5", "'x'", "{}", "{ handle: 5 }", "[]", "() => 1", "Symbol()"] {
         for function in ["read", "lines", "json", "grep", "ref"] {
-            let message = refused(&format!("output.{function}({handle})"));
+            let message = refusal_message(&format!("output.{function}({handle})"));
             assert!(message.starts_with(&format!("output.{function}() takes a handle")), "{message}");
         }
     }
-    assert!(refused("output.grep('out_cm_1_l0n0', 5)").starts_with("output.grep() takes a pattern"));
+    assert!(refusal_message("output.grep('out_cm_1_l0n0', 5)").starts_with("output.grep() takes a pattern"));
     for key in ["", "''", "5", "null", "{}"] {
         for function in ["store", "load", "forget"] {
-            let message = refused(&format!("{function}({key})"));
+            let message = refusal_message(&format!("{function}({key})"));
             assert!(message.starts_with(&format!("{function}() takes a key")), "{message}");
         }
     }
     for value in ["undefined", "() => 1", "Symbol()"] {
-        assert!(refused(&format!("store('k', {value})")).contains("forget(key) deletes a key"), "{value}");
+        assert!(refusal_message(&format!("store('k', {value})")).contains("forget(key) deletes a key"), "{value}");
     }
 }
 
@@ -142,13 +145,13 @@ fn session_values_are_sent_and_answers_are_unwrapped() {
         ("keys()", "keys", json!([]), json!([{"key": "k"}]), json!([{"key": "k"}])),
     ];
     for (call, target, payload, answer, expected) in cases {
-        let end = answered(&format!("return await {call}"), ("state", target, payload), &answer);
+        let end = run_and_answer(&format!("return await {call}"), ("state", target, payload), &answer);
         assert_eq!(end, End::Value(expected), "{call}");
     }
 }
 
 #[test]
-fn a_rejected_call_has_its_code_and_an_uncaught_one_names_the_function() {
+fn a_rejected_call_throws_its_code_and_an_uncaught_rejection_names_the_function() {
     let rejection = br#"{"message":"no output has this handle","code":"unknown_output","tool":"read"}"#;
     let reject = |source: &str| {
         let lab = Lab::shared();
@@ -167,7 +170,7 @@ fn a_rejected_call_has_its_code_and_an_uncaught_one_names_the_function() {
 }
 
 #[test]
-fn a_cells_own_names_come_before_the_new_globals() {
+fn a_cells_own_names_hide_the_functions_of_the_sandbox() {
     let cases = [
         (
             "const output = 1, image = 2, bytes = 3; let store = 4, keys = 5; var audio = 6; function load() { return 7 } \
@@ -177,7 +180,7 @@ fn a_cells_own_names_come_before_the_new_globals() {
         ("const { output, keys } = { output: 'a', keys: ['b'] }; return [output, keys]", json!(["a", ["b"]])),
         ("return ((output, keys) => [output, keys])(1, 2)", json!([1, 2])),
         ("const o = []; for (const image of [1, 2]) o.push(image); return o", json!([1, 2])),
-        // Without a declaration.
+        // Assignments without a declaration.
         ("output = []; output.push(1); keys = 2; for (image of [3]); return [output, keys, image]", json!([[1], 2, 3])),
         ("globalThis.store = 1; return store", json!(1)),
         (
@@ -192,12 +195,12 @@ fn a_cells_own_names_come_before_the_new_globals() {
     for (source, expected) in cases {
         assert_eq!(Lab::shared().run(source).0, End::Value(expected), "{source}");
     }
-    // The next cell starts with the image's globals.
+    // Another cell still has the functions of the sandbox.
     assert_eq!(Lab::shared().run("return typeof output.read").0, End::Value(json!("function")));
 }
 
 #[test]
-fn errors_about_the_new_globals_say_what_to_use() {
+fn errors_about_output_and_state_functions_say_what_to_use() {
     let cases = [
         (
             "output('x')",
@@ -217,7 +220,7 @@ fn errors_about_the_new_globals_say_what_to_use() {
 }
 
 #[test]
-fn patched_built_ins_do_not_reach_the_new_functions() {
+fn patched_built_ins_do_not_affect_the_functions_of_the_sandbox() {
     let source = "for (const [o, names] of [[RegExp.prototype, ['exec', 'toString']], [String.prototype, ['startsWith', 'indexOf', 'slice', 'split']],
             [Uint8Array.prototype, ['toBase64']], [Uint8Array, ['fromBase64']], [Object, ['freeze', 'defineProperty']], [Promise.prototype, ['then']]])
           for (const name of names) o[name] = () => { throw new Error('patched') };
@@ -227,9 +230,9 @@ fn patched_built_ins_do_not_reach_the_new_functions() {
     assert_eq!(Lab::shared().run(source).0, End::Value(expected));
 }
 
-/// A cell may output far more than a result shows; the host stores it.
+/// The budget here is 16 MiB, far more than a result shows: the host stores the rest.
 #[test]
-fn sixteen_mebibytes_of_output_or_value_pass_and_more_fails_soon() {
+fn output_and_value_may_take_all_of_the_output_budget_and_more_fails() {
     let limit = 16 << 20;
     let budget = Budget { output_bytes: limit, run_ms: 60_000, ..budget() };
     let run = |source: &str| Lab::shared().run_with(source, Language::JavaScript, budget);
