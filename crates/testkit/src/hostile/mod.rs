@@ -15,6 +15,7 @@ mod lab;
 mod memory;
 mod process;
 mod secrets;
+mod store_growth;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,8 +23,9 @@ use std::time::{Duration, Instant};
 use aftermath::{Bystander, canary};
 use index::{Cell, Index};
 use lab::Lab;
-use memory::{PeakMonitor, StoreSize, Usage};
+use memory::{MemoryUsage, PeakMonitor};
 use report::{CellReport, Report};
+use store_growth::StoreGrowth;
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -48,20 +50,20 @@ pub async fn run(options: &Options) -> Result<Report> {
     let lab = Lab::start(&options.state, index.default_config.clone()).await?;
     // The first cell allocates what all later ones share; it must not count as growth.
     canary(&lab, options.time_factor).await;
-    let start = Usage::now();
+    let start = MemoryUsage::now();
     let mut cells = Vec::new();
     for cell in &index.cells {
         cells.push(run_cell(&lab, options, cell, start).await?);
     }
-    let (unreleased, mut host_problems) = memory::settle(start, options.settle).await;
+    let (unreleased, mut host_problems) = memory::wait_for_release(start, options.settle).await;
     host_problems.extend(process::new_files(&before, &process::listing(&options.untouched)));
     host_problems.extend(secrets::on_disk(&options.state, &index.cells));
     Ok(Report { cells, host_problems, unreleased })
 }
 
 /// Runs one cell and checks everything that it may have harmed.
-async fn run_cell(lab: &Lab, options: &Options, cell: &Cell, start: Usage) -> Result<CellReport> {
-    let stored = StoreSize::of(&lab::database(&options.state));
+async fn run_cell(lab: &Lab, options: &Options, cell: &Cell, start: MemoryUsage) -> Result<CellReport> {
+    let store_growth = StoreGrowth::start(&lab::database(&options.state));
     let peaks = PeakMonitor::start()?;
     let prepared = lab.prepare(&format!("cell-{}", cell.id), &cell.needs.config)?;
     let bystander = Bystander::start_suspended(lab, &cell.id).await?;
@@ -79,8 +81,8 @@ async fn run_cell(lab: &Lab, options: &Options, cell: &Cell, start: Usage) -> Re
     lab.end(&prepared).await;
     let (peak, above) = peaks.stop();
     problems.extend(above);
-    problems.extend(memory::settle(start, options.settle).await.1);
-    problems.extend(stored.problem());
+    problems.extend(memory::wait_for_release(start, options.settle).await.1);
+    problems.extend(store_growth.problem());
     Ok(CellReport::new(cell, &outcome.last, wall, peak, problems))
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::index::{Cell, Expectation};
-use super::memory::Usage;
+use super::memory::MemoryUsage;
 
 /// Values and errors are cut to this length in the report.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -22,7 +22,7 @@ pub struct Report {
     pub host_problems: Vec<String>,
     /// Memory that was not released after the last cell.
     #[serde(rename = "grown")]
-    pub unreleased: Usage,
+    pub unreleased: MemoryUsage,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -37,11 +37,11 @@ pub struct CellReport {
     pub problems: Vec<String>,
     pub wall_ms: u64,
     /// Peak memory of host and workers while the cell ran.
-    pub peak: Usage,
+    pub peak: MemoryUsage,
 }
 
 impl CellReport {
-    pub fn new(cell: &Cell, result: &CellResult, wall: Duration, peak: Usage, problems: Vec<String>) -> Self {
+    pub fn new(cell: &Cell, result: &CellResult, wall: Duration, peak: MemoryUsage, problems: Vec<String>) -> Self {
         let expected: Vec<String> = cell.expect.iter().map(format_expectation).collect();
         Self {
             id: cell.id.clone(),
@@ -76,7 +76,7 @@ impl Report {
             writeln!(text, "host: {problem}").ok();
         }
         let peak_mib =
-            |bytes: fn(&Usage) -> u64| self.cells.iter().map(|cell| bytes(&cell.peak)).max().unwrap_or(0) >> 20;
+            |bytes: fn(&MemoryUsage) -> u64| self.cells.iter().map(|cell| bytes(&cell.peak)).max().unwrap_or(0) >> 20;
         let (host, worker) = (peak_mib(|usage| usage.host_bytes), peak_mib(|usage| usage.worker_bytes));
         writeln!(text, "peak memory: host {host} MiB, worker {worker} MiB").ok();
         writeln!(text, "{} passed, {} failed", self.passed(), self.failed()).ok();
