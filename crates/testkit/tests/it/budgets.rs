@@ -1,18 +1,10 @@
-//! Limits of one run: the number of its calls, the size of its journal, and its principal's storage quota.
-
-use std::sync::{Arc, Mutex};
+//! Limits of one run: the number of its calls, the size of its journal (which has only a hash of each catalog query), and
+//! its principal's storage quota.
 
 use contract::config::Quotas;
-use contract::ids::CallId;
 use contract::limits::{MAX_JOURNAL_BYTES, MAX_RUN_CALLS};
-use contract::scope::Scope;
-use contract::tool::{Repeat, ToolHash, ToolId, ToolSpec};
-use executor::{
-    AuthorizedCall, CallEnd, CallFuture, CallRequest, Dispatch, Executor, Journal, Outcome, ProgressSink, Routes,
-    StateSink, ToolResult, ToolSource,
-};
 use serde_json::{Value, json};
-use store::{CallRow, FencedRun, Keys, Location, NewRun, RunFilter, Store};
+use store::RunFilter;
 
 use crate::fake_tools::{Behavior, FakeTools};
 use crate::replaying::pool;
@@ -20,7 +12,7 @@ use crate::world::{Parts, World, value};
 
 const ECHO: &str = "openclaw:a:echo";
 
-async fn world(tools: Value) -> World {
+async fn open_world(tools: Value) -> World {
     let fakes = FakeTools::new([(ECHO, Behavior::Echo)]);
     Parts { sources: vec![fakes], tools, ..Parts::default() }.open().await
 }
@@ -31,7 +23,7 @@ fn long_timeouts() -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_can_catch_a_full_journal_and_return_partial_results() {
-    let world = world(long_timeouts()).await;
+    let world = open_world(long_timeouts()).await;
     let cell = "
         const text = 'a'.repeat(1 << 20);
         for (let made = 0; made < 200; made++) {
@@ -48,7 +40,7 @@ async fn a_cell_can_catch_a_full_journal_and_return_partial_results() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_that_keeps_calling_after_its_calls_are_refused_fails() {
-    let world = world(long_timeouts()).await;
+    let world = open_world(long_timeouts()).await;
     let cell = "
         const text = 'a'.repeat(8 << 10);
         for (;;) await tools.call('openclaw:a:echo', { text }).catch(() => 0)";
@@ -59,7 +51,7 @@ async fn a_cell_that_keeps_calling_after_its_calls_are_refused_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_that_sets_timers_forever_fails_at_the_call_limit() {
-    let world = world(long_timeouts()).await;
+    let world = open_world(long_timeouts()).await;
     let cell =
         "for (;;) await Promise.all(Array.from({ length: 900 }, () => new Promise(done => setTimeout(done, 0))))";
     let run = world.run();
@@ -77,7 +69,7 @@ async fn a_cell_that_sets_timers_forever_fails_at_the_call_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn catalog_queries_are_journaled_by_hash_and_replay_identically() {
-    let world = world(long_timeouts()).await;
+    let world = open_world(long_timeouts()).await;
     let cell = "
         await tools.search('echo echo echo');
         await tools.describe('openclaw:a:echo');
@@ -116,84 +108,4 @@ async fn a_run_over_its_principals_quota_fails_and_other_runs_continue() {
     assert!(size < 8 << 20, "{size}");
     let other = world.run_as("other/session/run").exec("return await tools.call('openclaw:a:echo', { n: 1 })").await;
     assert_eq!(value(&other), &json!({"n": 1}));
-}
-
-/// A tool source that records the definition each call was bound to.
-#[derive(Debug, Default)]
-struct DefinitionRecorder(Mutex<Vec<Option<ToolHash>>>);
-
-fn read() -> ToolSpec {
-    let spec = ToolSpec::new(ToolId::parse("openclaw:a:read").unwrap(), "Reads.", json!({"type": "object"}));
-    ToolSpec { repeat: Repeat::Always, ..spec }
-}
-
-impl ToolSource for DefinitionRecorder {
-    fn tools(&self) -> Vec<ToolSpec> {
-        vec![read()]
-    }
-
-    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
-        self.0.lock().unwrap().push(call.approved_definition());
-        Box::pin(async { Dispatch::Settled(Outcome::Returned(ToolResult::text("read"))) })
-    }
-}
-
-#[tokio::test]
-async fn a_retried_call_is_bound_to_the_approved_tool_definition() {
-    let hash = read().hash();
-    let another = "0".repeat(64);
-    // Whether the tool needs approval, the definition of the first attempt, and the one that the retry is bound to.
-    let cases =
-        [(true, hash.to_string(), Some(Some(hash))), (true, another.clone(), None), (false, another, Some(None))];
-    for (needs_approval, definition, expected) in cases {
-        let bound = Arc::new(DefinitionRecorder::default());
-        let source: Arc<dyn ToolSource> = bound.clone();
-        let (routes, tools) = Routes::collect(&[source]);
-        let catalog = Arc::new(catalog::Catalog::new(tools).unwrap());
-        let patterns = if needs_approval {
-            vec![contract::config::pattern::Pattern::parse("openclaw:a:*").unwrap()]
-        } else {
-            Vec::new()
-        };
-        let executor = Executor::new(catalog, routes, Scope::default()).with_approval_patterns(patterns);
-        let store = Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap();
-        let journal = Journal::new(store, fenced_run());
-        journal.opened(CallRow::requested(CallId(1), "call", "openclaw:a:read", "{}".to_owned(), "exec-1", 0)).unwrap();
-        let first = journal.intend(CallId(1), Repeat::Always, None, |row| row.tool_hash = Some(definition.clone()));
-        let _result = first.await.unwrap();
-        let request = CallRequest {
-            call: CallId(1),
-            id: "openclaw:a:read".to_owned(),
-            input: json!({}),
-            parent: "exec-1".to_owned(),
-            updates: ProgressSink::default(),
-            states: StateSink::default(),
-        };
-        let end = executor.retry(&journal, &request).await;
-        let calls = bound.0.lock().unwrap().clone();
-        match expected {
-            Some(agreed) => assert_eq!(calls, [agreed], "{end:?}"),
-            None => {
-                assert!(calls.is_empty());
-                assert!(
-                    matches!(&end, CallEnd::Settled(Outcome::Failed(why)) if why.contains("has changed")),
-                    "{end:?}"
-                );
-            }
-        }
-    }
-}
-
-fn fenced_run() -> FencedRun {
-    FencedRun::new(NewRun {
-        run_id: "cm_1".into(),
-        scope: Scope::default(),
-        tool_call_id: "exec-1".to_owned(),
-        holder: "here".to_owned(),
-        lease_until: i64::MAX,
-        expires_at: i64::MAX,
-        catalog: String::new(),
-        tables: Arc::from(Vec::new()),
-        definition: String::new(),
-    })
 }

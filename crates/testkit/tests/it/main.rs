@@ -21,6 +21,7 @@ mod visibility;
 mod approvals;
 mod budgets;
 mod hooks;
+mod retried_calls;
 mod standing_rules;
 
 mod codes;

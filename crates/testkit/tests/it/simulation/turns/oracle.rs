@@ -16,6 +16,7 @@ fn ensure(condition: bool, message: impl FnOnce() -> String) -> CheckResult {
     if condition { Ok(()) } else { Err(message()) }
 }
 
+/// Checks a history: the properties below of each turn, and that no message of a user is added to turns twice.
 pub(super) fn judge(history: &TurnHistory) -> CheckResult {
     let (mut steered, mut delivered) = (BTreeSet::new(), BTreeMap::new());
     for turn in history.turns.values() {
@@ -32,7 +33,8 @@ pub(super) fn judge(history: &TurnHistory) -> CheckResult {
     check_effects(history)
 }
 
-/// A turn that has ended has one end, and it is the last step. No process works on the others.
+/// A turn that has ended has one end, and it is the last step. A turn without an end waits for the client. No turn fails:
+/// the faults of the simulation are not a reason.
 fn check_end(turn: &ObservedTurn, steps: &[Step]) -> CheckResult {
     let ends: Vec<&TurnEnd> =
         steps.iter().filter_map(|step| if let Step::Ended(end) = step { Some(end) } else { None }).collect();
@@ -52,8 +54,8 @@ fn check_end(turn: &ObservedTurn, steps: &[Step]) -> CheckResult {
     ensure(waits == (state == TurnState::Waiting), || format!("{id} is {state:?} before {:?}", record.next()))
 }
 
-/// A call of a run is sent once, by one turn: the client would make a call again that it receives under another id. The
-/// turn stores it with the step that sends it.
+/// A call of a run is sent to the client once, by one turn: if the client received it again under another id, it would
+/// make it again. Every call that was sent is stored as a delivery.
 fn check_deliveries(
     history: &TurnHistory,
     turn: &ObservedTurn,
@@ -74,7 +76,7 @@ fn check_deliveries(
     ensure(calls == rows.len(), || format!("{id} has {calls} calls in its steps and {} rows", rows.len()))
 }
 
-/// Each result of a client is applied once, and the cell receives the stored one.
+/// A turn has one result for each call, a client has sent it, and the cell receives it.
 fn check_answers(history: &TurnHistory, turn: &ObservedTurn, steps: &[Step]) -> CheckResult {
     let id = &turn.row.turn_id;
     let mut answers: BTreeMap<String, String> = BTreeMap::new();
@@ -111,7 +113,7 @@ fn check_answers(history: &TurnHistory, turn: &ObservedTurn, steps: &[Step]) -> 
     Ok(())
 }
 
-/// The result that the model received contains the client's result, if the cell is complete.
+/// The result of a completed cell that the model received contains the client's result.
 fn check_value(record: &TurnRecord, arguments: &str, value: &Value) -> CheckResult {
     let arguments: Value = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
     for step in record.steps() {
@@ -123,6 +125,7 @@ fn check_value(record: &TurnRecord, arguments: &str, value: &Value) -> CheckResu
     Ok(())
 }
 
+/// Returns the texts of a result, joined.
 fn text_of(result: &CallResult) -> String {
     let texts =
         result.parts.iter().filter_map(|part| if let Part::Text(text) = part { Some(text.as_str()) } else { None });
