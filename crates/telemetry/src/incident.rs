@@ -1,5 +1,4 @@
-//! Internal errors: the log has the details, and the model gets only an id with which an operator finds them in the
-//! log.
+//! Internal errors: the details are logged, and the model gets only an id with which an operator finds them in the log.
 
 use std::error::Error;
 use std::fmt;

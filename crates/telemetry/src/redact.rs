@@ -1,4 +1,4 @@
-//! Removal of secret values from log lines.
+//! Removal of secret values from log lines, and the names of variables that suggest a secret value.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ pub const REDACTED: &str = "[redacted]";
 /// The minimum length of a secret. Shorter values are not redacted, because they occur in ordinary text.
 const MIN_SECRET_BYTES: usize = 6;
 
-/// The maximum number of texts to search for, up to three for each secret. Secrets that are registered after that are
-/// not redacted. Configuration and logins contain far fewer.
+/// The maximum number of texts to search for, up to three for each secret. Secrets that are registered once there are so
+/// many are not redacted. Configuration and logins contain far fewer.
 const MAX_PATTERNS: usize = 4_096;
 
-/// The known secret values, and an index that finds them in a text.
+/// Replaces the registered secret values in a text.
 ///
 /// Values are registered where they are read: resolved environment variables and headers of servers, tokens, passwords.
 #[derive(Debug, Default)]
@@ -25,10 +25,12 @@ pub struct Redactor {
     values: RwLock<Values>,
 }
 
+/// The registered secret values, and the matcher that finds them in a text.
 #[derive(Default)]
 struct Values {
+    /// The secrets, and their forms with escapes.
     known: BTreeSet<String>,
-    /// Finds the known values in a text; `None` if it must be built again.
+    /// `None` if it must be built, because `known` has changed.
     matcher: Option<Arc<AhoCorasick>>,
 }
 
@@ -77,8 +79,8 @@ impl Redactor {
         Cow::Owned(matcher.replace_all(text, &replacements))
     }
 
-    /// Returns the matcher of all registered values; `None` if there are none, or if it cannot be built. Then nothing
-    /// is redacted.
+    /// Returns the matcher of all registered values, which is built if necessary. `None` if there are no values, or if it
+    /// cannot be built; then nothing is redacted.
     fn matcher(&self) -> Option<Arc<AhoCorasick>> {
         let values = self.values.read();
         if values.known.is_empty() || values.matcher.is_some() {
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn short_values_and_other_text_stay() {
+    fn short_values_are_not_redacted() {
         let redactor = Redactor::default();
         redactor.register("on");
         redactor.register("  ");
