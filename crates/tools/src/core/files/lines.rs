@@ -1,4 +1,5 @@
-//! The lines of a file, and the search for a sequence of lines that a model wrote from memory.
+//! The lines of a file, and a search for a sequence of lines that tolerates small differences, because models do not copy
+//! lines exactly.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -33,39 +34,41 @@ pub(super) fn line_break(content: &[u8]) -> &'static [u8] {
     }
 }
 
-/// How much two lines that count as equal may differ.
+/// How much two lines may differ and still count as equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Likeness {
+    /// Not at all.
     Same,
-    /// Except for space at the end.
+    /// In space at the end.
     SpaceAtEnd,
-    /// Except for space at both ends.
+    /// In space at both ends.
     SpaceAround,
-    /// Except for space at both ends, and typographic quotes, dashes and spaces.
+    /// In space at both ends, and in typographic quotes, dashes and spaces.
     Punctuation,
 }
 
 impl Likeness {
+    /// All levels, the strictest first.
     pub(super) const ALL: [Self; 4] = [Self::Same, Self::SpaceAtEnd, Self::SpaceAround, Self::Punctuation];
 
-    /// Returns a text that is the same for all lines that count as equal.
-    fn fold(self, line: &[u8]) -> Cow<'_, [u8]> {
+    /// Normalizes a line: lines that count as equal have the same normalized form.
+    fn normalize(self, line: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Self::Same => Cow::Borrowed(line),
             Self::SpaceAtEnd => Cow::Borrowed(line.trim_ascii_end()),
             Self::SpaceAround => Cow::Borrowed(line.trim_ascii()),
             Self::Punctuation if line.is_ascii() => Cow::Borrowed(line.trim_ascii()),
             Self::Punctuation => {
-                let text: String = String::from_utf8_lossy(line).chars().map(plain).collect();
+                let text: String = String::from_utf8_lossy(line).chars().map(without_typography).collect();
                 Cow::Owned(text.trim_ascii().as_bytes().to_vec())
             }
         }
     }
 }
 
-/// Returns the ASCII character that a typographic one stands for.
-fn plain(letter: char) -> char {
-    match letter {
+/// Returns the ASCII character for a typographic quote, dash or space. Other characters stay.
+fn without_typography(character: char) -> char {
+    match character {
         '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
         '\u{2018}'..='\u{201b}' => '\'',
         '\u{201c}'..='\u{201f}' => '"',
@@ -74,7 +77,7 @@ fn plain(letter: char) -> char {
     }
 }
 
-/// The search took too many steps.
+/// The error that the searches in a file took too many steps.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooCostly;
 
@@ -82,17 +85,18 @@ pub(super) struct TooCostly;
 #[derive(Debug)]
 pub(super) struct Haystack<'t> {
     pub(super) lines: Vec<Line<'t>>,
-    folded: [OnceCell<Vec<Cow<'t, [u8]>>>; 4],
-    /// Comparisons that are left.
-    steps: usize,
+    /// The normalized lines at each level, which are computed when they are needed first.
+    normalized: [OnceCell<Vec<Cow<'t, [u8]>>>; 4],
+    /// How many comparisons of lines all further searches together may take.
+    steps_left: usize,
 }
 
 impl<'t> Haystack<'t> {
     pub(super) fn new(lines: Vec<Line<'t>>) -> Self {
-        Self { lines, folded: Default::default(), steps: MAX_PATCH_STEPS }
+        Self { lines, normalized: Default::default(), steps_left: MAX_PATCH_STEPS }
     }
 
-    /// Returns the first position from `from` on where these lines are, as like as possible.
+    /// Returns the first position from `from` on where these lines are, at the first of the levels that finds any.
     pub(super) fn find(
         &mut self,
         wanted: &[&[u8]],
@@ -107,22 +111,22 @@ impl<'t> Haystack<'t> {
         Ok(None)
     }
 
-    /// Returns the first position where these lines are, at one level.
+    /// Returns the first position from `from` on where these lines are, at one level.
     pub(super) fn find_at(
         &mut self,
         wanted: &[&[u8]],
         from: usize,
         level: Likeness,
     ) -> Result<Option<usize>, TooCostly> {
-        let wanted: Vec<Cow<'_, [u8]>> = wanted.iter().map(|line| level.fold(line)).collect();
-        let cell = self.folded.get(level as usize);
+        let wanted: Vec<Cow<'_, [u8]>> = wanted.iter().map(|line| level.normalize(line)).collect();
+        let cell = self.normalized.get(level as usize);
         let Some(cell) = cell else { return Ok(None) };
-        let folded = cell.get_or_init(|| self.lines.iter().map(|line| level.fold(line.text)).collect());
-        let Some(last) = folded.len().checked_sub(wanted.len()) else { return Ok(None) };
+        let normalized = cell.get_or_init(|| self.lines.iter().map(|line| level.normalize(line.text)).collect());
+        let Some(last) = normalized.len().checked_sub(wanted.len()) else { return Ok(None) };
         for position in from..=last {
-            let here = folded.get(position..).unwrap_or_default();
+            let here = normalized.get(position..).unwrap_or_default();
             let equal = here.iter().zip(&wanted).take_while(|(one, other)| one == other).count();
-            self.steps = self.steps.checked_sub(equal + 1).ok_or(TooCostly)?;
+            self.steps_left = self.steps_left.checked_sub(equal + 1).ok_or(TooCostly)?;
             if equal == wanted.len() {
                 return Ok(Some(position));
             }
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_exact_place_is_found_first() {
+    fn the_strictest_level_that_matches_decides_the_position() {
         let text = "  x\nx  \n\u{201c}x\u{201d}\nx\n";
         let find = |wanted: &str, from| {
             Haystack::new(lines(text.as_bytes()).collect()).find(&[wanted.as_bytes()], from, &Likeness::ALL).unwrap()
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_would_take_too_long_ends() {
+    fn a_search_that_takes_too_many_steps_fails() {
         let text = "a\n".repeat(60_000);
         let mut wanted = vec![b"a".as_slice(); 30_000];
         wanted.push(b"b");

@@ -7,7 +7,7 @@ mod edit;
 mod failure;
 mod find;
 mod grep;
-mod ignored;
+mod ignore_rules;
 mod input;
 mod lines;
 mod list;

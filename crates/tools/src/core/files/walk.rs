@@ -18,7 +18,7 @@ use rustix::fs::{Dir, FileType, OFlags};
 
 use super::CancelFlag;
 use super::failure::Failure;
-use super::ignored::{IGNORE_FILES, IgnoreRules};
+use super::ignore_rules::{IGNORE_FILES, IgnoreRules};
 use super::input::Input;
 use super::open::open_folder;
 use crate::core::beneath::{Links, Resolver, open_beneath, type_of};

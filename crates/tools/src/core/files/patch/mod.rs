@@ -33,44 +33,45 @@ pub(super) fn apply_patch(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag)
     Ok(plan.into_result(moved))
 }
 
-/// A file that the patch changes.
+/// A file that the patch names.
 struct PlannedFile<'r> {
     place: Place,
     /// `None` if the folder does not exist.
     target: Option<Target<'r>>,
     /// The file before the patch, if there is one.
     original: Option<Original>,
-    /// The content after the patch, if there is to be a file.
-    now: Option<Vec<u8>>,
-    /// The file that was moved here, whose permissions this one gets.
+    /// The content after the sections that have been applied; `None` if there is no file after them.
+    content_after: Option<Vec<u8>>,
+    /// The index in the plan of the file that was moved here, whose permissions this one gets.
     moved_from: Option<usize>,
 }
 
-/// What the patch does to each file.
+/// What the patch does to each file. Methods take a file as its index in `files`.
 struct Plan<'r> {
     roots: &'r Roots,
     files: Vec<PlannedFile<'r>>,
+    /// How many bytes of contents the plan has read or written in memory, copies included.
     bytes: usize,
 }
 
 impl<'r> Plan<'r> {
-    /// Applies a section in memory. Returns the paths of a file that it moves.
+    /// Applies a section in memory. Returns the old and the new path of a file that it moves.
     fn apply(&mut self, section: &Section<'_>, cancel: &CancelFlag) -> Result<Option<(String, String)>, Failure> {
         match section {
             Section::Add { path, content } => {
-                let file = self.file(path, cancel)?;
-                self.must_be_free(file)?;
-                self.set(file, Some(content.clone().into_bytes()))?;
+                let file = self.file_index(path, cancel)?;
+                self.check_absent(file)?;
+                self.set_content(file, Some(content.clone().into_bytes()))?;
                 Ok(None)
             }
             Section::Delete { path } => {
-                let file = self.file(path, cancel)?;
+                let file = self.file_index(path, cancel)?;
                 self.content(file)?;
-                self.set(file, None)?;
+                self.set_content(file, None)?;
                 Ok(None)
             }
             Section::Update { path, new_path, hunks } => {
-                let from = self.file(path, cancel)?;
+                let from = self.file_index(path, cancel)?;
                 let content = self.content(from)?;
                 let shown = self.shown(from);
                 if is_binary(content) {
@@ -78,16 +79,16 @@ impl<'r> Plan<'r> {
                 }
                 let changed = apply::apply(content, hunks).map_err(|problem| Failure::new(problem.explain(&shown)))?;
                 let to = match new_path {
-                    Some(new_path) => self.file(new_path, cancel)?,
+                    Some(new_path) => self.file_index(new_path, cancel)?,
                     None => from,
                 };
                 if to == from {
-                    self.set(from, Some(changed))?;
+                    self.set_content(from, Some(changed))?;
                     return Ok(None);
                 }
-                self.must_be_free(to)?;
-                self.set(to, Some(changed))?;
-                self.set(from, None)?;
+                self.check_absent(to)?;
+                self.set_content(to, Some(changed))?;
+                self.set_content(from, None)?;
                 if let Some(file) = self.files.get_mut(to) {
                     file.moved_from = Some(from);
                 }
@@ -96,8 +97,8 @@ impl<'r> Plan<'r> {
         }
     }
 
-    /// Returns the number of a file, and reads it if the patch names it for the first time.
-    fn file(&mut self, path: &str, cancel: &CancelFlag) -> Result<usize, Failure> {
+    /// Returns the index of a file. If the patch names the file for the first time, reads it and adds it to the plan.
+    fn file_index(&mut self, path: &str, cancel: &CancelFlag) -> Result<usize, Failure> {
         let place = self.roots.locate_for_change(path)?;
         let is_same =
             |file: &PlannedFile<'_>| Arc::ptr_eq(&file.place.root, &place.root) && file.place.below == place.below;
@@ -112,13 +113,14 @@ impl<'r> Plan<'r> {
             Some(target) if target.check_changeable()?.is_some() => Some(target.read(cancel)?),
             Some(_) | None => None,
         };
-        let now = original.as_ref().map(|original| original.content.clone());
-        self.count(2 * now.as_ref().map_or(0, Vec::len))?;
-        self.files.push(PlannedFile { place, target, original, now, moved_from: None });
+        let content_after = original.as_ref().map(|original| original.content.clone());
+        self.add_bytes(2 * content_after.as_ref().map_or(0, Vec::len))?;
+        self.files.push(PlannedFile { place, target, original, content_after, moved_from: None });
         Ok(self.files.len() - 1)
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+    /// Adds to the bytes of the plan. Fails if they exceed `MAX_PATCHED_BYTES`.
+    fn add_bytes(&mut self, bytes: usize) -> Result<(), Failure> {
         self.bytes += bytes;
         if self.bytes <= MAX_PATCHED_BYTES {
             return Ok(());
@@ -134,8 +136,9 @@ impl<'r> Plan<'r> {
         shorten(&self.path(file))
     }
 
-    fn must_be_free(&self, file: usize) -> Result<(), Failure> {
-        match self.files.get(file).and_then(|file| file.now.as_ref()) {
+    /// Fails if the file exists after the sections that have been applied.
+    fn check_absent(&self, file: usize) -> Result<(), Failure> {
+        match self.files.get(file).and_then(|file| file.content_after.as_ref()) {
             None => Ok(()),
             Some(_) => Err(Failure::new(format!(
                 "`{}` exists; change it with `*** Update File:`, or delete it first in the same patch. Nothing was changed",
@@ -144,10 +147,10 @@ impl<'r> Plan<'r> {
         }
     }
 
-    /// Returns the current content of a file that must exist.
+    /// Returns the content of a file after the sections that have been applied. Fails if there is no file after them.
     fn content(&self, file: usize) -> Result<&[u8], Failure> {
         let Some(planned) = self.files.get(file) else { return Err(Failure::new("a file of the patch is missing")) };
-        match &planned.now {
+        match &planned.content_after {
             Some(content) => Ok(content),
             None if planned.original.is_some() => {
                 let shown = self.shown(file);
@@ -159,25 +162,27 @@ impl<'r> Plan<'r> {
         }
     }
 
-    fn set(&mut self, file: usize, content: Option<Vec<u8>>) -> Result<(), Failure> {
+    /// Sets the content of a file in memory; `None` deletes it.
+    fn set_content(&mut self, file: usize, content: Option<Vec<u8>>) -> Result<(), Failure> {
         let bytes = content.as_ref().map_or(0, Vec::len);
-        self.count(bytes)?;
+        self.add_bytes(bytes)?;
         if bytes > MAX_EDITED_FILE_BYTES {
             let shown = self.shown(file);
             return Err(Failure::new(format!("`{shown}` would have more than {MAX_EDITED_FILE_BYTES} bytes")));
         }
         if let Some(planned) = self.files.get_mut(file) {
-            planned.now = content;
+            planned.content_after = content;
         }
         Ok(())
     }
 
-    /// Writes what has changed.
+    /// Writes the files that have changed to the disk, or none of them.
     fn write(&mut self, cancel: &CancelFlag) -> Result<(), Failure> {
-        // Dropped last: only then are new folders empty again if the patch fails.
+        // Declared first, so that it is dropped last: if the patch fails, it removes the new folders, which are empty
+        // only after the staged files in them were dropped.
         let mut folders = NewFolders::default();
         for file in &mut self.files {
-            if file.now.is_some() && file.target.is_none() {
+            if file.content_after.is_some() && file.target.is_none() {
                 folders.create_for(self.roots, &file.place)?;
                 file.target = Some(Target::find(self.roots, file.place.clone())?);
             }
@@ -185,37 +190,38 @@ impl<'r> Plan<'r> {
         let (mut steps, mut deletions) = (Vec::new(), Vec::new());
         for file in &self.files {
             let Some(target) = &file.target else { continue };
-            match (&file.original, &file.now) {
-                (Some(original), Some(now)) if original.content != *now => {
-                    steps.push(Step::Replace(target.stage(now, &original.permissions(), cancel)?, original));
+            match (&file.original, &file.content_after) {
+                (Some(original), Some(after)) if original.content != *after => {
+                    steps.push(Step::Replace(target.stage(after, &original.permissions(), cancel)?, original));
                 }
-                (None, Some(now)) => {
+                (None, Some(after)) => {
                     let from = file.moved_from.and_then(|from| self.files.get(from)?.original.as_ref());
                     let permissions = from.map_or(Permissions::New, Original::permissions);
-                    steps.push(Step::Create(target.stage(now, &permissions, cancel)?));
+                    steps.push(Step::Create(target.stage(after, &permissions, cancel)?));
                 }
                 (Some(original), None) => deletions.push(Step::Delete(target, original)),
                 (Some(_), Some(_)) | (None, None) => {}
             }
         }
-        // Deletions come last: until then, every content exists somewhere.
+        // Deletions come last, so that the content of a moved file is on the disk at any time.
         steps.extend(deletions);
         commit(steps, cancel)?;
         folders.keep();
         Ok(())
     }
 
+    /// Returns the result of the tool, with the paths of the files by what happened to them.
     fn into_result(self, moved: Vec<(String, String)>) -> ToolResult {
         let (mut added, mut modified, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         for file in self.files {
             let path = file.place.shown;
-            match (file.original.map(|original| original.content), file.now) {
+            match (file.original.map(|original| original.content), file.content_after) {
                 // A moved file counts as modified, under its new path.
                 (None, Some(_)) if file.moved_from.is_some() => modified.push(path),
                 (None, Some(_)) => added.push(path),
                 (Some(_), None) if moved.iter().any(|(from, _)| *from == path) => {}
                 (Some(_), None) => deleted.push(path),
-                (Some(before), Some(now)) if before != now => modified.push(path),
+                (Some(before), Some(after)) if before != after => modified.push(path),
                 (Some(_), Some(_)) | (None, None) => {}
             }
         }

@@ -17,7 +17,7 @@ use super::CancelFlag;
 use super::open::{READ, read_whole};
 use crate::core::beneath::{Links, Resolver, open_beneath};
 
-/// The files with rules in a folder. Later files take precedence.
+/// The names of the files with rules that any folder may have. Rules of later files take precedence.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
 /// The rules of a folder, and those of its parent folders.
@@ -33,8 +33,8 @@ pub(super) struct IgnoreRules {
 }
 
 impl IgnoreRules {
-    /// Reads the rules of an open folder. Returns those of its parent folders if it has none. `folder` and `prefix` are
-    /// the fields of [`IgnoreRules`].
+    /// Reads the rules of an open folder from these files. If it has none, returns `parent`, the rules of its parent
+    /// folders. `folder` and `prefix` are the fields of `IgnoreRules`.
     pub(super) fn read(
         opened: &impl AsFd,
         files: &[&str],
@@ -75,7 +75,7 @@ impl IgnoreRules {
     }
 }
 
-/// Reads a file with rules. One that is too large, or is not a regular file in this folder, has none.
+/// Reads a file with rules. `None` if it does not exist, is too large, or is not a regular file in this folder.
 fn read_rules(folder: &impl AsFd, name: &str) -> Option<String> {
     let flags = READ | OFlags::NOFOLLOW;
     let opened = if name.contains('/') {
