@@ -12,7 +12,7 @@ use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError}
 
 use crate::approvals::terminal::{Answer, OnEnter};
 use crate::approvals::{UntrustedServers, decided_by, terminal};
-use crate::call_progress;
+use crate::{call_progress, hint, render};
 
 /// How often the store is polled for new approvals. There is no notification of those: a request for approval does not
 /// change the state of its run.
@@ -100,7 +100,7 @@ enum Recorded {
     Unfit,
 }
 
-/// An approval that cannot be decided here. The call waits until it is denied.
+/// A call that cannot be approved here. It waits until it is denied.
 pub(crate) struct Undecided {
     approval: Approval,
     /// Why it cannot be decided, and what to do instead.
@@ -108,8 +108,8 @@ pub(crate) struct Undecided {
 }
 
 impl Decider<'_> {
-    /// Decides every approval of the subject. Returns only if one cannot be decided here, or with an error of the
-    /// store.
+    /// Decides every approval of the subject. Returns only if a call cannot be approved here, or with an error of the
+    /// store. Questions that cannot be asked here are announced, and answered elsewhere.
     pub(crate) async fn decide_all(&self, subject: &Subject) -> Result<Undecided, StoreError> {
         let mut seen = HashSet::new();
         loop {
@@ -130,9 +130,9 @@ impl Decider<'_> {
                 (Some(_), _) if Approver::present() == Approver::Terminal => {
                     ask_on_terminal(&approval, others, self.untrusted).await
                 }
-                (Some(question), _) => {
-                    let why = format!("`{tool}` asks: {question}; run this in a terminal to answer");
-                    return Ok(Undecided { approval, why });
+                (Some(_), _) => {
+                    announce_question(&approval);
+                    continue;
                 }
             };
             if self.record(&approval, &decision).await? == Recorded::Unfit {
@@ -182,6 +182,17 @@ impl Decider<'_> {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
+}
+
+/// Prints a tool's question that cannot be answered here, and where to answer it. The command waits for the answer.
+pub(crate) fn announce_question(approval: &Approval) {
+    let (tool, approvals) = (display::plain(&approval.tool_id), hint::command("approvals"));
+    let question = question(approval).unwrap_or_default();
+    render::note(&format!("cellmate: `{tool}` asks: {question}"));
+    render::note(&format!(
+        "cellmate: run `{approvals}` in a terminal to answer; this command waits until then, because the call would be \
+         lost if it ended"
+    ));
 }
 
 /// Returns the message of a tool's question, or `None` if the approval is about making a call.

@@ -13,6 +13,7 @@ use store::{BackupError, BackupSummary, KeyFile, Keys, RestoreOptions, check_bac
 use telemetry::LogIgnored;
 
 use crate::render;
+use crate::servers::confirm_question;
 use crate::state::{ConfiguredStore, StateError, StoreSettings, create_private_file};
 
 /// The buffer size for reading and writing backup files.
@@ -39,6 +40,9 @@ pub(crate) struct RestoreArguments {
     /// Replace the contents of the store, which are lost.
     #[arg(long)]
     replace: bool,
+    /// Do not ask on a terminal before replacing.
+    #[arg(long)]
+    yes: bool,
     /// End the runs that were active when the backup was made. No key is needed then, and no tool that was called since
     /// is called again.
     #[arg(long)]
@@ -65,6 +69,8 @@ enum CommandError {
          `--key-file`, or pass `--end-runs`"
     )]
     MissingKey { path: PathBuf, id: u32 },
+    #[error("nothing was replaced")]
+    NotConfirmed,
     #[error("cannot use the key file in the backup: {0}")]
     BadKeys(store::KeyFileError),
 }
@@ -150,6 +156,11 @@ async fn restore(arguments: &RestoreArguments) -> Result<Report, CommandError> {
     let store_settings = arguments.store.choose()?;
     let bad = |error| CommandError::Backup { location: arguments.file.display().to_string(), error };
     let summary = check_backup(&mut reader(&arguments.file)?).map_err(bad)?;
+    let asks = arguments.replace && !arguments.yes && !arguments.json;
+    let question = format!("Replace everything in {}?", store_settings.location);
+    if asks && confirm_question(&question) == Some(false) {
+        return Err(CommandError::NotConfirmed);
+    }
     let keys = keys_for(&store_settings, &summary, arguments.end_runs)?;
     let store = store_settings.open_with(keys).await?;
     let options = RestoreOptions { replace: arguments.replace, end_runs: arguments.end_runs };

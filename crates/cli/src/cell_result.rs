@@ -45,10 +45,11 @@ fn advice_for(run_id: &RunId, approvals: &[Approval]) -> String {
     format!("{what}; run `{approvals}` in a terminal to decide, then {wait} to continue the cell")
 }
 
-/// Prints a result, and the advice if there is one: for programs in the JSON, for people on standard error.
-pub(crate) fn print(result: &CellResult, advice: Option<&str>, format: OutputFormat) -> ExitCode {
+/// Prints a result, and the advice if there is one: for programs in the JSON, for people on standard error. People also
+/// see the id of the run, if the store has it.
+pub(crate) fn print(result: &CellResult, run: Option<&RunId>, advice: Option<&str>, format: OutputFormat) -> ExitCode {
     let code = match (format, advice) {
-        (OutputFormat::Text, _) => render::readable(result),
+        (OutputFormat::Text, _) => render::readable(result, run),
         (OutputFormat::Json, None) => render::json(result),
         (OutputFormat::Json, Some(advice)) => {
             let mut value = json!(result);

@@ -82,6 +82,14 @@ async fn list(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
     for key in keys.keys() {
         listed.push((key, Some(key.id) == newest, store.cells_sealed_with(key.id, now).await?));
     }
+    let missing = store.newest_key().await?.filter(|id| newest.is_none_or(|newest| newest < *id));
+    if let Some(id) = missing {
+        let (file, cells) = (display::path(&kept.key_file), store.cells_sealed_with(id, now).await?);
+        render::note(&format!(
+            "cellmate: {file} lacks key {id}, the newest of the store, which seals {cells} suspended cells; copy the \
+             newest key file to this machine"
+        ));
+    }
     if as_json {
         let keys = listed
             .iter()

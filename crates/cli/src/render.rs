@@ -52,21 +52,38 @@ pub(crate) fn json(result: &CellResult) -> ExitCode {
     exit_code(result)
 }
 
-pub(crate) fn readable(result: &CellResult) -> ExitCode {
+/// Prints a result for people. `run` is the run that the store has, if it has it.
+pub(crate) fn readable(result: &CellResult, run: Option<&RunId>) -> ExitCode {
     print_output(result.output());
     match result {
         CellResult::Completed { value, telemetry, .. } => {
-            print(&format!("{}\n", pretty(value.get())));
+            print(&match stored_value(value.get(), run) {
+                Some(preview) => previewed(&preview),
+                None => format!("{}\n", pretty(value.get())),
+            });
             let calls = match telemetry.call_count {
                 1 => "1 tool call".to_owned(),
                 count => format!("{count} tool calls"),
             };
-            note(&format!("completed in {} ms, {calls}", telemetry.duration_ms.total));
+            let run = run.map(|run| format!(" (run {run})")).unwrap_or_default();
+            note(&format!("completed in {} ms, {calls}{run}", telemetry.duration_ms.total));
         }
         CellResult::Waiting { run_id, pending_tool_calls, .. } => print_waiting(run_id, pending_tool_calls.len()),
-        CellResult::Failed { error, code, effects, .. } => print_failure(error, *code, effects),
+        CellResult::Failed { error, code, effects, .. } => {
+            print_failure(error, *code, effects);
+            run.iter().for_each(|run| note(&format!("(run {run})")));
+        }
     }
     exit_code(result)
+}
+
+/// Returns the preview that a result has in place of a value that was too large for it. A cell can return an object that
+/// looks like one, but not one whose handle the run made.
+fn stored_value(value: &str, run: Option<&RunId>) -> Option<Preview> {
+    let value: Value = serde_json::from_str(value).ok()?;
+    let preview: Preview = (value.get("type")? == "stored").then(|| serde_json::from_value(value).ok())??;
+    let number = preview.handle.as_str().strip_prefix("out_")?.strip_prefix(run?.as_str())?;
+    number.chars().all(|letter| letter == '_' || letter.is_ascii_alphanumeric()).then_some(preview)
 }
 
 /// Prints what a cell output, for people.

@@ -37,10 +37,10 @@ enum Action {
         /// Name of the agent or person that the token is for. Runs, policy and approvals are found by this name.
         #[arg(value_parser = name)]
         name: String,
-        /// Permissions, separated by commas: `execute` runs turns and tools, `approve` decides approvals, `read` shows
+        /// Permissions, separated by commas or in several options: `execute` runs turns and tools, `approve` decides approvals, `read` shows
         /// runs and transcripts, `admin` manages the server.
-        #[arg(long, value_name = "SCOPES", value_parser = permissions, default_value_t = Permissions::for_agents())]
-        scope: Permissions,
+        #[arg(long, value_name = "SCOPES", value_parser = permissions, default_values_t = [Permissions::for_agents()])]
+        scope: Vec<Permissions>,
         /// How long the token is valid, for example 12h or 30d; without it, until it is revoked.
         #[arg(long, value_name = "TIME", value_parser = Age::parse)]
         expires: Option<Age>,
@@ -84,7 +84,10 @@ pub(crate) async fn run(arguments: TokensArguments) -> ExitCode {
 async fn act(arguments: TokensArguments) -> Result<ExitCode, CommandError> {
     let store = arguments.store.choose()?.open().await?;
     match arguments.action {
-        Action::Create { name, scope, expires } => create(&store, name, scope, expires, arguments.json).await,
+        Action::Create { name, scope, expires } => {
+            let permissions = scope.into_iter().flat_map(Permissions::iter).collect();
+            create(&store, name, permissions, expires, arguments.json).await
+        }
         Action::List { all } => {
             let now = now_ms();
             let mut tokens = store.tokens().await?;

@@ -1,5 +1,6 @@
 //! Runs a cell turn after turn, as a model would with `exec` and `wait`, until it ends or waits for a person.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use codemode::{CodeMode, ExecInput, ExecRequest};
@@ -12,8 +13,8 @@ use serde_json::json;
 use store::{Approval, StoreError};
 use tokio::sync::watch;
 
-use crate::approvals::UntrustedServers;
-use crate::approver::{Approver, Decider, Recorder, Subject};
+use crate::approvals::{UntrustedServers, is_asked_during_call};
+use crate::approver::{self, Approver, Decider, Recorder, Subject};
 
 /// How often approvals are read without a notification of a decision: they may expire, and a notification may be lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -23,7 +24,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) enum Patience {
     /// After the first turn.
     FirstTurn,
-    /// When the cell waits only for a person or a client, unless the user can be asked.
+    /// When the cell waits only for a person or a client, unless the user can be asked, or a tool waits for an answer
+    /// on a connection of this process.
     NeedsHelp,
 }
 
@@ -84,14 +86,20 @@ impl Turns<'_> {
     /// Runs further turns, and collects the output of all of them.
     async fn continue_from(&self, mut result: CellResult) -> Result<CellResult, StoreError> {
         let mut shown: Vec<OutputItem> = Vec::new();
+        let mut announced = HashSet::new();
         loop {
             let need = Need::of(&result);
             let CellResult::Waiting { run_id, output, .. } = &mut result else { break };
-            if need == Need::Client || (need == Need::Person && self.approver == Approver::None) {
+            let run_id = run_id.clone();
+            let can_wait = match (need, self.approver) {
+                (Need::Turn, _) | (Need::Person, Approver::Flag | Approver::Terminal) => true,
+                (Need::Person, Approver::None) => self.waits_for_answer(&run_id, &mut announced).await?,
+                (Need::Client, _) => false,
+            };
+            if !can_wait {
                 break;
             }
             shown.append(output);
-            let run_id = run_id.clone();
             if need == Need::Person {
                 self.wait_for_decision(&run_id).await?;
             }
@@ -140,6 +148,22 @@ impl Turns<'_> {
                 turns.await
             }
         }
+    }
+
+    /// Whether tools wait for answers on connections of this process. If it ended, the outcome of their calls would be
+    /// unknown, so it stays until somebody answers in another terminal. Prints each question once.
+    async fn waits_for_answer(&self, run_id: &RunId, announced: &mut HashSet<ApprovalId>) -> Result<bool, StoreError> {
+        let mut is_waiting = false;
+        for approval in open_approvals(self.code_mode, run_id).await? {
+            if !is_asked_during_call(self.code_mode.store(), &approval).await? {
+                continue;
+            }
+            is_waiting = true;
+            if announced.insert(approval.approval_id.clone()) {
+                approver::announce_question(&approval);
+            }
+        }
+        Ok(is_waiting)
     }
 
     /// Waits until one of the run's open approvals is decided or expires.

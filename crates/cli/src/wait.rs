@@ -41,7 +41,7 @@ async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
         return Err(format!("run `{run_id}` is a direct tool call, which only the command that made it can wait for"));
     }
     if let Some(result) = record.result() {
-        return Ok(cell_result::print(&result, None, format));
+        return Ok(cell_result::print(&result, Some(&run_id), None, format));
     }
     let scope = record.run.scope.clone();
     if Principal::named(&scope.agent_id).is_err() {
@@ -73,7 +73,7 @@ async fn finish(turns: &Turns<'_>, run_id: &RunId, format: OutputFormat) -> Resu
         result = turns.wait(run_id) => {
             let result = result.map_err(text)?;
             let advice = cell_result::advice(turns.code_mode, &result).await.map_err(text)?;
-            Ok(cell_result::print(&result, advice.as_deref(), format))
+            Ok(cell_result::print(&result, Some(run_id), advice.as_deref(), format))
         }
         Ok(()) = tokio::signal::ctrl_c() => {
             let wait = hint::command(&format!("wait {run_id}"));

@@ -208,18 +208,15 @@ impl Executor {
         run.make(&self.context, cancelled).await
     }
 
-    /// Makes one call of the tool with this id, for a caller that cannot ask for its outcome later: waits up to `hold`
+    /// Makes one call of a tool, for a caller that cannot ask for its outcome later: waits up to `hold`
     /// while the call is parked, then cancels it.
     pub async fn call_directly_within(
         &self,
         store: &Store,
-        tool_call_id: &str,
-        tool_id: &str,
-        input: Value,
-        updates: ProgressSink,
+        request: DirectRequest,
         hold: Duration,
     ) -> Result<DirectCall, getrandom::Error> {
-        let run = self.open_direct_call(store, DirectRequest::new(tool_call_id, tool_id, input, updates))?;
+        let run = self.open_direct_call(store, request)?;
         Ok(run.make_within(&self.context, hold).await)
     }
 

@@ -8,10 +8,21 @@ use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
 use crate::seal::key_id_bytes;
 
+/// Selects the number of the newest key of the store. Its row is never removed.
+pub(crate) const NEWEST_KEY: &str = "SELECT MAX(key_id) FROM sealing_keys";
+
 /// Compares the fingerprint of each key with the stored one (column `mark`), and stores it if there is none. A key that
 /// differs is an error if a run that can still be resumed needs the other one.
 pub(crate) async fn check_keys(backend: &Backend, now: Millis) -> Result<(), StoreError> {
     let stored = stored_fingerprints(backend).await?;
+    let newest = stored.iter().map(|(id, _)| *id).max();
+    if let Some(newest) = newest.filter(|newest| backend.keys.fingerprints().iter().all(|(id, _)| id < newest)) {
+        tracing::warn!(
+            key = newest,
+            "the key file lacks the newest key of the store, so cells that it sealed cannot be resumed here; copy the \
+             newest key file to this machine"
+        );
+    }
     for (id, fingerprint) in backend.keys.fingerprints() {
         match stored.iter().find(|(known, _)| *known == id) {
             Some((_, stored)) if *stored == fingerprint => continue,
@@ -33,6 +44,10 @@ pub(crate) async fn check_keys(backend: &Backend, now: Millis) -> Result<(), Sto
         .await?;
     }
     Ok(())
+}
+
+pub(crate) async fn newest_key(backend: &Backend) -> Result<Option<u32>, StoreError> {
+    Ok(stored_fingerprints(backend).await?.into_iter().map(|(id, _)| id).max())
 }
 
 /// Returns the number of runs that can be resumed and whose snapshot is encrypted with this key.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sqlx::{AnyConnection, Connection, Executor, Row};
 
 use crate::error::StoreError;
+use crate::key_check::NEWEST_KEY;
 use crate::location::{Location, sqlite_url};
 use crate::{Millis, migrations};
 
@@ -19,6 +20,9 @@ pub struct StoreProbe {
     pub known_schema: i64,
     /// The Postgres server's clock; `None` for SQLite.
     pub clock: Option<Millis>,
+    /// The number of the newest key that a process with this store has had; `None` if there is none, or if the store
+    /// has an older schema.
+    pub newest_key: Option<i64>,
 }
 
 impl StoreProbe {
@@ -40,7 +44,9 @@ async fn probe(location: &Location) -> Result<StoreProbe, StoreError> {
             "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'",
             None,
         ),
-        Location::Memory | Location::File(_) => return Ok(StoreProbe { schema: None, known_schema, clock: None }),
+        Location::Memory | Location::File(_) => {
+            return Ok(StoreProbe { schema: None, known_schema, clock: None, newest_key: None });
+        }
         Location::Postgres(url) => (
             url.clone(),
             "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = current_schema() \
@@ -58,6 +64,10 @@ async fn probe(location: &Location) -> Result<StoreProbe, StoreError> {
         Some(clock) => Some(connection.fetch_one(clock).await?.try_get(0)?),
         None => None,
     };
+    let newest_key = match schema {
+        Some(schema) if schema == known_schema => connection.fetch_one(NEWEST_KEY).await?.try_get(0)?,
+        Some(_) | None => None,
+    };
     connection.close().await?;
-    Ok(StoreProbe { schema, known_schema, clock })
+    Ok(StoreProbe { schema, known_schema, clock, newest_key })
 }

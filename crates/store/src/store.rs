@@ -138,6 +138,11 @@ impl Store {
         lease::take_forcibly(&self.backend, run_id, holder, lease_until).await
     }
 
+    /// Whether a process held the run and its lease has expired or was released. Runs of direct calls have no lease.
+    pub async fn is_abandoned(&self, run_id: &RunId, now: Millis) -> Result<bool, StoreError> {
+        lease::is_abandoned(&self.backend, run_id, now).await
+    }
+
     /// Extends a lease that may have expired. Returns `false` if another process has taken over the run or it has
     /// ended.
     pub async fn extend_lease(&self, held: &FencedRun, lease_until: Millis) -> Result<bool, StoreError> {
@@ -703,6 +708,11 @@ impl Store {
     /// and cells that have not expired are sealed with that key.
     pub async fn check_keys(&self, now: Millis) -> Result<(), StoreError> {
         key_check::check_keys(&self.backend, now).await
+    }
+
+    /// Returns the number of the newest key that a process with this store has had.
+    pub async fn newest_key(&self) -> Result<Option<u32>, StoreError> {
+        key_check::newest_key(&self.backend).await
     }
 
     /// Counts the suspended cells that are sealed with this key and can still be resumed.

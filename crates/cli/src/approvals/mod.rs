@@ -2,10 +2,10 @@
 
 mod arguments;
 mod deciding;
+mod form;
 mod non_interactive;
 mod print;
 mod rules;
-mod sample_answer;
 mod selection;
 pub(crate) mod terminal;
 mod untrusted;
@@ -15,8 +15,9 @@ use std::process::ExitCode;
 
 use executor::clock::now_ms;
 use serde_json::Value;
-use store::{Approval, ApprovalScope, Decision, Store, StoreError};
+use store::{Approval, ApprovalScope, CallState, Decision, Millis, Store, StoreError};
 
+use crate::hint;
 use crate::render::{self, OutputFormat};
 use crate::state::StateError;
 
@@ -108,7 +109,10 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
             }
         }
         Some(Action::Deny { selection, note }) => {
-            let selected = selection::select(&open(&store).await?, &selection)?;
+            let mut selected = selection::select(&open(&store).await?, &selection)?;
+            if selection.ids.is_empty() {
+                leave_questions(&mut selected.approvals);
+            }
             let mut decider = Decider::new(&store, UntrustedServers::default(), OutputFormat::from_flag(as_json));
             decider.decide_all(&selected, &Decision::Deny { note }).await
         }
@@ -119,18 +123,42 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
 /// Returns the approvals that can still be decided.
 async fn open(store: &Store) -> Result<Vec<Approval>, StoreError> {
     let now = now_ms();
-    let mut open = store.pending_approvals().await?;
-    open.retain(|approval| approval.is_open(now));
+    let mut open = Vec::new();
+    for approval in store.pending_approvals().await? {
+        if approval.is_open(now) && !is_lost_question(store, &approval, now).await? {
+            open.push(approval);
+        }
+    }
     Ok(open)
 }
 
-/// Removes the questions of tools: approving several calls at once answers none of them.
+/// Whether a tool asked during its call, and the process that made the call has ended, so that no answer can reach the
+/// tool. The outcome of the call is unknown, which the run records when it is resumed.
+async fn is_lost_question(store: &Store, approval: &Approval, now: Millis) -> Result<bool, StoreError> {
+    if approval.question.is_none() || !store.is_abandoned(&approval.run_id, now).await? {
+        return Ok(false);
+    }
+    is_asked_during_call(store, approval).await
+}
+
+/// Whether a tool asked while its call is in progress, so that it waits for the answer on a connection of the process
+/// that makes the call. Otherwise the call is made again with the answer.
+pub(crate) async fn is_asked_during_call(store: &Store, approval: &Approval) -> Result<bool, StoreError> {
+    let call = store.call(&approval.run_id, approval.call).await?;
+    Ok(approval.question.is_some() && call.is_some_and(|call| call.state == CallState::Dispatched))
+}
+
+/// Removes the questions of tools: a decision about several calls at once answers none of them.
 fn leave_questions(selected: &mut Vec<Approval>) {
     let before = selected.len();
     selected.retain(|approval| approval.question.is_none());
-    if selected.len() < before {
-        let number = before - selected.len();
-        render::note(&format!("note: {number} questions of tools stay pending; answer each with `cellmate approvals`"));
+    let approvals = hint::command("approvals");
+    match before - selected.len() {
+        0 => {}
+        1 => render::note(&format!("note: the question of a tool stays pending; answer it with `{approvals}`")),
+        number => {
+            render::note(&format!("note: {number} questions of tools stay pending; answer each with `{approvals}`"))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use mcp::server::{plain, summarize_in_line, whole_arguments};
 use serde_json::{Value, json};
 use store::{Approval, ApprovalState, Millis, RecordedDecision};
 
-use super::sample_answer::sample_answer;
+use super::form::sample_answer;
 use super::tool;
 use crate::hint;
 use crate::render::OutputFormat;

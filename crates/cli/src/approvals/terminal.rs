@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, IsTerminal, Read, Write, stderr, stdin};
 
-use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
 use mcp::server::{plain, summarize_arguments};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -11,7 +10,7 @@ use store::{Approval, ApprovalScope, Decision};
 use telemetry::LogIgnored;
 use tokio_util::sync::CancellationToken;
 
-use super::sample_answer::sample_answer;
+use super::form::{field_list, sample_answer};
 use crate::{call_progress, hint};
 
 /// The longest answer that is read; the answer to a form may be long.
@@ -51,7 +50,7 @@ pub(crate) fn question(approval: &Approval) -> Option<String> {
         shown += &format!("\nVisit this page if you trust it: {}", plain(url, 4_000));
     }
     if let Some(form) = question.get("form") {
-        shown += &format!("\nIts form: {}", arguments(form, &approval.approval_id, MAX_TERMINAL_ARGUMENT_CHARS));
+        shown += &format!("\nAnswer with these fields:{}", field_list(form));
         shown += &format!("\nFor example: {}", sample_answer(form));
     }
     Some(shown)

@@ -87,6 +87,19 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     if errors == 0 { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) }
 }
 
+/// How many problems the files of a configuration have.
+pub(crate) struct ProblemCounts {
+    pub(crate) errors: usize,
+    pub(crate) warnings: usize,
+}
+
+/// Counts the problems that `cellmate config check` reports.
+pub(crate) fn count_problems(places: &Places) -> ProblemCounts {
+    let (_, findings) = check(places);
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    ProblemCounts { errors: count(Severity::Error), warnings: count(Severity::Warning) }
+}
+
 fn summary(files: usize, errors: usize, warnings: usize, notes: usize) -> String {
     let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let found = match (errors, warnings) {

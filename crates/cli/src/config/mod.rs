@@ -15,6 +15,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use check::{ProblemCounts, count_problems};
+
 #[derive(Debug, Args)]
 pub(crate) struct ConfigCommandArguments {
     #[command(subcommand)]

@@ -67,6 +67,15 @@ pub(super) fn meant(path: &KeyPath) -> Option<KeyPath> {
     None
 }
 
+/// Returns the section that is probably meant, if the first key of a path is the name of none.
+pub(super) fn misspelt_section(path: &KeyPath) -> Option<String> {
+    let first = path.keys_or_positions().next()??;
+    let sections = sections();
+    let is_known = sections.iter().any(|section| section == first);
+    let meant = || nearest(first, sections.iter().map(String::as_str)).map(str::to_owned);
+    (!is_known).then(meant).flatten()
+}
+
 /// Returns the default of a setting, if it has one.
 pub(super) fn default_of(path: &KeyPath) -> Option<Value> {
     let schema = schema();

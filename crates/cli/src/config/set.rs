@@ -15,6 +15,9 @@ use crate::render;
 use crate::servers::{ChangeArguments, carry_out};
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
+/// The longest key that is repeated in a message.
+const MAX_SHOWN_CHARS: usize = 200;
+
 #[derive(Debug, Args)]
 pub(super) struct SetArguments {
     /// Key with dots, such as `tools.codeMode.timeoutMs`, `mcpServers["my.server"].enabled` or `agents.list[0].tools.deny`.
@@ -53,6 +56,10 @@ pub(super) fn run(arguments: &SetArguments) -> ExitCode {
 /// Returns the change, and notes for the user. Fails if the change would add a problem to the file.
 fn prepare(arguments: &SetArguments, places: &Places) -> Result<(Change, Vec<String>), String> {
     let path = KeyPath::parse(&arguments.key).map_err(|error| error.to_string())?;
+    if let Some(meant) = schema::misspelt_section(&path) {
+        let typed = contract::text::line(&arguments.key, MAX_SHOWN_CHARS);
+        return Err(format!("nothing was written: `{typed}` is not a setting of cellmate; did you mean `{meant}`?"));
+    }
     let edited = EditedFile::open(arguments.edit.scope, places)?;
     let values = if arguments.strict_json {
         vec![

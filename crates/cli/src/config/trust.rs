@@ -1,6 +1,7 @@
 //! `cellmate config trust`: a project's file comes with the project and starts processes, so the user must trust it.
 //!
-//! Trust covers the file's content. When the content changes, the file is not read until the user trusts it again.
+//! On a terminal, the user sees what the file starts and confirms it. Scripts pass nothing: without a terminal, running the
+//! command is the decision. Trust covers the file's content. When the content changes, the file is not read until the user trusts it again.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use client_config::{Places, ProjectReview, ServerChanges, TrustStore, display, p
 use serde_json::{Value, json};
 
 use crate::render;
-use crate::servers::{self, ChangeArguments};
+use crate::servers::{self, ChangeArguments, confirm_question};
 use crate::shared_arguments::ConfigArguments;
 
 #[derive(Debug, Args)]
@@ -20,6 +21,9 @@ pub(super) struct TrustArguments {
     /// Stop trusting the project's files.
     #[arg(long)]
     remove: bool,
+    /// Do not ask on a terminal.
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     change: ChangeArguments,
     #[command(flatten)]
@@ -71,6 +75,11 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String
     let is_new = reviews.iter().any(|review| review.changes.is_some());
     if !arguments.change.json {
         reviews.iter().for_each(|review| render::print(&readable(review)));
+    }
+    let asks = is_new && !arguments.change.dry_run && !arguments.change.json && !arguments.yes;
+    if asks && confirm_question("Trust what is shown here?") == Some(false) {
+        render::print("nothing was written\n");
+        return Ok(ExitCode::from(render::FAILED));
     }
     if !arguments.change.dry_run {
         for review in reviews.iter().filter(|review| review.changes.is_some()) {

@@ -8,13 +8,15 @@ mod servers;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use client_config::Places;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use contract::frame::{Hello, Jail};
 use contract::text;
 use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
-use crate::{render, secrets, state};
+use crate::config::{ProblemCounts, count_problems};
+use crate::{hint, render, secrets, state};
 use core_tools::CoreTools;
 use servers::ServerSection;
 
@@ -33,21 +35,24 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let secrets = secrets::check(&arguments.store.places());
     let plugins = plugins::check(&arguments.store);
     let gateway = gateway::check(&arguments.store);
+    let configuration = ConfigurationCheck::of(&arguments.store.places());
     let mut all = machine_json(&hello, start_ms);
     if let Value::Object(all) = &mut all {
         all.insert("store".to_owned(), store.json);
         all.insert("secrets".to_owned(), secrets.json);
         all.insert("plugins".to_owned(), plugins.json);
         all.insert("gateway".to_owned(), gateway.json);
+        all.insert("configuration".to_owned(), configuration.json);
     }
     let line = |text: &str| text::line(text, usize::MAX);
     let machine = format!(
-        "{}\nstore          {}\nsecrets        {}\nplugins        {}\ngateway        {}",
+        "{}\nstore          {}\nsecrets        {}\nplugins        {}\ngateway        {}\nconfiguration  {}",
         machine(&hello, start_ms),
         line(&store.text),
         line(&secrets.text),
         line(&plugins.text),
-        line(&gateway.text)
+        line(&gateway.text),
+        line(&configuration.text)
     );
     let core_tools = CoreTools::check(&arguments);
     let machine = match &core_tools {
@@ -74,6 +79,27 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let settings_are_ok = store.is_ok && secrets.is_ok && core_tools_are_ok && plugins.is_ok && gateway.is_ok;
     let is_ok = hello.jail == Jail::Full && settings_are_ok && servers.are_ok();
     if is_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// How many problems `cellmate config check` finds. The other checks report those that prevent something.
+struct ConfigurationCheck {
+    json: Value,
+    text: String,
+}
+
+impl ConfigurationCheck {
+    fn of(places: &Places) -> Self {
+        let ProblemCounts { errors, warnings } = count_problems(places);
+        let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let check = hint::command("config check");
+        let text = match (errors, warnings) {
+            (0, 0) => "no problems".to_owned(),
+            (_, 0) => format!("{}; see `{check}`", many(errors, "error")),
+            (0, _) => format!("{}; see `{check}`", many(warnings, "warning")),
+            _ => format!("{}, {}; see `{check}`", many(errors, "error"), many(warnings, "warning")),
+        };
+        Self { json: json!({"errors": errors, "warnings": warnings}), text }
+    }
 }
 
 fn print(json: &Value, readable: &str, arguments: &DoctorArguments) {

@@ -1,6 +1,5 @@
 //! `cellmate plugins add`: installs a plugin from a folder, after the user has confirmed what it may do.
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,11 +7,11 @@ use ::tools::plugins::{InspectedPlugin, Manifest, inspect, short_hash};
 use clap::Args;
 use executor::clock::now_ms;
 use serde_json::json;
-use telemetry::LogIgnored;
 
 use super::PlaceArguments;
 use super::show::{manifest_json, summary};
 use crate::render;
+use crate::servers::confirm_question;
 
 #[derive(Debug, Args)]
 pub(super) struct AddArguments {
@@ -49,7 +48,7 @@ fn add(arguments: &AddArguments) -> Result<ExitCode, String> {
         render::print(&description(&inspected));
     }
     if !arguments.yes {
-        match confirm() {
+        match confirm_question("Install this plugin?") {
             Some(true) => {}
             Some(false) => {
                 render::note("nothing was installed");
@@ -79,16 +78,4 @@ fn add(arguments: &AddArguments) -> Result<ExitCode, String> {
 fn description(plugin: &InspectedPlugin) -> String {
     let InspectedPlugin { manifest, hash, files, bytes } = plugin;
     format!("{}content     {files} files, {bytes} bytes, {}\n\n{WARNING}\n", summary(manifest), short_hash(hash))
-}
-
-/// Asks on the terminal whether to install the plugin; `None` if there is no terminal.
-fn confirm() -> Option<bool> {
-    if !std::io::stdin().is_terminal() {
-        return None;
-    }
-    render::print("Install this plugin? [y/N] ");
-    std::io::stdout().flush().log_expected("print a question");
-    let mut answer = String::new();
-    let is_read = std::io::stdin().read_line(&mut answer).is_ok();
-    Some(is_read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

@@ -317,7 +317,7 @@ impl Repl<'_> {
             CellResult::Completed { .. } => {}
         }
         if self.as_json {
-            cell_result::print(&result, advice.as_deref(), OutputFormat::Json);
+            cell_result::print(&result, None, advice.as_deref(), OutputFormat::Json);
             return Ok(());
         }
         render::print_output(result.output());

@@ -30,6 +30,7 @@ pub(super) async fn run(
     arguments: &ForkArguments,
     as_json: bool,
 ) -> Result<ExitCode, RunsError> {
+    let as_json = OutputFormat::of_cell_result(as_json) == OutputFormat::Json;
     let setup = |error: &dyn std::fmt::Display| RunsError::Setup(error.to_string());
     let store = store_settings.open().await?;
     let original = record(&store, &arguments.run).await?.run;
@@ -69,12 +70,13 @@ pub(super) async fn run(
 
 fn report(run_id: &RunId, result: &CellResult, advice: Option<String>, as_json: bool) -> ExitCode {
     if !as_json {
-        return cell_result::print(result, advice.as_deref(), OutputFormat::Text);
+        return cell_result::print(result, Some(run_id), advice.as_deref(), OutputFormat::Text);
     }
     let mut value = json!({"runId": run_id, "result": result});
-    if let (Some(advice), Some(fields)) = (advice, value.as_object_mut()) {
-        fields.insert("message".to_owned(), Value::from(advice));
+    if let (Some(advice), Some(fields)) = (&advice, value.as_object_mut()) {
+        fields.insert("message".to_owned(), Value::from(advice.as_str()));
     }
     render::print_json(&value);
+    advice.iter().for_each(|advice| render::note(&format!("cellmate: {advice}")));
     render::exit_code(result)
 }

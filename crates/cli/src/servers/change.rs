@@ -80,10 +80,15 @@ pub(crate) const NOT_CONFIRMED: &str = "nothing was written: confirming needs a 
 
 /// Asks on the terminal whether to write the changes; `None` if there is no terminal.
 pub(crate) fn confirm() -> Option<bool> {
+    confirm_question("Write these changes?")
+}
+
+/// Asks a question on the terminal, to which anything but a plain yes is a no; `None` if there is no terminal.
+pub(crate) fn confirm_question(question: &str) -> Option<bool> {
     if !std::io::stdin().is_terminal() {
         return None;
     }
-    render::print("Write these changes? [y/N] ");
+    render::print(&format!("{question} [y/N] "));
     std::io::stdout().flush().log_expected("print a question");
     let mut answer = String::new();
     let is_read = std::io::stdin().read_line(&mut answer).is_ok();

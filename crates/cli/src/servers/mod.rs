@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use client_config::{Places, Switch};
 
-pub(crate) use change::{ChangeArguments, NOT_CONFIRMED, as_json as change_json, carry_out, confirm};
+pub(crate) use change::{ChangeArguments, NOT_CONFIRMED, as_json as change_json, carry_out, confirm, confirm_question};
 pub(crate) use declared::{DeclaredTrust, TrustChoice, review_added, untrusted_note};
 pub(crate) use filtered_tools::{FilteredTools, count_tools};
 pub(crate) use list::{problem_json, server_json};

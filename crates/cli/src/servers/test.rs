@@ -53,14 +53,23 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
         render::print_json(&json!({"servers": servers, "problems": problems}));
     } else {
         results.iter().for_each(|result| render::print_safe(&readable(result)));
-        problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
+        for problem in &problems {
+            let word = if is_unusable(problem, &results) { "problem" } else { "note" };
+            render::note(&format!("{word}: {problem}"));
+        }
         if results.is_empty() && problems.is_empty() {
             render::print("no servers; add one with `cellmate servers add NAME -- COMMAND`\n");
         }
     }
-    let all_ok =
-        results.iter().all(|result| result.server.is_ok()) && problems.iter().all(|problem| problem.server.is_none());
+    let all_ok = results.iter().all(|result| result.server.is_ok())
+        && !problems.iter().any(|problem| is_unusable(problem, &results));
     if all_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Whether a server is not in use because of the problem. If it was started in spite of it, only a setting has no effect.
+fn is_unusable(problem: &Problem, results: &[ProbeResult]) -> bool {
+    let server = problem.server.as_ref();
+    server.is_some_and(|server| results.iter().all(|result| result.entry.name != *server))
 }
 
 fn is_known(loaded: &LoadedConfig, name: &str) -> bool {

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use client_config::display;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::StoreProbe;
+use store::{KeyFile, StoreProbe};
 
 use super::{ConfiguredStore, StateError, StoreSettings};
 
@@ -59,10 +60,24 @@ async fn probe(settings: &StoreSettings) -> Result<(String, Option<i64>, bool), 
         }
         Some(schema) => (format!("answers in {took} ms; schema {schema}"), true),
     };
+    let (state, is_ok) = match missing_key(settings, probe.newest_key) {
+        Some(id) => {
+            let file = display::path(&settings.key_file);
+            (format!("{state}; {file} lacks key {id}, its newest; copy the newest key file to this machine"), false)
+        }
+        None => (state, is_ok),
+    };
     match skew.filter(|skew| skew.abs() > MAX_SKEW_MS) {
         Some(skew) => Ok((format!("{state}; {}", skew_warning(skew)), Some(skew), false)),
         None => Ok((state, skew, is_ok)),
     }
+}
+
+/// Returns the newest key of the store if the key file has only older ones, as after a rotation on another machine.
+fn missing_key(settings: &StoreSettings, newest: Option<i64>) -> Option<i64> {
+    let file = KeyFile::read(&settings.key_file).ok()?;
+    let own = file.newest().map(|key| i64::from(key.id))?;
+    newest.filter(|newest| own < *newest)
 }
 
 /// Returns the least that the server's clock is ahead of this machine's, negative if it is behind.

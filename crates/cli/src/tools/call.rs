@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use client_config::{LoadedConfig, ServerEntry, display};
 use contract::tool::Source;
-use executor::{CallEnd, Outcome, ProgressSink, UNKNOWN_OUTCOME, random_name};
+use executor::{CallEnd, DirectRequest, Outcome, ProgressSink, StateSink, UNKNOWN_OUTCOME, random_name};
 use serde_json::{Value, json};
 
 use super::names::{self, NamedOwner};
@@ -72,8 +72,10 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     call_progress::show(OutputFormat::from_flag(arguments.json));
     let executor = ready.executor().clone().with_progress_sink(|update| call_progress::on_update(&update));
     let untrusted = UntrustedServers::of(&loaded.servers);
-    let calling =
-        executor.call_directly_within(&store, TOOL_CALL, tool.id.as_str(), input, ProgressSink::default(), HOLD);
+    let request = DirectRequest::new(TOOL_CALL, tool.id.as_str(), input, ProgressSink::default());
+    // With a receiver of states, the tool can ask questions while it works; the decider finds them in the store.
+    let request = DirectRequest { states: StateSink::to(|_| {}), ..request };
+    let calling = executor.call_directly_within(&store, request, HOLD);
     let approver = if arguments.yes { Approver::Flag } else { Approver::present() };
     let decider = Decider { recorder: Recorder::Store(&store), approver, command: "tools call", untrusted: &untrusted };
     let subject = Subject::Session(session);
@@ -89,6 +91,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
             CallEnd::Settled(Outcome::Failed(undecided.why))
         }
     };
+    ready.report_closed().await;
     // A call with wrong arguments is refused before anything is called.
     let end = match (end, input::json_hint(&arguments.pairs, &tool.parameters)) {
         (CallEnd::Settled(Outcome::Failed(message)), Some(hint)) => {

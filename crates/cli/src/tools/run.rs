@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::{Catalog, SurfaceError, SurfaceOptions, SurfaceReport};
 use clap::Args;
@@ -28,6 +29,12 @@ use crate::{hint, policy, render};
 
 /// How long the remembered tool list of a server is used without starting the server.
 const FRESH_MS: Millis = 24 * 60 * 60 * 1000;
+
+/// How long a server that ended during a call gets to write its reason to standard error.
+const STDERR_WAIT: Duration = Duration::from_millis(100);
+
+/// The longest reason of a closed connection that is shown.
+const MAX_SHOWN_CHARS: usize = 1_000;
 
 /// How old a remembered tool list is at least when its age is mentioned.
 const NOTABLE_MS: Millis = 60 * 1000;
@@ -193,6 +200,20 @@ impl Ready {
     /// Whether calls of this tool need approval, unless a standing approval covers them.
     pub(super) fn asks_about(&self, id: &ToolId) -> bool {
         self.asked.covers(id)
+    }
+
+    /// Prints why servers closed their connections since they were started, with the end of their standard error.
+    pub(super) async fn report_closed(&self) {
+        for ProbeResult { entry, server, .. } in &self.results {
+            let Some(server) = server.as_ref().ok() else { continue };
+            let Some(why) = server.why_closed() else { continue };
+            // The process may still be writing its reason.
+            tokio::time::sleep(STDERR_WAIT).await;
+            let why = contract::text::line(&entry.without_secrets(&why.to_string()), MAX_SHOWN_CHARS);
+            render::note(&format!("cellmate: server `{}`: {why}", display::plain(&entry.name)));
+            let lines = process::excerpt(&entry.without_secrets(&server.stderr_tail()));
+            lines.iter().for_each(|line| render::note(&format!("      | {line}")));
+        }
     }
 
     pub(super) fn all_started(&self) -> bool {

@@ -7,11 +7,15 @@ use catalog::View;
 use catalog::search::ScoreExplanation;
 use clap::Args;
 use client_config::display;
+use contract::text;
 use serde_json::{Value, json};
 
 use super::list;
 use super::run::{ListSource, RunArguments, RunOptions};
 use crate::{hint, render};
+
+/// The longest description of a tool that is shown.
+const MAX_ABOUT_CHARS: usize = 120;
 
 #[derive(Debug, Args)]
 pub(super) struct SearchArguments {
@@ -62,8 +66,12 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
 }
 
 fn to_text(hit: &Value, why: Option<&ScoreExplanation>) -> String {
-    let text = |key: &str| display::plain(hit.get(key).and_then(Value::as_str).unwrap_or_default());
-    let mut line = format!("{}  {}\n", text("id"), text("signature"));
+    let field = |key: &str| display::plain(hit.get(key).and_then(Value::as_str).unwrap_or_default());
+    let mut line = format!("{}  {}\n", field("id"), field("signature"));
+    let about = text::line(hit.get("description").and_then(Value::as_str).unwrap_or_default(), MAX_ABOUT_CHARS);
+    if !about.is_empty() {
+        line += &format!("    {about}\n");
+    }
     if let Some(why) = why {
         let words: Vec<String> =
             why.matched.iter().map(|(word, score)| format!("{} {score:.1}", display::plain(word))).collect();

@@ -9,7 +9,7 @@ use contract::error::ErrorCode;
 use contract::frame::{Failure, Method};
 use contract::ids::RunId;
 use executor::clock::now_ms;
-use executor::{CallEnd, Executor, Outcome, ProgressSink, UNKNOWN_OUTCOME, for_transcript};
+use executor::{CallEnd, DirectRequest, Executor, Outcome, ProgressSink, UNKNOWN_OUTCOME, for_transcript};
 use serde_json::{Value, json};
 use store::{CommitError, EntryKind, NewEntry};
 
@@ -84,12 +84,10 @@ impl ToolSearch {
         let make = move |id: String, arguments: Value| async move {
             let hold = Duration::from_millis(config.code_timeout_ms);
             let store = self.code_mode.store();
-            let made = executor
-                .call_directly_within(store, tool_call_id, &id, arguments, ProgressSink::default(), hold)
-                .await
-                .map_err(|_| {
-                    failure(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later")
-                })?;
+            let request = DirectRequest::new(tool_call_id, &id, arguments, ProgressSink::default());
+            let made = executor.call_directly_within(store, request, hold).await.map_err(|_| {
+                failure(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later")
+            })?;
             match made.end {
                 CallEnd::Settled(outcome) => Ok(MadeCall::<Infallible>::Settled(outcome)),
                 CallEnd::Parked(state) => {

@@ -51,6 +51,13 @@ pub(crate) async fn take(
     })
 }
 
+/// Whether a process held the run and its lease has expired or was released.
+pub(crate) async fn is_abandoned(backend: &Backend, run_id: &RunId, now: Millis) -> Result<bool, StoreError> {
+    let row = sqlx::query("SELECT lease_until FROM runs WHERE run_id = $1 AND holder <> ''").bind(run_id.to_string());
+    let row = row.fetch_optional(backend.reader()).await?;
+    Ok(row.map(|row| row.try_get::<Millis, _>(0)).transpose()?.is_some_and(|until| until < now))
+}
+
 pub(crate) async fn take_forcibly(
     backend: &Backend,
     run_id: &RunId,

@@ -1,9 +1,12 @@
 //! Questions that upstream servers ask a person: shown by a client that supports forms, or answered in a terminal.
 
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::clients::{Era, Streams, structured};
-use super::place::{Place, on_terminal, writes};
+use super::place::{Place, on_terminal, reads, writes};
 
 const CELL: &str = "return (await MCP.s.book({})).structuredContent";
 
@@ -208,6 +211,14 @@ fn asks_during_its_call() -> Place {
     place
 }
 
+fn asks_during_its_call_that_needs_no_approval() -> Place {
+    let place = Place::new(json!([]));
+    let book = reads("book", json!([{"ask": {"message": "Where to?", "requestedSchema": form()}}]));
+    let script = json!({"tools": [book], "record": place.path("received")});
+    std::fs::write(place.path("script.json"), script.to_string()).unwrap();
+    place
+}
+
 #[test]
 fn an_older_server_can_ask_while_its_call_is_in_progress() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
@@ -241,10 +252,10 @@ fn after_a_kill_a_call_that_waited_for_a_person_is_unknown() {
     client.child.kill().unwrap();
     client.child.wait().unwrap();
     let mut next = start(&place, Era::July2026, json!({}));
-    let deadline = std::time::Instant::now() + 2 * super::clients::PATIENCE;
+    let deadline = Instant::now() + 2 * super::clients::PATIENCE;
     let done = loop {
         let answer = next.call("wait", json!({"runId": waiting["runId"]}));
-        if answer["status"] != "waiting" || std::time::Instant::now() > deadline {
+        if answer["status"] != "waiting" || Instant::now() > deadline {
             break answer;
         }
     };
@@ -252,10 +263,63 @@ fn after_a_kill_a_call_that_waited_for_a_person_is_unknown() {
     assert_eq!(place.received().matches("\"tools/call\"").count(), 1);
 }
 
+/// Waits for the only pending approval, and returns its id.
+fn pending_id(place: &Place) -> String {
+    let deadline = Instant::now() + super::clients::PATIENCE;
+    loop {
+        let listed = place.approvals(&["list", "--json"]);
+        let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+        match listed[0]["approvalId"].as_str() {
+            Some(id) => return id.to_owned(),
+            None => assert!(Instant::now() < deadline, "nothing is pending"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A command without a terminal whose tool asks while its call is in progress, and which makes the call without asking.
+fn started_without_terminal(place: &Place, arguments: &[&str]) -> Child {
+    let mut command = place.command_line(arguments);
+    command.env("HOME", place.path("own")).env_remove("XDG_STATE_HOME").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
 #[test]
-fn a_direct_call_answers_the_servers_question_with_cancel() {
-    let place = asks_during_its_call();
-    let called = place.by_hand("s.book").arg("--yes").output().unwrap();
-    let called: Value = serde_json::from_slice(&called.stdout).unwrap();
-    assert_eq!(called["result"]["structuredContent"], json!({"action": "cancel"}), "{called}");
+fn without_a_terminal_a_command_waits_until_its_question_is_answered_elsewhere() {
+    let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
+    for (arguments, value) in [
+        (&["exec", "-e", CELL, "--json"][..], "/value"),
+        (&["tools", "call", "s.book", "--yes", "--json"][..], "/result/structuredContent"),
+    ] {
+        let place = asks_during_its_call_that_needs_no_approval();
+        let child = started_without_terminal(&place, arguments);
+        let id = pending_id(&place);
+        // A decision about everything that is pending is not an answer.
+        let all = place.approvals(&["deny", "--all"]);
+        assert!(String::from_utf8_lossy(&all.stderr).contains("the question of a tool stays pending"), "{all:?}");
+        assert_eq!(place.approvals(&["approve", &id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
+        let done = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(stderr.contains("`mcp:s:book` asks: Where to?"), "{stderr}");
+        assert!(stderr.contains("cellmate approvals") && stderr.contains("this command waits until then"), "{stderr}");
+        assert_eq!(done.status.code(), Some(0), "{stderr}");
+        let result: Value = serde_json::from_slice(&done.stdout).unwrap();
+        assert_eq!(result.pointer(value), Some(&oslo), "{result}");
+    }
+}
+
+#[test]
+fn the_question_of_a_command_that_was_killed_is_no_longer_pending() {
+    let place = asks_during_its_call_that_needs_no_approval();
+    let mut child = started_without_terminal(&place, &["exec", "-e", CELL, "--json"]);
+    let id = pending_id(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let deadline = Instant::now() + super::clients::PATIENCE;
+    while place.approvals(&["list", "--json"]).stdout != b"[]\n" {
+        assert!(Instant::now() < deadline, "the question is still pending");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let late = place.approvals(&["approve", &id, "--input", "{\"city\":\"Oslo\"}"]);
+    assert_eq!(late.status.code(), Some(1), "{late:?}");
 }
