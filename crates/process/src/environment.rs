@@ -291,11 +291,15 @@ fn matches(known: &str, name: &str) -> bool {
 }
 
 /// Whether a value contains a URL with a password, or an HTTP URL with a user name, which may be a token. The user of
-/// `ssh://me@host` is neither.
+/// `ssh://me@host` is neither. The address of a proxy may have no scheme: `me:password@proxy:3128`.
 fn has_credentials(value: &str) -> bool {
+    let first = value.split_once("://").map_or(value, |(first, _)| first);
+    if first.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
+        return true;
+    }
     let mut rest = value;
     while let Some((before, after)) = rest.split_once("://") {
-        let authority = after.split(['/', '?', '#', ' ', '\t', '\n', ',']).next().unwrap_or_default();
+        let authority = after.split(['/', '?', '#', ' ', '\t', '\n']).next().unwrap_or_default();
         let is_http = before.to_ascii_lowercase().ends_with("http") || before.to_ascii_lowercase().ends_with("https");
         let user = authority.rsplit_once('@').map(|(user, _)| user);
         if user.is_some_and(|user| is_http || user.contains(':')) {
@@ -306,9 +310,10 @@ fn has_credentials(value: &str) -> bool {
     false
 }
 
-/// Registers the password of a URL, so that it is redacted in the log.
+/// Registers the password of a URL, which may lack its scheme, so that it is redacted in the log.
 fn register_password(value: &str) {
-    if let Some(password) = Url::parse(value).ok().as_ref().and_then(Url::password) {
+    let with_scheme = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
+    if let Some(password) = Url::parse(&with_scheme).ok().as_ref().and_then(Url::password) {
         Redactor::global().register(password);
         Redactor::global().register(&percent_encoding::percent_decode_str(password).decode_utf8_lossy());
     }
@@ -329,7 +334,10 @@ mod tests {
             ("PATH", "/bin"),
             ("LANG", "C.UTF-8"),
             ("HTTPS_PROXY", "http://me:pass@proxy:3128"),
+            ("https_proxy", "me:pass@proxy:3128"),
+            ("ALL_PROXY", "http://me:pa,ss@proxy:3128"),
             ("HTTP_PROXY", "http://proxy:3128"),
+            ("http_proxy", "proxy:3128"),
             ("HOME", "/home/me"),
             ("SSH_AUTH_SOCK", "/run/agent"),
             ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/bus"),
@@ -341,7 +349,7 @@ mod tests {
         ];
         let variables = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let names: Vec<String> = command_variables_of(variables.into_iter()).into_keys().collect();
-        assert_eq!(names, ["HTTP_PROXY", "LANG", "PATH"]);
+        assert_eq!(names, ["HTTP_PROXY", "LANG", "PATH", "http_proxy"]);
     }
 
     fn is_passed(name: &str, value: &str) -> bool {

@@ -184,6 +184,8 @@ impl LargeMessageReader {
             return Err(MessageTooLong);
         }
         self.reserve().await;
+        // If the future of an earlier call was dropped during a write, the buffer comes back with that write.
+        self.finish_write().await;
         while let Some(rest) = self.incoming.get(self.at..).filter(|rest| !rest.is_empty()) {
             let part = rest.get(..STEP_BYTES).unwrap_or(rest);
             self.scanner.push(part, &mut self.texts).map_err(|_| MessageTooLong)?;
@@ -251,12 +253,17 @@ impl LargeMessageReader {
         }
     }
 
-    /// Writes the buffer to the file if it has at least `min_bytes`, and waits for a write in progress.
+    /// Writes the buffer to the file if it has at least `min_bytes`.
     async fn write(&mut self, min_bytes: usize) {
-        if self.writing.is_none() && self.texts.buffer.len() >= min_bytes {
+        if self.texts.buffer.len() >= min_bytes {
             let (data, file) = (std::mem::take(&mut self.texts.buffer), self.file.clone());
             self.writing = Some(tokio::task::spawn_blocking(move || append(file, data)));
+            self.finish_write().await;
         }
+    }
+
+    /// Waits for the write in progress, if there is one.
+    async fn finish_write(&mut self) {
         let Some(writing) = &mut self.writing else { return };
         let written = writing.await;
         self.writing = None;

@@ -136,3 +136,20 @@ async fn a_message_with_invalid_utf8_has_no_texts() {
     parts[3][0] = 0xff;
     assert!(read(parts).await.unwrap().texts.unwrap_err().contains("not valid JSON"));
 }
+
+#[tokio::test]
+async fn dropping_the_future_of_process_during_a_write_loses_nothing() {
+    let text: String = (0..400_000).map(|number| format!("{number} ")).collect();
+    let mut reader = LargeMessageReader::new(Vec::new()).unwrap();
+    reader.push(format!(r#"{{"text":"{text}"}}"#).as_bytes());
+    let mut dropped = 0;
+    while tokio::time::timeout(Duration::ZERO, reader.process()).await.is_err() {
+        dropped += 1;
+    }
+    assert!(dropped > 3, "the future was dropped {dropped} times");
+    reader.finish().await.unwrap();
+    let texts = reader.into_message().texts.unwrap();
+    let mut read = vec![0; text.len()];
+    assert_eq!(texts[0].read_at(&mut read, 0).unwrap(), text.len());
+    assert!(read == text.as_bytes());
+}
