@@ -76,6 +76,40 @@ async fn a_patch_adds_changes_moves_and_deletes_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_a_patch_moves_more_than_once_is_reported_by_where_it_ends() {
+    let step = |from: &str, to: &str| format!("*** Update File: {from}\n*** Move to: {to}\n@@\n-x\n+x\n");
+    let summary = |modified: &[&str], deleted: &[&str]| json!({"added": [], "modified": modified, "deleted": deleted});
+    for (name, sections, expected, moved, mode) in [
+        (
+            "twice",
+            step("a", "b") + &step("b", "c"),
+            summary(&["c"], &[]),
+            json!([{"from": "a", "to": "c"}]),
+            Some(("c", 0o750)),
+        ),
+        ("and deleted", step("a", "b") + "*** Delete File: b\n", summary(&[], &["a"]), json!([]), None),
+        ("and back", step("a", "b") + &step("b", "a"), summary(&[], &[]), json!([]), Some(("a", 0o750))),
+        (
+            "over a deleted file",
+            "*** Delete File: old\n".to_owned() + &step("a", "old"),
+            summary(&["old"], &[]),
+            json!([{"from": "a", "to": "old"}]),
+            Some(("old", 0o750)),
+        ),
+    ] {
+        let world = World::new().await;
+        world.put("a", "x\n");
+        world.put("old", "x\n");
+        std::fs::set_permissions(world.path("a"), PermissionsExt::from_mode(0o750)).unwrap();
+        let details = world.call("apply_patch", patch(sections.trim_end())).await.unwrap().details.unwrap();
+        assert_eq!(details, json!({"summary": expected, "moved": moved}), "{name}");
+        if let Some((path, mode)) = mode {
+            assert_eq!(std::fs::metadata(world.path(path)).unwrap().mode() & 0o777, mode, "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_patch_of_which_any_part_fails_changes_nothing() {
     let world = World::new().await;
     world.put("one", "1\n");

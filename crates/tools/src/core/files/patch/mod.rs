@@ -22,15 +22,12 @@ use crate::core::roots::{Place, Roots, shorten};
 pub(super) fn apply_patch(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Result<ToolResult, Failure> {
     let sections = parse(input.required_text("input")?).map_err(Failure::new)?;
     let mut plan = Plan { roots, files: Vec::new(), bytes: 0 };
-    let mut moved = Vec::new();
     for section in &sections {
         cancel.check()?;
-        if let Some(move_) = plan.apply(section, cancel)? {
-            moved.push(move_);
-        }
+        plan.apply(section, cancel)?;
     }
     plan.write(cancel)?;
-    Ok(plan.into_result(moved))
+    Ok(plan.into_result())
 }
 
 /// A file that the patch names.
@@ -42,7 +39,7 @@ struct PlannedFile<'r> {
     original: Option<Original>,
     /// The content after the sections that have been applied; `None` if there is no file after them.
     content_after: Option<Vec<u8>>,
-    /// The index in the plan of the file that was moved here, whose permissions this one gets.
+    /// The index in the plan of the file that was moved here, perhaps in several steps. This one gets its permissions.
     moved_from: Option<usize>,
 }
 
@@ -55,20 +52,18 @@ struct Plan<'r> {
 }
 
 impl<'r> Plan<'r> {
-    /// Applies a section in memory. Returns the old and the new path of a file that it moves.
-    fn apply(&mut self, section: &Section<'_>, cancel: &CancelFlag) -> Result<Option<(String, String)>, Failure> {
+    /// Applies a section in memory.
+    fn apply(&mut self, section: &Section<'_>, cancel: &CancelFlag) -> Result<(), Failure> {
         match section {
             Section::Add { path, content } => {
                 let file = self.file_index(path, cancel)?;
                 self.check_absent(file)?;
-                self.set_content(file, Some(content.clone().into_bytes()))?;
-                Ok(None)
+                self.set_content(file, Some(content.clone().into_bytes()))
             }
             Section::Delete { path } => {
                 let file = self.file_index(path, cancel)?;
                 self.content(file)?;
-                self.set_content(file, None)?;
-                Ok(None)
+                self.set_content(file, None)
             }
             Section::Update { path, new_path, hunks } => {
                 let from = self.file_index(path, cancel)?;
@@ -83,16 +78,16 @@ impl<'r> Plan<'r> {
                     None => from,
                 };
                 if to == from {
-                    self.set_content(from, Some(changed))?;
-                    return Ok(None);
+                    return self.set_content(from, Some(changed));
                 }
                 self.check_absent(to)?;
+                let origin = self.files.get(from).and_then(|file| file.moved_from).unwrap_or(from);
                 self.set_content(to, Some(changed))?;
                 self.set_content(from, None)?;
                 if let Some(file) = self.files.get_mut(to) {
-                    file.moved_from = Some(from);
+                    file.moved_from = (origin != to).then_some(origin);
                 }
-                Ok(Some((self.path(from), self.path(to))))
+                Ok(())
             }
         }
     }
@@ -171,6 +166,9 @@ impl<'r> Plan<'r> {
             return Err(Failure::new(format!("`{shown}` would have more than {MAX_EDITED_FILE_BYTES} bytes")));
         }
         if let Some(planned) = self.files.get_mut(file) {
+            if content.is_none() {
+                planned.moved_from = None;
+            }
             planned.content_after = content;
         }
         Ok(())
@@ -190,13 +188,14 @@ impl<'r> Plan<'r> {
         let (mut steps, mut deletions) = (Vec::new(), Vec::new());
         for file in &self.files {
             let Some(target) = &file.target else { continue };
+            let moved = file.moved_from.and_then(|from| self.files.get(from)?.original.as_ref());
             match (&file.original, &file.content_after) {
-                (Some(original), Some(after)) if original.content != *after => {
-                    steps.push(Step::Replace(target.stage(after, &original.permissions(), cancel)?, original));
+                (Some(original), Some(after)) if original.content != *after || moved.is_some() => {
+                    let permissions = moved.unwrap_or(original).permissions();
+                    steps.push(Step::Replace(target.stage(after, &permissions, cancel)?, original));
                 }
                 (None, Some(after)) => {
-                    let from = file.moved_from.and_then(|from| self.files.get(from)?.original.as_ref());
-                    let permissions = from.map_or(Permissions::New, Original::permissions);
+                    let permissions = moved.map_or(Permissions::New, Original::permissions);
                     steps.push(Step::Create(target.stage(after, &permissions, cancel)?));
                 }
                 (Some(original), None) => deletions.push(Step::Delete(target, original)),
@@ -211,25 +210,28 @@ impl<'r> Plan<'r> {
     }
 
     /// Returns the result of the tool, with the paths of the files by what happened to them.
-    fn into_result(self, moved: Vec<(String, String)>) -> ToolResult {
+    fn into_result(self) -> ToolResult {
+        let files = self.files.iter().enumerate();
+        let moved: Vec<(usize, usize)> = files.filter_map(|(to, file)| Some((file.moved_from?, to))).collect();
         let (mut added, mut modified, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
-        for file in self.files {
-            let path = file.place.shown;
-            match (file.original.map(|original| original.content), file.content_after) {
+        for (index, file) in self.files.iter().enumerate() {
+            let path = file.place.shown.clone();
+            match (&file.original, &file.content_after) {
                 // A moved file counts as modified, under its new path.
-                (None, Some(_)) if file.moved_from.is_some() => modified.push(path),
+                (_, Some(_)) if file.moved_from.is_some() => modified.push(path),
                 (None, Some(_)) => added.push(path),
-                (Some(_), None) if moved.iter().any(|(from, _)| *from == path) => {}
+                (Some(_), None) if moved.iter().any(|(from, _)| *from == index) => {}
                 (Some(_), None) => deleted.push(path),
-                (Some(before), Some(after)) if before != after => modified.push(path),
+                (Some(before), Some(after)) if before.content != *after => modified.push(path),
                 (Some(_), Some(_)) | (None, None) => {}
             }
         }
+        let moved: Vec<_> =
+            moved.iter().map(|(from, to)| json!({"from": self.path(*from), "to": self.path(*to)})).collect();
         let mut text = "Done.".to_owned();
         for (letter, paths) in [('A', &added), ('M', &modified), ('D', &deleted)] {
             paths.iter().for_each(|path| text.push_str(&format!("\n{letter} {}", shorten(path))));
         }
-        let moved: Vec<_> = moved.iter().map(|(from, to)| json!({"from": from, "to": to})).collect();
         let summary = json!({"added": added, "modified": modified, "deleted": deleted});
         ToolResult { details: Some(json!({"summary": summary, "moved": moved})), ..ToolResult::text(text) }
     }
