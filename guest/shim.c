@@ -30,9 +30,9 @@ enum end { COMPLETED, SUSPENDED, FAILED, BAD_SYNTAX, STUCK };
 static JSRuntime *runtime;
 static JSContext *context;
 static JSValue begin_function, settle_function, encode_function, describe_function, cell_promise;
-static JSValue convert_function, explain_function, failed_function, unhandled_function;
+static JSValue convert_function, explain_function, failed_function, unhandled_function, unawaited_function;
 static int32_t open_calls, open_timers;
-static int cell_returned;
+static int cell_returned, returned_undefined;
 static const char *result_text;
 static size_t result_length;
 // The script, for the explanation of errors.
@@ -399,6 +399,18 @@ static void show_unhandled(void) {
     }
 }
 
+// A cell that forgot to `await` a call and returns a property of the promise completes without a value.
+static void show_unawaited(void) {
+    if (!returned_undefined || missed_in_promise == JS_ATOM_NULL) return;
+    JSValue name = JS_AtomToString(context, missed_in_promise);
+    JSValueConst args[1] = {name};
+    JSValue shown = JS_Call(context, unawaited_function, JS_UNDEFINED, 1, args);
+    // The output is full.
+    if (JS_IsException(shown)) JS_FreeValue(context, JS_GetException(context));
+    JS_FreeValue(context, shown);
+    JS_FreeValue(context, name);
+}
+
 // Runs once, at build time. The memory that it leaves is the image that every cell starts from.
 static int initialise(void) {
     JSValue global, host, prelude, inner, warm;
@@ -435,6 +447,7 @@ static int initialise(void) {
     explain_function = JS_GetPropertyStr(context, inner, "explain");
     failed_function = JS_GetPropertyStr(context, inner, "failed");
     unhandled_function = JS_GetPropertyStr(context, inner, "unhandled");
+    unawaited_function = JS_GetPropertyStr(context, inner, "unawaited");
     JS_SetHostPromiseRejectionTracker(runtime, track_rejection, NULL);
     // Structures that QuickJS creates on first use (atoms, shapes, job queues) belong in the image, not in each cell.
     warm = evaluate(warm_up_text, sizeof(warm_up_text) - 1, "warm-up.js");
@@ -489,6 +502,7 @@ static int32_t end_of_leg(void) {
         JSValue value = JS_PromiseResult(context, cell_promise);
         JSValueConst args[1] = {value};
         JSValue encoded = JS_Call(context, encode_function, JS_UNDEFINED, 1, args);
+        returned_undefined = JS_IsUndefined(value);
         JS_FreeValue(context, value);
         if (JS_IsException(encoded)) return fail_with(JS_GetException(context), FAILED);
         keep_result(encoded);
@@ -503,6 +517,7 @@ static int32_t end_of_leg(void) {
     // Calls in flight are completed; a timer that has not fired is dropped.
     if (open_calls > 0) return SUSPENDED;
     show_unhandled();
+    show_unawaited();
     return COMPLETED;
 }
 

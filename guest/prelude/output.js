@@ -37,6 +37,12 @@ const unhandled = (error) => {
   emit(TEXT, `A call that was not awaited failed; await every call to see its error: ${slice(show(error), 0, 1024)}`);
 };
 
+// Called by the shim, when the cell returns undefined, with the last name that it read from a promise in vain.
+const unawaited = (name) => {
+  const shown = slice(name, 0, MAX_SHOWN_NAME);
+  emit(TEXT, `The cell returned undefined, and \`${shown}\` was read from a promise; \`await\` the call first.`);
+};
+
 // After an MCP result with `isError`, an error of the cell's next steps often only follows from it. Errors of built-in
 // functions have not been explained yet.
 const withFailure = (error, message) => {

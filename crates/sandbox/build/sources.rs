@@ -76,7 +76,9 @@ fn prelude(guest: &Path) -> Result<String> {
     if let Some(addition) = env::var_os(ADDITION) {
         text += &fs::read_to_string(addition)?;
     }
-    Ok(text + "return { __proto__: null, begin, settle, encode, describe, convert, explain, failed, unhandled };\n})")
+    Ok(
+        text + "return { __proto__: null, begin, settle, encode, describe, convert, explain, failed, unhandled, unawaited };\n})"
+    )
 }
 
 fn write_array(header: &mut String, name: &str, text: &str) -> Result<()> {
