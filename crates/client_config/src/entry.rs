@@ -203,9 +203,10 @@ impl<'a> Fields<'a> {
         let shown = display::command(first, rest);
         let mut words = line.iter().map(|word| self.expand_without_secrets(word)).collect::<Result<Vec<_>, _>>()?;
         let command = words.remove(0);
-        let mut env = below.expanded_texts("env")?;
+        // As in Codex, a value that the entry has itself wins over a forwarded one.
+        let mut env: BTreeMap<String, String> = self.forwarded_variables()?.into_iter().collect();
+        env.extend(below.expanded_texts("env")?);
         env.extend(below.expanded_texts("environment")?);
-        env.extend(self.forwarded_variables()?);
         let cwd = self.path("cwd")?.or(self.path("workingDirectory")?);
         Ok((Transport::Stdio { command, args: words, env, cwd }, shown))
     }
@@ -229,10 +230,16 @@ impl<'a> Fields<'a> {
         Ok((Transport::Http { url, headers, login: self.login()? }, display::url(written)))
     }
 
-    /// Returns the variables that Codex's `env_vars` forwards to the server; those that are not set are left out.
+    /// Returns the variables that Codex's `env_vars` forwards to the server; those that are not set are left out. An item is
+    /// a name, or an object with a `name`.
     fn forwarded_variables(&self) -> Result<Vec<(String, String)>, EntryError> {
         let Some(names) = self.tree.get("env_vars") else { return Ok(Vec::new()) };
-        let names = string_list(names, "env_vars")?;
+        let items = names.items().unwrap_or_default();
+        let objects = items.iter().filter_map(|item| text(item, "name").ok().flatten()).map(str::to_owned);
+        let names = match items.iter().all(|item| matches!(item.kind, Kind::Map(_))) && !items.is_empty() {
+            true => objects.collect(),
+            false => string_list(names, "env_vars")?,
+        };
         Ok(names.into_iter().filter_map(|name| Some((name.clone(), self.variable(&name).ok()?))).collect())
     }
 
@@ -330,27 +337,34 @@ pub(crate) fn string_list(value: &Tree, key: &str) -> Result<Vec<String>, String
     items.iter().map(item).collect()
 }
 
-/// Reads the tools that are offered; `None` for all of them, which `"*"` also means.
+/// Reads the tools that are offered; `None` for all of them, which `"*"` also means. With several lists, a tool must be in
+/// each.
 fn only_tools(tree: &Tree) -> Result<Option<Vec<String>>, String> {
-    let names = match (first_list(tree, &ONLY_TOOLS_KEYS)?, tool_filter_list(tree, "include")?) {
-        (Some(_), Some(_)) => {
+    let mut lists = lists(tree, &ONLY_TOOLS_KEYS)?;
+    if let Some(included) = tool_filter_list(tree, "include")? {
+        if !lists.is_empty() {
             return Err("it has `toolFilter.include` and another list of tools; remove one of them".to_owned());
         }
-        (named, included) => named.or(included),
-    };
-    Ok(names.filter(|names| names.iter().all(|name| name != "*")))
+        lists.push(included);
+    }
+    let restricting = lists.into_iter().filter(|names| names.iter().all(|name| name != "*"));
+    Ok(restricting.reduce(|mut names, other| {
+        names.retain(|name| other.contains(name));
+        names
+    }))
 }
 
-/// Reads the tools that are not offered; `"*"` means all of them.
+/// Reads the tools that are not offered; `"*"` means all of them. With several lists, none of their tools is offered.
 fn without_tools(tree: &Tree) -> Result<Vec<String>, String> {
-    let (named, excluded) = (first_list(tree, &WITHOUT_TOOLS_KEYS)?, tool_filter_list(tree, "exclude")?);
+    let (named, excluded) = (lists(tree, &WITHOUT_TOOLS_KEYS)?, tool_filter_list(tree, "exclude")?);
     Ok(named.into_iter().chain(excluded).flatten().collect())
 }
 
-/// Reads the list under the first of these keys that the entry has. Lists under the other keys are ignored.
-fn first_list(tree: &Tree, keys: &[&str]) -> Result<Option<Vec<String>>, String> {
-    let found = keys.iter().find_map(|key| Some((key, tree.get(key)?)));
-    found.map(|(key, found)| string_list(found, key)).transpose()
+/// Reads the lists under these keys that the entry has.
+fn lists(tree: &Tree, keys: &[&str]) -> Result<Vec<Vec<String>>, String> {
+    let found = keys.iter().filter_map(|key| Some((key, tree.get(key)?)));
+    let given = found.filter(|(_, list)| !matches!(list.kind, Kind::Null));
+    given.map(|(key, list)| string_list(list, key)).collect()
 }
 
 /// Reads a list of OpenClaw's `toolFilter`.

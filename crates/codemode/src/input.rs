@@ -69,12 +69,14 @@ pub(crate) fn language(input: &Value) -> Option<Language> {
 }
 
 /// Returns the input with the source under both names, `code` and `command`, so that a hook can read either. A name whose
-/// value is blank is overwritten; one with a value that is no string stays as it is.
+/// value is null or blank is overwritten; one with another value that is no string stays as it is.
 pub(crate) fn fill_both_names(input: &Value) -> Value {
     let mut input = input.clone();
     if let Some(fields) = input.as_object_mut() {
         let given = |fields: &serde_json::Map<String, Value>, name: &str| {
-            fields.get(name).filter(|value| value.as_str().is_none_or(|text| !text.trim().is_empty())).cloned()
+            let is_given =
+                |value: &&Value| !value.is_null() && value.as_str().is_none_or(|text| !text.trim().is_empty());
+            fields.get(name).filter(is_given).cloned()
         };
         match (given(fields, "code"), given(fields, "command")) {
             (Some(code), None) => drop(fields.insert("command".to_owned(), code)),

@@ -27,6 +27,47 @@ const OTHERS: [(&str, &str, &str); 16] = [
     ("get", "/readyz", "Says whether requests can be served. Needs no token."),
 ];
 
+/// The headers that the routes of turns read, besides the token, and what each does.
+const TURN_HEADERS: [(&str, &str); 6] = [
+    ("x-openclaw-agent-id", AGENT_HEADER),
+    ("x-openclaw-session-key", "Names the session of the turn, instead of `user` in the body."),
+    ("x-openclaw-model", "The model of a provider, `provider/model`, instead of the agent's."),
+    ("x-openclaw-account-id", SENDER_HEADER),
+    ("x-openclaw-message-channel", CHANNEL_HEADER),
+    ("idempotency-key", "A request with the same key returns the result of the first one instead of a new turn."),
+];
+
+/// The headers that `/tools/invoke` reads, besides the token.
+const INVOKE_HEADERS: [(&str, &str); 3] = [
+    ("x-openclaw-agent-id", AGENT_HEADER),
+    ("x-openclaw-account-id", SENDER_HEADER),
+    ("x-openclaw-message-channel", CHANNEL_HEADER),
+];
+
+const AGENT_HEADER: &str = "The agent, instead of the one that the body names.";
+const SENDER_HEADER: &str = "The sender, for rules of the tool policy.";
+const CHANNEL_HEADER: &str = "The channel of the message, for rules of the tool policy; `api` by default.";
+
+/// Whether a route starts or continues turns.
+fn is_turn(method: &str, path: &str) -> bool {
+    method == "post" && matches!(path, "/v1/chat/completions" | "/v1/responses" | "/v1/messages")
+}
+
+/// Returns the headers that a route reads.
+fn headers(method: &str, path: &str) -> &'static [(&'static str, &'static str)] {
+    match path {
+        _ if is_turn(method, path) => &TURN_HEADERS,
+        "/tools/invoke" => &INVOKE_HEADERS,
+        _ => &[],
+    }
+}
+
+fn header_parameters(method: &str, path: &str) -> impl Iterator<Item = Value> + use<> {
+    headers(method, path).iter().map(
+        |(name, description)| json!({"name": name, "in": "header", "description": description, "schema": {"type": "string"}}),
+    )
+}
+
 /// Returns the whole document.
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
@@ -49,10 +90,13 @@ pub fn document() -> Value {
             "description": "Times are milliseconds since 1970. Both a missing resource and one of another principal \
                             return 404.",
         },
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"apiKey": []}],
         "paths": paths,
         "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
             "schemas": {"Error": crate::api::table::error_schema()},
         },
     })
@@ -65,7 +109,8 @@ fn operation(route: &Route) -> Value {
         let (name, description) = (parameter.name, parameter.description);
         json!({"name": name, "in": "query", "description": description, "schema": parameter.schema()})
     });
-    let parameters: Vec<Value> = in_path.chain(in_query).collect();
+    let in_headers = header_parameters(&route.verb.as_str().to_lowercase(), route.path);
+    let parameters: Vec<Value> = in_path.chain(in_query).chain(in_headers).collect();
     let permissions: Vec<&str> = route.needs.permissions().into_iter().map(http_server::Permission::as_str).collect();
     let mut operation = json!({
         "operationId": route.name,
@@ -133,11 +178,14 @@ fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
 fn coarse_operation(method: &str, path: &str, summary: &str) -> Value {
     let parameters: Vec<Value> = path_parameters(path)
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+        .chain(header_parameters(method, path))
         .collect();
-    let mut operation = json!({
-        "summary": summary, "parameters": parameters,
-        "responses": {"default": {"description": "In the form of the protocol."}},
-    });
+    let mut response = json!({"description": "In the form of the protocol."});
+    if let (true, Some(fields)) = (is_turn(method, path), response.as_object_mut()) {
+        let turn_id = json!({"description": "The id of the turn.", "schema": {"type": "string"}});
+        fields.insert("headers".to_owned(), json!({crate::http::TURN_ID: turn_id}));
+    }
+    let mut operation = json!({"summary": summary, "parameters": parameters, "responses": {"default": response}});
     if let Some(fields) = operation.as_object_mut() {
         if method == "post" {
             let content = json!({"application/json": {"schema": {"type": "object"}}});
@@ -159,7 +207,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{OTHERS, document, path_parameters};
+    use super::{OTHERS, document, headers, is_turn, path_parameters};
     use crate::api::table::ROUTES;
 
     #[test]
@@ -187,7 +235,8 @@ mod tests {
             assert_eq!(operation["operationId"], route.name);
             assert!(names.insert(route.name), "{}", route.name);
             let parameters = operation["parameters"].as_array().unwrap();
-            assert_eq!(parameters.len(), path_parameters(route.path).count() + route.query.len());
+            let headers = headers(&method, route.path).len();
+            assert_eq!(parameters.len(), path_parameters(route.path).count() + route.query.len() + headers);
             assert!(operation["responses"]["200"].is_object() && operation["responses"]["404"].is_object());
         }
     }
@@ -198,7 +247,10 @@ mod tests {
         for (method, path, summary) in OTHERS {
             let operation = &document["paths"][path][method];
             assert_eq!(operation["summary"], summary);
-            assert_eq!(operation["parameters"].as_array().unwrap().len(), path_parameters(path).count(), "{path}");
+            let parameters = path_parameters(path).count() + headers(method, path).len();
+            assert_eq!(operation["parameters"].as_array().unwrap().len(), parameters, "{path}");
+            let responds_with_turn = operation["responses"]["default"]["headers"]["x-cellmate-turn-id"].is_object();
+            assert_eq!(responds_with_turn, is_turn(method, path), "{path}");
             let needs_token = path.starts_with("/v1/") || path == "/mcp";
             assert_eq!(operation["x-permissions"].is_array(), needs_token, "{path}");
             assert_eq!(operation["security"].is_array(), !needs_token, "{path}");

@@ -61,7 +61,9 @@ impl Redactor {
         }
         values.known.insert(secret.to_owned());
         let json = serde_json::to_string(secret).unwrap_or_default();
-        for form in [secret.escape_debug().to_string(), json.trim_matches('"').to_owned()] {
+        // Without the quotation marks around it; one that the secret ends with stays.
+        let json = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or_default();
+        for form in [secret.escape_debug().to_string(), json.to_owned()].into_iter().filter(|form| !form.is_empty()) {
             values.known.insert(form);
         }
         // The matcher is built when the next line is redacted: configurations register many secrets before anything is

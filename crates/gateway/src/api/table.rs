@@ -83,7 +83,7 @@ pub(crate) enum ErrorForm {
     /// `{"error": …}`
     Plain,
     /// `{"ok": false, "error": …}`
-    Ok,
+    WithOk,
 }
 
 impl std::fmt::Debug for Route {

@@ -22,6 +22,7 @@ use wire::downstream::WireError;
 use crate::gateway::Gateway;
 
 pub(crate) use request::session_id;
+pub(crate) use wires::TURN_ID;
 
 /// Returns the routes that clients of the three wires use. They need an authenticated caller.
 pub fn routes(gateway: Gateway) -> Router {

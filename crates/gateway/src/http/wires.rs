@@ -26,7 +26,7 @@ use crate::turn::record::{Origin, TurnRequest};
 use crate::turn::{EndRecord, OnEnd, TurnSummary};
 
 /// The header of a response with the id of its turn, which `/api/v1/turns` takes: the wires have no field for it.
-const TURN_ID: &str = "x-cellmate-turn-id";
+pub(crate) const TURN_ID: &str = "x-cellmate-turn-id";
 
 /// Serves one request of a client. The path says which wire it speaks.
 pub(super) async fn turn(

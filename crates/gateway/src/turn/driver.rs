@@ -15,7 +15,7 @@ use store::{
 use tokio::time::Instant;
 use wire::conversation::{Item, ModelCall, StopReason, Usage};
 use wire::downstream::ClientCall;
-use wire::upstream::{ModelEvent, ModelRequest, PARAGRAPH, ToolChoice, said};
+use wire::upstream::{ModelEvent, ModelRequest, PARAGRAPH, ToolChoice, message_events};
 
 use super::answers::settle_answers;
 use super::control::{Attempt, ControlCalls, ControlEnd, is_client_tool, waiting_result};
@@ -194,7 +194,7 @@ impl Driver {
                     Ok(response) => {
                         // Some servers stream a message as a whole, without its pieces.
                         if !speaker.has_text() {
-                            let rest = said(&response.message).into_iter();
+                            let rest = message_events(&response.message).into_iter();
                             rest.filter(|event| !has_events || matches!(event, ModelEvent::Text(_)))
                                 .for_each(|event| speaker.say(&event));
                         }

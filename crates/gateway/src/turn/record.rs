@@ -9,7 +9,7 @@ use serde_json::Map;
 use wire::Wire;
 use wire::conversation::{Assistant, CallResult, Item, ModelCall, Part, StopReason, Usage};
 use wire::downstream::{ClientCall, ClientTool};
-use wire::upstream::{ModelEvent, PARAGRAPH, ToolChoice, said};
+use wire::upstream::{ModelEvent, PARAGRAPH, ToolChoice, message_events};
 
 /// One step of a turn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -406,7 +406,7 @@ impl TurnRecord {
         for step in &self.steps {
             match step {
                 Step::Model(model) => {
-                    push_said(&mut current.said, said(&model.message));
+                    push_said(&mut current.said, message_events(&model.message));
                     usage = Usage { output_tokens: usage.output_tokens + model.usage.output_tokens, ..model.usage };
                 }
                 Step::Delivered(calls) => {
