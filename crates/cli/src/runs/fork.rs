@@ -30,7 +30,6 @@ pub(super) async fn run(
     arguments: &ForkArguments,
     as_json: bool,
 ) -> Result<ExitCode, RunsError> {
-    let as_json = OutputFormat::of_cell_result(as_json) == OutputFormat::Json;
     let setup = |error: &dyn std::fmt::Display| RunsError::Setup(error.to_string());
     let store = store_settings.open().await?;
     let original = record(&store, &arguments.run).await?.run;
@@ -61,15 +60,15 @@ pub(super) async fn run(
         let turns = engine.turns(&executor, &config, COMMAND);
         let result = turns.wait(&run_id).await?;
         let advice = cell_result::advice(&engine.code_mode, &result).await?;
-        Ok(report(&run_id, &result, advice, as_json))
+        Ok(report(&run_id, &result, advice, OutputFormat::of_cell_result(as_json)))
     };
     let done = done.await;
     engine.shut_down().await;
     done
 }
 
-fn report(run_id: &RunId, result: &CellResult, advice: Option<String>, as_json: bool) -> ExitCode {
-    if !as_json {
+fn report(run_id: &RunId, result: &CellResult, advice: Option<String>, format: OutputFormat) -> ExitCode {
+    if format == OutputFormat::Text {
         return cell_result::print(result, Some(run_id), advice.as_deref(), OutputFormat::Text);
     }
     let mut value = json!({"runId": run_id, "result": result});

@@ -122,8 +122,15 @@ fn is_cut(row: &CallRow) -> bool {
     reply || is_longer(row.input.as_deref().unwrap_or(&row.payload), MAX_LINE_CHARS)
 }
 
+/// Whether a result of an MCP tool reports an error.
+fn is_error_result(result: &str) -> bool {
+    let is_error = |result: Value| result.get("isError") == Some(&Value::Bool(true));
+    result.contains("\"isError\"") && serde_json::from_str(result).is_ok_and(is_error)
+}
+
 fn recorded_call(row: &CallRow) -> String {
     let answer = match &row.reply {
+        Some(StoredReply::Resolved(text)) if is_error_result(text) => format!(" ✗ {}", line(text)),
         Some(StoredReply::Resolved(text)) => format!(" → {}", line(text)),
         Some(StoredReply::Rejected(text)) => format!(" ✗ {}", text::line(text, MAX_ERROR_CHARS)),
         None => String::new(),
