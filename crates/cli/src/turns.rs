@@ -151,7 +151,7 @@ impl Turns<'_> {
     }
 
     /// Whether tools wait for answers on connections of this process. If it ended, the outcome of their calls would be
-    /// unknown, so it stays until somebody answers in another terminal. Prints each question once.
+    /// unknown, so it stays until a person answers in another terminal. Prints each question once.
     async fn waits_for_answer(&self, run_id: &RunId, announced: &mut HashSet<ApprovalId>) -> Result<bool, StoreError> {
         let mut is_waiting = false;
         for approval in open_approvals(self.code_mode, run_id).await? {
