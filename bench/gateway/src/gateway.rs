@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,6 +28,9 @@ pub(crate) const TOOL_RESULT: &str = "blue";
 
 /// How long a process may take to start.
 const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long OpenClaw may take to start.
+const OPENCLAW_START_LIMIT: Duration = Duration::from_secs(180);
 
 /// How long to wait after load until the gateway is idle: by then, workers that are no longer needed have ended.
 const IDLE_WAIT: Duration = Duration::from_secs(12);
@@ -54,18 +58,18 @@ impl Binaries {
     }
 }
 
-/// Returns the script of the model: its answers to users who write `[plain]`, `[cell]` or `[park]`, and to the results
-/// of cells.
+/// Returns the script of the model: its answers to the results of cells, and to users who write `[plain]`, `[cell]` or
+/// `[park]`. The first rule whose text is anywhere in the conversation applies.
 fn script() -> Value {
-    let when = |text: &str| json!({"lastContains": text});
+    let when = |text: &str| json!({"contains": text});
     let exec = |code: &str| json!([{"name": "exec", "arguments": {"code": code}}]);
     let waiting = "return 'got ' + await tools.call('client:app:lookup', {q: 1})";
     json!([
+        {"when": when("done 1"), "text": RIGHT, "delayMs": THINKING_MS},
+        {"when": when(&format!("got {TOOL_RESULT}")), "text": RIGHT, "delayMs": THINKING_MS},
         {"when": when("[plain]"), "text": RIGHT, "delayMs": THINKING_MS},
         {"when": when("[cell]"), "calls": exec("return 'done ' + 1"), "delayMs": THINKING_MS},
         {"when": when("[park]"), "calls": exec(waiting), "delayMs": THINKING_MS},
-        {"when": when("done 1"), "text": RIGHT, "delayMs": THINKING_MS},
-        {"when": when(&format!("got {TOOL_RESULT}")), "text": RIGHT, "delayMs": THINKING_MS},
         {"when": {}, "text": WRONG},
     ])
 }
@@ -84,6 +88,20 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn start(binaries: &Binaries) -> Result<Self> {
+        let (mut started, model) = Self::start_model(binaries)?;
+        started.start_gateway(binaries, &model)?;
+        Ok(started)
+    }
+
+    /// Starts an OpenClaw, an installed npm package, instead of Cellmate.
+    pub(crate) fn start_openclaw(binaries: &Binaries, package: &Path) -> Result<Self> {
+        let (mut started, model) = Self::start_model(binaries)?;
+        started.start_openclaw_gateway(package, &model)?;
+        Ok(started)
+    }
+
+    /// Starts the model, and returns its URL. The gateway is not started yet.
+    fn start_model(binaries: &Binaries) -> Result<(Self, String)> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("cellmate-bench-gateway-{}-{number}", std::process::id()));
@@ -93,7 +111,7 @@ impl Gateway {
         let mut model = command.arg(folder.join("script.json")).stdout(Stdio::piped()).spawn()?;
         let mut url = String::new();
         BufReader::new(model.stdout.take().ok_or("the model has no output")?).read_line(&mut url)?;
-        let mut started = Self {
+        let started = Self {
             folder,
             model,
             gateway: None,
@@ -101,8 +119,53 @@ impl Gateway {
             token: String::new(),
             time_to_ready: Duration::ZERO,
         };
-        started.start_gateway(binaries, url.trim())?;
-        Ok(started)
+        Ok((started, url.trim().to_owned()))
+    }
+
+    fn start_openclaw_gateway(&mut self, package: &Path, model: &str) -> Result<()> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        self.address = format!("127.0.0.1:{port}");
+        self.token = "0123456789abcdef0123456789abcdef".to_owned();
+        let work = self.folder.join("work");
+        std::fs::create_dir_all(&work)?;
+        let only = json!({
+            "id": "demo", "name": "demo", "contextWindow": 200_000, "maxTokens": 8_192, "input": ["text"],
+            "reasoning": false, "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+        });
+        let provider = json!({"baseUrl": model, "apiKey": "none", "api": "openai-completions", "models": [only]});
+        let config = json!({
+            "gateway": {
+                "mode": "local", "port": port, "bind": "loopback", "auth": {"mode": "token", "token": self.token},
+                "http": {"endpoints": {"chatCompletions": {"enabled": true}}},
+            },
+            "models": {"providers": {"scripted": provider}},
+            "agents": {"defaults": {"model": {"primary": "scripted/demo"}, "workspace": work, "skipBootstrap": true}},
+            "tools": {"codeMode": {"enabled": true}},
+        });
+        let (file, log) = (self.folder.join("openclaw.json"), self.folder.join("stderr"));
+        std::fs::write(&file, config.to_string())?;
+        // The Node that `npm ci --prefix bench/peer` installs.
+        let node = package.join("../../../node_modules/node/bin/node");
+        let mut command = Command::new(node.canonicalize().map_err(|error| format!("{}: {error}", node.display()))?);
+        command.arg(package.join("openclaw.mjs")).args(["gateway", "run", "--port", &port.to_string()]);
+        // It must neither read nor write the state of an OpenClaw that the user has.
+        command.env("HOME", &self.folder).env("OPENCLAW_STATE_DIR", self.folder.join("openclaw"));
+        command.env("OPENCLAW_CONFIG_PATH", file).current_dir(&self.folder);
+        let log_file = File::create(&log)?;
+        let (out, began) = (log_file.try_clone()?, Instant::now());
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(log_file).spawn()?;
+        let gateway = self.gateway.insert(child);
+        let is_ready = |gateway: &str| {
+            Client::connect(gateway, "").and_then(|mut client| client.get("/readyz")).is_ok_and(|status| status == 200)
+        };
+        while !is_ready(&self.address) {
+            if gateway.try_wait()?.is_some() || began.elapsed() > OPENCLAW_START_LIMIT {
+                return Err(format!("OpenClaw did not start: {}", std::fs::read_to_string(&log)?).into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.time_to_ready = began.elapsed();
+        Ok(())
     }
 
     fn start_gateway(&mut self, binaries: &Binaries, model: &str) -> Result<()> {

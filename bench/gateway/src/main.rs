@@ -3,6 +3,7 @@
 
 mod client;
 mod gateway;
+mod incumbent;
 mod parked;
 mod processes;
 mod turns;
@@ -90,6 +91,7 @@ fn run() -> Result<bool> {
     gateway::measure_starts(&binaries, &mut facts)?;
     turns::measure(&binaries, load, &mut facts)?;
     parked::measure(&binaries, load, &mut facts)?;
+    incumbent::measure(&binaries, &mut facts)?;
     facts.add("load_after", machine::load_average()?);
     facts.verdict(&BARS)
 }

@@ -103,13 +103,16 @@ pub(crate) fn check_turn(message: &Value) -> Result<()> {
     }
 }
 
+/// Sends one message to a gateway and checks the model's answer: it only writes text, or runs one cell first.
+pub(crate) fn turn(client: &mut Client, kind: &str, number: usize) -> Result<()> {
+    check_turn(&client.send(&json!([{"role": "user", "content": format!("[{kind}] {number}")}]))?)
+}
+
 /// Measures turns in which the model only writes text, and turns in which it runs one cell.
 pub(crate) fn measure(binaries: &Binaries, load: Load, facts: &mut Facts) -> Result<()> {
     let gateway = Gateway::start(binaries)?;
     for kind in ["plain", "cell"] {
-        let turn = |client: &mut Client, number: usize| {
-            check_turn(&client.send(&json!([{"role": "user", "content": format!("[{kind}] {number}")}]))?)
-        };
+        let turn = |client: &mut Client, number: usize| turn(client, kind, number);
         // The first turns start workers, open the store's connections, and fill caches.
         run_jobs(&gateway, 8, 40, |client, number| turn(client, load.turns + number));
         let (cpu, began) = (gateway.cpu_ms()?, Instant::now());

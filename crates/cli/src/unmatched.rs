@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use ::tools::plugins::Plugins;
 use catalog::policy::{KnownOwners, KnownTools, ListKind, unmatched};
-use client_config::{LoadedConfig, Places, display};
+use client_config::{LoadedConfig, Places, ServerEntry, display};
 use contract::config::pattern::Pattern;
+use contract::tool::ToolSpec;
 use executor::ToolSource;
 use mcp::{Upstream, UpstreamOptions};
 use serde_json::Value;
@@ -33,14 +34,12 @@ pub(crate) fn known_tools(
 ) -> KnownTools {
     let mut known = KnownTools::default();
     for entry in &loaded.servers {
-        let options = UpstreamOptions { cache_dir: lists.clone(), ..UpstreamOptions::DEFAULT };
-        let upstream = Upstream::new(entry.spec(), options);
-        let is_listed = entry.enabled && upstream.status().listed_at.is_some();
-        if is_listed {
-            known.ids.extend(upstream.tools().iter().map(|tool| tool.id.clone()));
-            known.servers.listed.push(entry.name.clone());
-        } else {
-            known.servers.unlisted.push(entry.name.clone());
+        match listed_tools(entry, lists.clone()).filter(|_| entry.enabled) {
+            Some(tools) => {
+                known.ids.extend(tools.into_iter().map(|tool| tool.id));
+                known.servers.listed.push(entry.name.clone());
+            }
+            None => known.servers.unlisted.push(entry.name.clone()),
         }
     }
     // A server that cannot be used has tools that are not known.
@@ -52,6 +51,12 @@ pub(crate) fn known_tools(
         known.plugins = known_plugins(&reloaded.local.plugins, state);
     }
     known
+}
+
+/// Returns the tools that a server has listed before; `None` if it has not. It is not started.
+pub(crate) fn listed_tools(entry: &ServerEntry, lists: Option<PathBuf>) -> Option<Vec<ToolSpec>> {
+    let upstream = Upstream::new(entry.spec(), UpstreamOptions { cache_dir: lists, ..UpstreamOptions::DEFAULT });
+    upstream.status().listed_at.map(|_| upstream.tools())
 }
 
 /// Returns the installed plugins. The tools of those that are not used are not known.

@@ -265,7 +265,7 @@ fn a_pattern_that_matches_nothing_is_reported_only_if_the_tools_are_known() {
         ("Issues.close_*", ListKind::Grant, Some("")),
         ("files.zzz*", ListKind::Deny, Some("")),
         ("MCP.files.zzz*", ListKind::Ask, Some("")),
-        ("files.*", ListKind::Grant, Some("")),
+        ("files.*", ListKind::Grant, Some("mcp:files:*")),
         ("issues.issue_list", ListKind::Ask, None),
         ("issues.*", ListKind::Deny, None),
         ("issues.*", ListKind::Grant, None),

@@ -60,6 +60,9 @@ pub fn unmatched(pattern: &Pattern, kind: ListKind, known: &KnownTools) -> Optio
         return None;
     }
     let text = pattern.as_str();
+    if let Some(meant) = meant_id(text, kind, known) {
+        return Some(UnmatchedPattern { meant: Some(meant) });
+    }
     let meant = meant_tool(text, known).or_else(|| meant_owner(text, known));
     let names_known = match parts(text).filter(|_| pattern.is_about_ids()) {
         Some((source, owner, name)) => names_known(&source, owner, name, known)?,
@@ -75,6 +78,13 @@ pub fn unmatched(pattern: &Pattern, kind: ListKind, known: &KnownTools) -> Optio
         }
     };
     (names_known || meant.is_some()).then_some(UnmatchedPattern { meant })
+}
+
+/// Returns `mcp:docs:*` for `docs.*` in a list that grants something, where [`grants`] does not accept it.
+fn meant_id(text: &str, kind: ListKind, known: &KnownTools) -> Option<String> {
+    let (owner, name) = text.split_once('.').filter(|_| kind == ListKind::Grant && !text.contains(':'))?;
+    let is_one_of = |owners: &KnownOwners| owners.listed.iter().chain(&owners.unlisted).any(|known| known == owner);
+    (is_one_of(&known.servers) && !is_one_of(&known.plugins)).then(|| format!("mcp:{owner}:{name}"))
 }
 
 /// Returns the id of the known tool that a pattern without wildcards is most similar to.

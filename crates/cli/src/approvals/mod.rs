@@ -116,7 +116,10 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
             let mut decider = Decider::new(&store, UntrustedServers::default(), OutputFormat::from_flag(as_json));
             decider.decide_all(&selected, &Decision::Deny { note }).await
         }
-        Some(Action::Rules { action }) => rules::act(&store, &places, action, as_json).await,
+        Some(Action::Rules { action }) => {
+            let state = arguments.store.arguments().folder(&places);
+            rules::act(&store, &places, state.as_deref(), action, as_json).await
+        }
     }
 }
 

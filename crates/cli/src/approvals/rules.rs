@@ -1,9 +1,13 @@
 //! `cellmate approvals rules`: lists and revokes standing approvals.
 
+use std::collections::HashMap;
+use std::path::Path;
 use std::process::ExitCode;
 
-use client_config::{Places, ServerEntry, load};
-use contract::tool::{Source, ToolId};
+use ::tools::plugins::Plugins;
+use client_config::{Places, ServerEntry, TOOL_LISTS, load};
+use contract::tool::{Source, ToolId, ToolSpec};
+use executor::ToolSource;
 use executor::clock::now_ms;
 use mcp::server::plain;
 use serde_json::{Value, json};
@@ -12,7 +16,10 @@ use store::{StandingRule, Store};
 use super::arguments::RulesAction;
 use super::selection::by_prefix;
 use super::{ApprovalsError, NOT_PENDING};
-use crate::hint;
+use crate::local_tools::reloaded;
+use crate::state::StateError;
+use crate::unmatched::listed_tools;
+use crate::{hint, policy};
 
 /// Whether a standing approval allows calls, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,21 +32,53 @@ enum RuleStatus {
     OtherServer,
     /// No server of this name is configured here.
     NoServer,
+    /// The tool is defined differently than when it was approved, as after an upgrade of its server or plugin.
+    OtherDefinition,
+}
+
+/// What standing approvals are compared with.
+struct CurrentTools {
+    servers: Vec<ServerEntry>,
+    /// The hashes of the definitions that are known without starting a server, by the id of the tool.
+    hashes: HashMap<String, String>,
+}
+
+impl CurrentTools {
+    /// Reads the configuration, and from the state folder the tools that servers have listed and plugins.
+    fn load(places: &Places, state: Option<&Path>) -> Result<Self, StateError> {
+        let loaded = load(places)?;
+        let lists = state.map(|state| state.join(TOOL_LISTS));
+        let listed = loaded.servers.iter().filter_map(|entry| listed_tools(entry, lists.clone()));
+        let mut tools: Vec<ToolSpec> = listed.flatten().collect();
+        let settings = &loaded.settings;
+        // If the policy or the plugins cannot be used, their tools are not compared.
+        let local = policy::read(settings).ok().and_then(|policy| {
+            reloaded(&policy, settings, (places, state), &Plugins::default()).ok()
+        });
+        if let Some(local) = local {
+            tools.extend(local.local.tools.sources.iter().flat_map(|source| source.tools()));
+        }
+        let hash = |tool: ToolSpec| (tool.id.as_str().to_owned(), tool.hash().to_string());
+        Ok(Self { hashes: tools.into_iter().map(hash).collect(), servers: loaded.servers })
+    }
 }
 
 impl RuleStatus {
-    fn of(rule: &StandingRule, servers: &[ServerEntry]) -> Self {
+    fn of(rule: &StandingRule, current: &CurrentTools) -> Self {
         if rule.revoked_at.is_some() {
             return Self::Revoked;
         }
         let Some(identity) = &rule.source_identity else { return Self::WithoutServer };
-        let Some(id) = ToolId::parse(&rule.tool_id).ok().filter(|id| id.source() == Source::Mcp) else {
-            return Self::InForce;
-        };
-        match servers.iter().find(|server| server.name == id.owner()) {
-            Some(server) if server.spec().identity() == *identity => Self::InForce,
-            Some(_) => Self::OtherServer,
-            None => Self::NoServer,
+        if let Some(id) = ToolId::parse(&rule.tool_id).ok().filter(|id| id.source() == Source::Mcp) {
+            match current.servers.iter().find(|server| server.name == id.owner()) {
+                Some(server) if server.spec().identity() == *identity => {}
+                Some(_) => return Self::OtherServer,
+                None => return Self::NoServer,
+            }
+        }
+        match current.hashes.get(&rule.tool_id) {
+            Some(hash) if *hash != rule.tool_hash => Self::OtherDefinition,
+            Some(_) | None => Self::InForce,
         }
     }
 
@@ -50,6 +89,7 @@ impl RuleStatus {
             Self::WithoutServer => "inactive: created before standing approvals were bound to servers",
             Self::OtherServer => "inactive: the server's command or URL has changed",
             Self::NoServer => "inactive: no such server is configured here",
+            Self::OtherDefinition => "inactive: the tool's definition has changed",
         }
     }
 
@@ -61,6 +101,7 @@ impl RuleStatus {
             Self::WithoutServer => "withoutServer",
             Self::OtherServer => "otherServer",
             Self::NoServer => "noServer",
+            Self::OtherDefinition => "otherDefinition",
         }
     }
 }
@@ -68,6 +109,7 @@ impl RuleStatus {
 pub(super) async fn act(
     store: &Store,
     places: &Places,
+    state: Option<&Path>,
     action: RulesAction,
     as_json: bool,
 ) -> Result<ExitCode, ApprovalsError> {
@@ -75,17 +117,16 @@ pub(super) async fn act(
         RulesAction::List { all } => {
             let mut rules = store.rules().await?;
             rules.retain(|rule| all || rule.revoked_at.is_none());
-            let servers = load(places).map_err(crate::state::StateError::from)?.servers;
-            list(&rules, &servers, as_json);
+            list(&rules, &CurrentTools::load(places, state)?, as_json);
             Ok(ExitCode::SUCCESS)
         }
         RulesAction::Revoke { ids } => revoke(store, &ids, as_json).await,
     }
 }
 
-fn list(rules: &[StandingRule], servers: &[ServerEntry], as_json: bool) {
+fn list(rules: &[StandingRule], current: &CurrentTools, as_json: bool) {
     if as_json {
-        let listed: Vec<Value> = rules.iter().map(|rule| rule_json(rule, RuleStatus::of(rule, servers))).collect();
+        let listed: Vec<Value> = rules.iter().map(|rule| rule_json(rule, RuleStatus::of(rule, current))).collect();
         crate::render::print_json(&json!(listed));
         return;
     }
@@ -102,7 +143,7 @@ fn list(rules: &[StandingRule], servers: &[ServerEntry], as_json: bool) {
             last = Some(scope);
         }
         let (tool, by) = (plain(&rule.tool_id, 200), plain(&rule.created_by, 100));
-        let status = RuleStatus::of(rule, servers).as_str();
+        let status = RuleStatus::of(rule, current).as_str();
         println!("  {}  {tool}  by {by}  {status}", plain(&rule.rule_id, 200));
     }
 }

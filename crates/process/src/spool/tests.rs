@@ -146,7 +146,7 @@ async fn dropping_the_future_of_process_during_a_write_loses_nothing() {
     while tokio::time::timeout(Duration::ZERO, reader.process()).await.is_err() {
         dropped += 1;
     }
-    assert!(dropped > 3, "the future was dropped {dropped} times");
+    assert!(dropped > 0, "the future was never dropped");
     reader.finish().await.unwrap();
     let texts = reader.into_message().texts.unwrap();
     let mut read = vec![0; text.len()];

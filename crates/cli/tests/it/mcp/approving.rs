@@ -284,6 +284,17 @@ fn standing_approvals_are_listed_revoked_and_bound_to_the_command_of_their_serve
     place.configure(&before);
     assert_eq!(code(&mut place.by_hand("s.push")), Some(0), "the first command is allowed as before");
 
+    // An upgrade of the server changes the definition, which the next start lists.
+    let script = std::fs::read_to_string(place.path("script.json")).unwrap();
+    std::fs::write(place.path("script.json"), script.replace("\"inputSchema\":", "\"title\":\"New\",\"inputSchema\":")).unwrap();
+    let waiting = Streams::plain(&place, Era::July2026).exec("return await MCP.s.push({})");
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    assert_eq!(rules(&place, &[])[0]["standing"], "otherDefinition");
+    std::fs::write(place.path("script.json"), script).unwrap();
+    assert_eq!(code(&mut place.by_hand("s.push")), Some(0), "the first definition is allowed as before");
+    let done = Streams::plain(&place, Era::July2026).exec("return (await MCP.s.push({})).structuredContent");
+    assert_eq!(done["status"], "completed", "{done}");
+
     let rule = listed[0]["ruleId"].as_str().unwrap();
     let shown = text(&place.approvals(&["rules", "list", "--config", &place.path("config.json")]).stdout);
     assert!(shown.starts_with("agent ") && shown.contains(rule) && shown.contains("in force"), "{shown}");
