@@ -21,6 +21,7 @@ It is rendered from the definitions of the commands; with `CELLMATE_UPDATE_SNAPS
 | 0 | the operation succeeded; a cell completed |
 | 1 | the operation failed, or found a problem; a cell failed, or a server did not start |
 | 2 | the operation could not be attempted, because of the arguments, the configuration, a file or the store |
+| 3 | a cell has not ended, and waits for a person or for `cellmate wait` |
 ";
 
 /// The exit codes of single commands: the path of the command, the code and its meaning. The codes 0, 1 and 2 are named

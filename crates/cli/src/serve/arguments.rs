@@ -22,7 +22,7 @@ use crate::state::StoreArguments;
     mut_arg("no_token", |argument| argument.requires("http")),
 )]
 pub(crate) struct McpArguments {
-    /// Serve HTTP at this address instead of stdio; the endpoint is /mcp.
+    /// Serve HTTP at this address (127.0.0.1:8620 if none is given) instead of stdio; the endpoint is /mcp.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:8620")]
     pub(super) http: Option<SocketAddr>,
     #[command(flatten)]
@@ -60,7 +60,8 @@ pub(crate) struct HttpPortArguments {
     /// Additional host name that HTTP clients may use; may be repeated.
     #[arg(long = "allow-host", alias = "host", value_name = "NAME")]
     pub(super) hosts: Vec<String>,
-    /// File with named tokens for HTTP, one `NAME TOKEN` per line; only its owner may be able to read it.
+    /// File with named tokens for HTTP, one `NAME TOKEN [PERMISSIONS]` per line (`execute,read` if none are given);
+    /// only its owner may be able to read it.
     #[arg(long, value_name = "FILE")]
     pub(super) tokens: Option<PathBuf>,
     /// Accept clients on this machine without a token. Refused if other machines can connect.
