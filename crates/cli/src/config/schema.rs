@@ -203,7 +203,7 @@ fn server() -> Value {
     let oauth = json!({
         "anyOf": [{"const": false}, {"type": "object", "properties": {
             "clientId": text("The registered client."),
-            "clientSecret": text("Its secret; write it as `${VARIABLE}`."),
+            "clientSecret": text("Its secret; write it as `${secret:NAME}` or `${VARIABLE}`."),
             "scopes": described(json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}), "Scopes to request."),
             "callbackPort": described(json!({"type": "integer", "minimum": 1, "maximum": 65535}), "Port of the redirect."),
             "callbackUrl": text("Local URL of the redirect."),
@@ -212,12 +212,12 @@ fn server() -> Value {
     let keys = [
         ("command", described(command, "Program that is started, or the whole command line.")),
         ("args", words("Its arguments.")),
-        ("env", texts("Its environment variables; write secrets as `${VARIABLE}`.")),
+        ("env", texts("Its environment variables; write secrets as `${secret:NAME}` or `${VARIABLE}`.")),
         ("envFile", text("File with more environment variables.")),
         ("cwd", text("Its working directory.")),
         ("type", text("Transport: `stdio` or `http`.")),
         ("url", text("URL of an HTTP server.")),
-        ("headers", texts("HTTP headers; write secrets as `${VARIABLE}`.")),
+        ("headers", texts("HTTP headers; write secrets as `${secret:NAME}` or `${VARIABLE}`.")),
         ("bearer_token_env_var", text("Environment variable that holds a bearer token.")),
         ("oauth", described(oauth, "How to log in, if the server needs more than it says itself; `false`: never.")),
         (

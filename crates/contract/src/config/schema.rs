@@ -417,8 +417,8 @@ fn code_mode(numbers: Map<String, Value>) -> Value {
             ),
         ),
         ("executor", unused("cells always run in the QuickJS sandbox")),
-        ("runtime", described(json!({"const": "quickjs-wasi"}), "The only runtime.")),
-        ("mode", described(json!({"const": "only"}), "The only mode.")),
+        ("runtime", described(json!({"const": "quickjs-wasi"}), "OpenClaw's key; `quickjs-wasi` is its only value.")),
+        ("mode", described(json!({"const": "only"}), "OpenClaw's key; `only` is its only value.")),
         (
             "languages",
             described(
