@@ -34,7 +34,9 @@ pub(crate) fn measure(binaries: &Binaries, facts: &mut Facts) -> Result<()> {
     for (package, fact) in PACKAGES {
         let path: PathBuf = Path::new(FOLDER).join(package);
         if !path.exists() {
-            println!("\nskipped: {package} is not installed; `npm ci --ignore-scripts --prefix bench/peer/openclaw` does that");
+            println!(
+                "\nskipped: {package} is not installed; `npm ci --ignore-scripts --prefix bench/peer/openclaw` does that"
+            );
             continue;
         }
         let path = path.canonicalize()?;
@@ -54,9 +56,15 @@ pub(crate) fn measure(binaries: &Binaries, facts: &mut Facts) -> Result<()> {
         for kind in ["plain", "cell"] {
             let (theirs, ours) = (measure_kind(&openclaw, kind)?, measure_kind(&cellmate, kind)?);
             let (their_p50, our_p50) = (theirs.times.p50(), ours.times.p50());
-            print_line(&format!("{kind}: {package} (CPU; p50)"), &format!("{:.0} ms; {their_p50:.0} ms", theirs.cpu_ms));
+            print_line(
+                &format!("{kind}: {package} (CPU; p50)"),
+                &format!("{:.0} ms; {their_p50:.0} ms", theirs.cpu_ms),
+            );
             print_line(&format!("{kind}: cellmate (CPU; p50)"), &format!("{:.1} ms; {our_p50:.0} ms", ours.cpu_ms));
-            print_line(&format!("{kind}: turns lost by {package}; by cellmate"), &format!("{}; {}", theirs.lost, ours.lost));
+            print_line(
+                &format!("{kind}: turns lost by {package}; by cellmate"),
+                &format!("{}; {}", theirs.lost, ours.lost),
+            );
             facts.add(&format!("{kind}_{fact}_cpu_ms"), theirs.cpu_ms);
             facts.add(&format!("{kind}_{fact}_p50_ms"), their_p50);
             facts.add(&format!("{kind}_{fact}_lost"), theirs.lost as f64);

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use ::tools::plugins::Plugins;
 use client_config::{Places, ServerEntry, TOOL_LISTS, load};
 use contract::tool::{Source, ToolId, ToolSpec};
-use executor::ToolSource;
 use executor::clock::now_ms;
 use mcp::server::plain;
 use serde_json::{Value, json};
@@ -52,9 +51,9 @@ impl CurrentTools {
         let mut tools: Vec<ToolSpec> = listed.flatten().collect();
         let settings = &loaded.settings;
         // If the policy or the plugins cannot be used, their tools are not compared.
-        let local = policy::read(settings).ok().and_then(|policy| {
-            reloaded(&policy, settings, (places, state), &Plugins::default()).ok()
-        });
+        let local = policy::read(settings)
+            .ok()
+            .and_then(|policy| reloaded(&policy, settings, (places, state), &Plugins::default()).ok());
         if let Some(local) = local {
             tools.extend(local.local.tools.sources.iter().flat_map(|source| source.tools()));
         }

@@ -286,7 +286,8 @@ fn standing_approvals_are_listed_revoked_and_bound_to_the_command_of_their_serve
 
     // An upgrade of the server changes the definition, which the next start lists.
     let script = std::fs::read_to_string(place.path("script.json")).unwrap();
-    std::fs::write(place.path("script.json"), script.replace("\"inputSchema\":", "\"title\":\"New\",\"inputSchema\":")).unwrap();
+    std::fs::write(place.path("script.json"), script.replace("\"inputSchema\":", "\"title\":\"New\",\"inputSchema\":"))
+        .unwrap();
     let waiting = Streams::plain(&place, Era::July2026).exec("return await MCP.s.push({})");
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     assert_eq!(rules(&place, &[])[0]["standing"], "otherDefinition");
