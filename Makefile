@@ -24,7 +24,7 @@ dist: build ## Package the release binary in target/dist, then install and run e
 	@scripts/dist-check
 
 demo: setup ## Build, then run an example cell and a turn of the gateway
-	@echo "demo: building the cellmate binary; the first build takes about seven minutes on two cores, later ones seconds"
+	@echo "demo: building the cellmate binary; the first build takes about six minutes on two cores, later ones seconds"
 	@cargo build --locked --package cellmate-cli
 	@scripts/demo
 

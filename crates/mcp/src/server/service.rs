@@ -378,7 +378,7 @@ impl McpService {
         }
     }
 
-    /// Cancels a call at its client's request: aborts the run's turn and the tool calls that it has dispatched.
+    /// Cancels a call at its client's request: aborts its run and the tool calls that it has dispatched.
     pub(crate) async fn cancel(&self, call: &Call) {
         if let Some(own) = call.handle.take_own_work() {
             self.cancel_own_work(own).await;

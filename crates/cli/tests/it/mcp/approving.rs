@@ -288,13 +288,15 @@ fn standing_approvals_are_listed_revoked_and_bound_to_the_command_of_their_serve
     let script = std::fs::read_to_string(place.path("script.json")).unwrap();
     std::fs::write(place.path("script.json"), script.replace("\"inputSchema\":", "\"title\":\"New\",\"inputSchema\":"))
         .unwrap();
-    let waiting = Streams::plain(&place, Era::July2026).exec("return await MCP.s.push({})");
-    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let push = || Streams::plain(&place, Era::July2026).exec("return await MCP.s.push({})");
+    let refused = push();
+    assert!(refused["error"].as_str().unwrap_or_default().contains("its definition has changed"), "{refused}");
     assert_eq!(rules(&place, &[])[0]["standing"], "otherDefinition");
+    assert_eq!(push()["status"], "waiting");
     std::fs::write(place.path("script.json"), script).unwrap();
     assert_eq!(code(&mut place.by_hand("s.push")), Some(0), "the first definition is allowed as before");
-    let done = Streams::plain(&place, Era::July2026).exec("return (await MCP.s.push({})).structuredContent");
-    assert_eq!(done["status"], "completed", "{done}");
+    push();
+    assert_eq!(rules(&place, &[])[0]["standing"], "inForce");
 
     let rule = listed[0]["ruleId"].as_str().unwrap();
     let shown = text(&place.approvals(&["rules", "list", "--config", &place.path("config.json")]).stdout);
