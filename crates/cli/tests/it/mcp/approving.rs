@@ -284,20 +284,6 @@ fn standing_approvals_are_listed_revoked_and_bound_to_the_command_of_their_serve
     place.configure(&before);
     assert_eq!(code(&mut place.by_hand("s.push")), Some(0), "the first command is allowed as before");
 
-    // An upgrade of the server changes the definition, which the next start lists.
-    let script = std::fs::read_to_string(place.path("script.json")).unwrap();
-    std::fs::write(place.path("script.json"), script.replace("\"inputSchema\":", "\"title\":\"New\",\"inputSchema\":"))
-        .unwrap();
-    let push = || Streams::plain(&place, Era::July2026).exec("return await MCP.s.push({})");
-    let refused = push();
-    assert!(refused["error"].as_str().unwrap_or_default().contains("its definition has changed"), "{refused}");
-    assert_eq!(rules(&place, &[])[0]["standing"], "otherDefinition");
-    assert_eq!(push()["status"], "waiting");
-    std::fs::write(place.path("script.json"), script).unwrap();
-    assert_eq!(code(&mut place.by_hand("s.push")), Some(0), "the first definition is allowed as before");
-    push();
-    assert_eq!(rules(&place, &[])[0]["standing"], "inForce");
-
     let rule = listed[0]["ruleId"].as_str().unwrap();
     let shown = text(&place.approvals(&["rules", "list", "--config", &place.path("config.json")]).stdout);
     assert!(shown.starts_with("agent ") && shown.contains(rule) && shown.contains("in force"), "{shown}");
@@ -305,4 +291,23 @@ fn standing_approvals_are_listed_revoked_and_bound_to_the_command_of_their_serve
     assert_eq!(place.approvals(&["rules", "revoke", rule]).status.code(), Some(1), "a rule can be revoked only once");
     assert_eq!(code(&mut place.by_hand("s.push")), Some(1), "the call needs approval again");
     assert_eq!((rules(&place, &[]), &rules(&place, &["--all"])[0]["standing"]), (json!([]), &json!("revoked")));
+}
+
+#[test]
+fn a_standing_approval_of_another_definition_is_listed_as_inactive() {
+    let place = pushes();
+    let (client, waiting) = ask(&place, &["{}"]);
+    assert_eq!(place.approvals(&["approve", id(&waiting), "--always"]).status.code(), Some(0));
+    drop(client);
+    assert_eq!(rules(&place, &[])[0]["standing"], "inForce");
+
+    // An upgrade of the server changes the definition, which the next start lists.
+    let script = std::fs::read_to_string(place.path("script.json")).unwrap();
+    let upgraded = script.replace("\"inputSchema\":", "\"title\":\"New\",\"inputSchema\":");
+    std::fs::write(place.path("script.json"), upgraded).unwrap();
+    let refused = Streams::plain(&place, Era::July2026).exec("return await MCP.s.push({})");
+    assert!(refused["error"].as_str().unwrap_or_default().contains("its definition has changed"), "{refused}");
+    assert_eq!(rules(&place, &[])[0]["standing"], "otherDefinition");
+    let shown = text(&place.approvals(&["rules", "list", "--config", &place.path("config.json")]).stdout);
+    assert!(shown.contains("inactive: the tool's definition has changed"), "{shown}");
 }
