@@ -31,6 +31,9 @@ COMMANDS = {
     "cellmate connect codex --gateway ": r"(?s)\[model_providers\.cellmate\].*connected; set the token",
     "cellmate disconnect codex --gateway ": r"disconnected",
     "cellmate approvals list": r"",
+    "curl -s http://127.0.0.1:18789/api/v1/approvals ": r'"items":\[\]',
+    # The guide's `ID` is the id of no approval.
+    "curl -s -X POST http://127.0.0.1:18789/api/v1/approvals/ID/decision": r'"not_found"',
     "cellmate tokens create crm ": r"\S{32}",
     "cellmate tokens list": r"crm",
 }
