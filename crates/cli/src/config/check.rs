@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use super::ranges::moved_numbers;
 use super::severity::Severity;
 use super::{entries, schema};
-use crate::serve::Models;
 use crate::shared_arguments::ConfigArguments;
 use crate::state::configured_location;
 use crate::style::{Stream, Style, paint};
@@ -246,11 +245,6 @@ fn settings_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
         let (_, problems) = local_tools::roots(&policy.config, places, None);
         problems.into_iter().map(|problem| finding(at(&problem.setting), Severity::Warning, problem.to_string()))
     });
-    // Without providers in this file, they may be in another one.
-    let models = policy::read(&settings).ok().filter(|_| settings.pointer("/models/providers").is_some());
-    let models = models.and_then(|policy| Models::read(&settings, &policy.config, places).ok());
-    let models = models.iter().flat_map(|models| models.problems().to_vec());
-    let models: Vec<Finding> = models.map(|problem| finding(at("models"), Severity::Warning, problem)).collect();
     let known = schema::sections();
     let unknown = file.sections().into_iter().filter(|(key, _)| !known.contains(key)).map(|(key, at)| {
         let meant = nearest(&key, known.iter().map(String::as_str));
@@ -267,7 +261,7 @@ fn settings_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
     });
     let moved = file.shown_whole().map(|whole| moved_numbers(&whole)).unwrap_or_default().into_iter();
     let moved = moved.map(|moved| finding(Some(file.position(&moved.path)), Severity::Warning, moved.message));
-    wrong.chain(store).chain(roots).chain(models).chain(unknown).chain(unused).chain(moved).collect()
+    wrong.chain(store).chain(roots).chain(unknown).chain(unused).chain(moved).collect()
 }
 
 /// Returns a warning for each section of an imported OpenClaw file that contains policy: only its servers are imported.

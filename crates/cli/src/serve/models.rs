@@ -89,14 +89,9 @@ impl Models {
         limited(self.problems.iter().map(|problem| plain(problem)), self.problems.len())
     }
 
-    /// Returns what is missing, if the gateway is configured at all.
-    pub(crate) fn problems(&self) -> &[String] {
-        if self.is_configured { &self.problems } else { &[] }
-    }
-
     /// Whether nothing is missing, or the gateway is not configured at all.
     pub(crate) fn is_ok(&self) -> bool {
-        self.problems().is_empty()
+        self.problems.is_empty() || !self.is_configured
     }
 
     /// Returns one line about the models, for `cellmate doctor`.
