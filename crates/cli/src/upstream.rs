@@ -35,7 +35,7 @@ const MAX_LIST_WAIT: Duration = Duration::from_secs(10);
 const REMEMBERED_MS: i64 = 10 * 60 * 1000;
 
 /// How long the last standard error output of a server that has ended may take to arrive.
-const STDERR_WAIT: Duration = Duration::from_millis(200);
+pub(crate) const STDERR_WAIT: Duration = Duration::from_millis(200);
 
 /// All enabled servers. None is started on creation.
 #[derive(Clone)]

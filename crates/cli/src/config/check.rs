@@ -65,8 +65,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         return render::fatal(&format!("`{}` does not exist", display::path(missing)));
     }
     let (files, findings) = check(&places);
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let errors = count(Severity::Error);
+    let ProblemCounts { errors, warnings } = ProblemCounts::of(&findings);
     if arguments.json {
         let (notes, problems): (Vec<&Finding>, Vec<&Finding>) =
             findings.iter().partition(|finding| finding.severity == Severity::Note);
@@ -82,7 +81,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
             };
             render::print_safe(&format!("{line}\n"));
         }
-        render::print(&summary(files.len(), errors, count(Severity::Warning), count(Severity::Note)));
+        render::print(&summary(files.len(), errors, warnings, count(&findings, Severity::Note)));
     }
     if errors == 0 { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) }
 }
@@ -93,26 +92,38 @@ pub(crate) struct ProblemCounts {
     pub(crate) warnings: usize,
 }
 
+impl ProblemCounts {
+    fn of(findings: &[Finding]) -> Self {
+        Self { errors: count(findings, Severity::Error), warnings: count(findings, Severity::Warning) }
+    }
+}
+
 /// Counts the problems that `cellmate config check` reports.
 pub(crate) fn count_problems(places: &Places) -> ProblemCounts {
-    let (_, findings) = check(places);
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    ProblemCounts { errors: count(Severity::Error), warnings: count(Severity::Warning) }
+    ProblemCounts::of(&check(places).1)
+}
+
+fn count(findings: &[Finding], severity: Severity) -> usize {
+    findings.iter().filter(|finding| finding.severity == severity).count()
+}
+
+/// Returns a number with its noun, such as `1 error` or `2 errors`.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn summary(files: usize, errors: usize, warnings: usize, notes: usize) -> String {
-    let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let found = match (errors, warnings) {
         (0, 0) => "no problems".to_owned(),
-        (_, 0) => many(errors, "error"),
-        _ => format!("{}, {}", many(errors, "error"), many(warnings, "warning")),
+        (_, 0) => counted(errors, "error"),
+        _ => format!("{}, {}", counted(errors, "error"), counted(warnings, "warning")),
     };
     let unused = match notes {
         0 => String::new(),
         1 => "; 1 setting does not apply".to_owned(),
         _ => format!("; {notes} settings do not apply"),
     };
-    format!("{} checked: {found}{unused}\n", many(files, "file"))
+    format!("{} checked: {found}{unused}\n", counted(files, "file"))
 }
 
 /// Checks every file that is read. Returns the files, and the problems by file and place.

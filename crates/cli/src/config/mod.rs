@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use check::{ProblemCounts, count_problems};
+pub(crate) use check::{ProblemCounts, count_problems, counted};
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigCommandArguments {

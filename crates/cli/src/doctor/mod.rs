@@ -15,7 +15,7 @@ use contract::text;
 use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
-use crate::config::{ProblemCounts, count_problems};
+use crate::config::{ProblemCounts, count_problems, counted};
 use crate::{hint, render, secrets, state};
 use core_tools::CoreTools;
 use servers::ServerSection;
@@ -90,13 +90,12 @@ struct ConfigurationCheck {
 impl ConfigurationCheck {
     fn of(places: &Places) -> Self {
         let ProblemCounts { errors, warnings } = count_problems(places);
-        let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let check = hint::command("config check");
         let text = match (errors, warnings) {
             (0, 0) => "no problems".to_owned(),
-            (_, 0) => format!("{}; see `{check}`", many(errors, "error")),
-            (0, _) => format!("{}; see `{check}`", many(warnings, "warning")),
-            _ => format!("{}, {}; see `{check}`", many(errors, "error"), many(warnings, "warning")),
+            (_, 0) => format!("{}; see `{check}`", counted(errors, "error")),
+            (0, _) => format!("{}; see `{check}`", counted(warnings, "warning")),
+            _ => format!("{}, {}; see `{check}`", counted(errors, "error"), counted(warnings, "warning")),
         };
         Self { json: json!({"errors": errors, "warnings": warnings}), text }
     }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use catalog::{Catalog, SurfaceError, SurfaceOptions, SurfaceReport};
 use clap::Args;
@@ -25,13 +24,11 @@ use crate::engine::{MAX_NAMESPACE_WAIT, prepare_run_for};
 use crate::local_tools::local_tools;
 use crate::servers::{FilteredTools, ProbeResult, probe_all};
 use crate::shared_arguments::{ConfigArguments, PolicyArguments};
+use crate::upstream::STDERR_WAIT;
 use crate::{hint, policy, render};
 
 /// How long the remembered tool list of a server is used without starting the server.
 const FRESH_MS: Millis = 24 * 60 * 60 * 1000;
-
-/// How long a server that ended during a call gets to write its reason to standard error.
-const STDERR_WAIT: Duration = Duration::from_millis(100);
 
 /// The longest reason of a closed connection that is shown.
 const MAX_SHOWN_CHARS: usize = 1_000;

@@ -16,7 +16,12 @@ async fn journal() -> Journal {
 }
 
 fn in_store(store: Store) -> Journal {
-    let run = FencedRun::new(NewRun {
+    Journal::new(store, fenced_run())
+}
+
+/// A run that this process holds, without a catalog.
+pub(crate) fn fenced_run() -> FencedRun {
+    FencedRun::new(NewRun {
         run_id: "cm_1".into(),
         scope: Scope::default(),
         tool_call_id: "exec-1".to_owned(),
@@ -26,8 +31,7 @@ fn in_store(store: Store) -> Journal {
         catalog: String::new(),
         tables: std::sync::Arc::from(Vec::new()),
         definition: String::new(),
-    });
-    Journal::new(store, run)
+    })
 }
 
 #[tokio::test]

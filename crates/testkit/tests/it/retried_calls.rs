@@ -10,7 +10,9 @@ use executor::{
     StateSink, ToolResult, ToolSource,
 };
 use serde_json::json;
-use store::{CallRow, FencedRun, Keys, Location, NewRun, Store};
+use store::{CallRow, Keys, Location, Store};
+
+use crate::journal::fenced_run;
 
 /// A tool source that records the definition each call was bound to.
 #[derive(Debug, Default)]
@@ -77,18 +79,4 @@ async fn a_retried_call_is_bound_to_the_approved_tool_definition() {
             }
         }
     }
-}
-
-fn fenced_run() -> FencedRun {
-    FencedRun::new(NewRun {
-        run_id: "cm_1".into(),
-        scope: Scope::default(),
-        tool_call_id: "exec-1".to_owned(),
-        holder: "here".to_owned(),
-        lease_until: i64::MAX,
-        expires_at: i64::MAX,
-        catalog: String::new(),
-        tables: Arc::from(Vec::new()),
-        definition: String::new(),
-    })
 }
