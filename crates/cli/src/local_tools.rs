@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::tools::core::{CoreTools, ProtectedFolder, Root, Roots, Shell, ShellSettings, SystemLookup, WebFetch};
-use ::tools::plugins::{Plugin, PluginFolder, PluginHost, PluginOptions, Plugins, Variables};
+use ::tools::plugins::{Plugin, PluginFolder, PluginHost, PluginOptions, PluginStatus, Plugins, Variables};
 use client_config::{Places, display};
 use contract::config::{self, AgentsConfig, PluginsConfig};
 use executor::run::LocalTools;
@@ -70,6 +70,16 @@ pub(crate) fn reloaded(
     problems.extend(unusable);
     problems.extend(plugins.add_to(&mut tools));
     Ok(Reloaded { local: Local { tools, plugins }, retired, problems })
+}
+
+/// Prints which plugins have failed in this process, with the end of their standard error.
+pub(crate) fn report_failed_plugins(plugins: &Plugins) {
+    for plugin in plugins.iter() {
+        let PluginStatus { last_failure: Some(why), stderr, .. } = plugin.status() else { continue };
+        render::note(&format!("cellmate: plugin `{}` failed: {why}", plugin.id()));
+        let lines = process::excerpt(&stderr.unwrap_or_default());
+        lines.iter().for_each(|line| render::note(&format!("      | {line}")));
+    }
 }
 
 /// Returns the core tools that the user enabled, and what cannot be used.

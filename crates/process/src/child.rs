@@ -130,6 +130,14 @@ impl ProcessExit {
         while self.0.changed().await.is_ok() {}
         *self.0.borrow()
     }
+
+    /// Waits until it is known how the program ended, but not longer than `limit`. Returns `None` if that is unknown, or if
+    /// it was ended on request.
+    pub async fn program_end(mut self, limit: Duration) -> Option<ProgramEnd> {
+        // Without a change in time, the value is still `None`.
+        tokio::time::timeout(limit, self.0.changed()).await.ok();
+        *self.0.borrow()
+    }
 }
 
 impl Process {

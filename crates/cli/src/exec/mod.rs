@@ -27,7 +27,7 @@ use crate::approvals::UntrustedServers;
 use crate::approver::Approver;
 use crate::arguments::ExecArguments;
 use crate::engine::{Engine, code_mode_config, command_line_scope};
-use crate::local_tools::local_tools;
+use crate::local_tools::{local_tools, report_failed_plugins};
 use crate::named_words::NamedWords;
 use crate::policy::{self, BadSettings};
 use crate::render::OutputFormat;
@@ -136,6 +136,7 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
         let done =
             run_cell(&engine.code_mode, &executor, &config, cell, arguments, background, &engine.untrusted).await;
         engine.servers.report_failures_since(began, &words).await;
+        report_failed_plugins(&engine.local.plugins);
         done
     };
     let done = done.await;

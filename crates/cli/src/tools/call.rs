@@ -91,7 +91,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
             CallEnd::Settled(Outcome::Failed(undecided.why))
         }
     };
-    ready.report_closed().await;
+    ready.report_failures().await;
     // A call with wrong arguments is refused before anything is called.
     let end = match (end, input::json_hint(&arguments.pairs, &tool.parameters)) {
         (CallEnd::Settled(Outcome::Failed(message)), Some(hint)) => {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::tools::plugins::Plugins;
 use catalog::{Catalog, SurfaceError, SurfaceOptions, SurfaceReport};
 use clap::Args;
 use client_config::{LoadedConfig, Places, ServerEntry, display};
@@ -21,7 +22,7 @@ use super::names;
 use super::withheld::WithheldTools;
 use crate::age::span;
 use crate::engine::{MAX_NAMESPACE_WAIT, prepare_run_for};
-use crate::local_tools::local_tools;
+use crate::local_tools::{local_tools, report_failed_plugins};
 use crate::servers::{FilteredTools, ProbeResult, probe_all};
 use crate::shared_arguments::{ConfigArguments, PolicyArguments};
 use crate::upstream::STDERR_WAIT;
@@ -120,7 +121,7 @@ impl RunArguments {
         local.tools.make_ready(&scope, MAX_NAMESPACE_WAIT).await;
         let (run, asked) =
             prepare_run_for(&policy, local.tools, sources, scope, surface).map_err(|error| error.to_string())?;
-        Ok(Ready { run, results, remembered, asked, provider_note, withheld })
+        Ok(Ready { run, results, remembered, plugins: local.plugins, asked, provider_note, withheld })
     }
 }
 
@@ -162,6 +163,7 @@ pub(super) struct Ready {
     run: PreparedRun,
     pub(super) results: Vec<ProbeResult>,
     remembered: Vec<RememberedServer>,
+    plugins: Plugins,
     asked: ApprovalHook,
     /// Says that the rules of several providers apply.
     provider_note: Option<String>,
@@ -199,8 +201,9 @@ impl Ready {
         self.asked.covers(id)
     }
 
-    /// Prints why servers closed their connections since they were started, with the end of their standard error.
-    pub(super) async fn report_closed(&self) {
+    /// Prints why servers closed their connections since they were started, and why plugins failed, with the end of their
+    /// standard error.
+    pub(super) async fn report_failures(&self) {
         for ProbeResult { entry, server, .. } in &self.results {
             let Some(server) = server.as_ref().ok() else { continue };
             let Some(why) = server.why_closed() else { continue };
@@ -211,6 +214,7 @@ impl Ready {
             let lines = process::excerpt(&entry.without_secrets(&server.stderr_tail()));
             lines.iter().for_each(|line| render::note(&format!("      | {line}")));
         }
+        report_failed_plugins(&self.plugins);
     }
 
     pub(super) fn all_started(&self) -> bool {

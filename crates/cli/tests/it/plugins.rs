@@ -122,3 +122,44 @@ fn doctor_names_every_plugin_that_cannot_be_used() {
     let line = doctor.lines().find(|line| line.starts_with("plugins ")).unwrap();
     assert!(line.contains("`one` cannot be used: ") && line.contains("; `two` cannot be used: "), "{doctor}");
 }
+
+/// A plugin that complains and exits at the first request after its start.
+const LOUD: &str = r#"
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["method"] == "initialize":
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"protocolVersion": 1}}), flush=True)
+    elif "id" in request:
+        os.write(2, b"disk on fire\n")
+        os._exit(7)
+"#;
+
+#[test]
+fn the_user_sees_standard_error_of_a_plugin_that_exits_and_the_cell_only_its_exit_code() {
+    let mut described = json!({
+        "id": "loud", "name": "Loud", "version": "1.0.0", "description": "Fails.", "command": ["python3", "main.py"],
+        "tools": [{"name": "burn", "description": "Burns.", "inputSchema": {"type": "object"}, "effects": "reads"}],
+    });
+    for hooks in [None, Some(json!({"before_tool_call": {"tools": ["*"]}}))] {
+        if let Some(hooks) = hooks {
+            described["hooks"] = hooks;
+        }
+        let person = Person::new();
+        person.write("project/loud/cellmate.plugin.json", &described.to_string());
+        person.write("project/loud/main.py", LOUD);
+        let added = person.run(&["plugins", "add", "./loud", "--yes"]);
+        assert_eq!(added.code, 0, "{}{}", added.out, added.err);
+        let cell = ["exec", "-e", "return await tools.call('plugin:loud:burn', {})"];
+        let commands: [&[&str]; 2] = [&cell, &["tools", "call", "plugin:loud:burn"]];
+        for arguments in commands {
+            let done = person.run(arguments);
+            assert_eq!(done.code, 1, "{arguments:?}: {}{}", done.out, done.err);
+            let note = "cellmate: plugin `loud` failed: the plugin exited with code 7\n      | disk on fire\n";
+            assert!(done.err.contains(note), "{arguments:?}: {}", done.err);
+            assert!(!done.out.contains("fire"), "{arguments:?}: {}", done.out);
+        }
+        let seen = person.run(&cell).json();
+        assert!(seen["error"].as_str().unwrap().contains("the plugin exited with code 7"), "{seen}");
+    }
+}

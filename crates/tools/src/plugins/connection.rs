@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use contract::limits::{MAX_JSON_VALUES, MAX_LARGE_MESSAGE_BYTES, MAX_PLUGIN_REQUESTS};
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use process::{
     CLOSE_GRACE, Envelope, FirstReason, LargeMessage, LargeMessages, Line, LineError, LineWriter, Lines,
     MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNANSWERED_REQUESTS, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES, MessageKind,
-    PendingReservation, Process, ProcessExit, Reservation, StartedProcess, StderrReader, Tail, endless_response,
+    PendingReservation, Process, ProcessExit, ProgramEnd, Reservation, StartedProcess, Tail, endless_response, excerpt,
     response_id, response_too_long, too_large,
 };
 use serde_json::{Map, Value, json};
@@ -46,6 +46,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// output and its standard error are two pipes, read by two tasks.
 const STDERR_GRACE: Duration = Duration::from_millis(200);
 
+/// How long the end of a connection waits until it is known how the plugin ended. A plugin that has exited is known to have
+/// ended within milliseconds; one that has only closed its output must be ended first.
+const EXIT_GRACE: Duration = Duration::from_secs(1);
+
 /// How much of a plugin's own text an error message shows.
 pub(super) const MAX_SHOWN_CHARS: usize = 1_000;
 
@@ -55,8 +59,10 @@ const METHOD_NOT_FOUND: i32 = -32_601;
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closed {
-    /// The plugin exited or closed its output.
+    /// The plugin closed its output, or exited in a way that is not known.
     Ended,
+    /// The plugin ended by itself.
+    Exited(ProgramEnd),
     MessageTooLong,
     /// The plugin sent too many lines in a row that are not messages.
     Garbage,
@@ -74,6 +80,7 @@ impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the plugin exited or closed its output"),
+            Self::Exited(end) => write!(f, "the plugin {end}"),
             Self::MessageTooLong => write!(f, "the plugin sent a message of more than {MAX_LARGE_MESSAGE_BYTES} bytes"),
             Self::Garbage => write!(f, "the plugin sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
             Self::DoesNotRead => {
@@ -138,6 +145,10 @@ struct Shared<W> {
     unsent_bytes: Arc<Semaphore>,
     pending: Mutex<HashMap<i64, Pending>>,
     closed: FirstReason<Closed>,
+    /// Set when nothing more is read from the plugin, and before `closed`, which takes a moment if the plugin has exited.
+    is_ending: AtomicBool,
+    /// Notified when a message could not be written.
+    broken: Notify,
     stop: Notify,
     next_id: AtomicI64,
     timeouts: AtomicU32,
@@ -172,10 +183,14 @@ impl Connection {
         let mut draining = tail.drain(plugin, stderr);
         let shared = Shared::new(stdin);
         let reading = Reading::new(Arc::clone(&shared));
+        let (exit, ending) = (gone.clone(), Arc::clone(&shared));
         tokio::spawn(async move {
             let mut process: Process = process;
-            reading.run(stdout, Some(&mut draining)).await;
-            process.end().await;
+            let why = reading.run(stdout).await;
+            if why == Closed::Ended {
+                draining.caught_up(STDERR_GRACE).await;
+            }
+            tokio::join!(process.end(), async { ending.close(with_exit(why, exit).await) });
             draining.finish().await;
         });
         Self { shared, tail, gone: Some(gone) }
@@ -187,8 +202,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
     #[cfg(test)]
     fn over(stdout: impl AsyncRead + Unpin + Send + 'static, stdin: W) -> Self {
         let shared = Shared::new(stdin);
-        let reading = Reading::new(Arc::clone(&shared));
-        tokio::spawn(reading.run(stdout, None));
+        let (reading, ending) = (Reading::new(Arc::clone(&shared)), Arc::clone(&shared));
+        tokio::spawn(async move { ending.close(reading.run(stdout).await) });
         Self { shared, tail: Tail::default(), gone: None }
     }
 
@@ -248,7 +263,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) | Err(_) => return Err(RequestError::Crowded),
         };
-        if let Some(why) = shared.closed.get() {
+        if let Some(why) = shared.why_ended().await {
             return Err(RequestError::NotSent(why));
         }
         let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
@@ -256,7 +271,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
         shared.pending.lock().insert(id, Pending { reply, kind, updates, updates_left: MAX_UPDATES });
         let _guard = RequestGuard { shared, id };
         // The connection may have ended since the check above, and then nothing settles this request.
-        if let Some(why) = shared.closed.get() {
+        if let Some(why) = shared.why_ended().await {
             return Err(RequestError::NotSent(why));
         }
         shared.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
@@ -304,6 +319,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Shared<W> {
             unsent_bytes: Arc::new(Semaphore::new(MAX_UNSENT_BYTES / UNIT)),
             pending: Mutex::default(),
             closed: FirstReason::new(),
+            is_ending: AtomicBool::new(false),
+            broken: Notify::new(),
             stop: Notify::new(),
             next_id: AtomicI64::new(1),
             timeouts: AtomicU32::new(0),
@@ -332,7 +349,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Shared<W> {
             };
             drop(room);
             if written.is_err() {
-                shared.closed.set(Closed::Ended);
+                shared.broken.notify_one();
             }
         });
     }
@@ -348,6 +365,19 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Shared<W> {
             // Sending fails only if the caller has just given up.
             drop(pending.reply.send(reply));
         }
+    }
+
+    /// Returns why the connection ended; `None` if it has not. While the connection ends, it waits for the reason.
+    async fn why_ended(&self) -> Option<Closed> {
+        if self.is_ending.load(Ordering::Relaxed) { Some(self.closed.wait().await) } else { self.closed.get() }
+    }
+
+    /// Settles all requests.
+    fn close(&self, why: Closed) {
+        self.closed.set(why);
+        self.writer.close();
+        // Dropping the senders wakes the callers, which read the reason.
+        self.pending.lock().clear();
     }
 
     fn fail_all(&self, error: &RequestError) {
@@ -372,25 +402,21 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
         Self { shared, bad: 0, asked: 0, ignored_bytes: 0 }
     }
 
-    /// Reads until the connection ends, for whatever reason, and settles all requests.
-    async fn run(mut self, stdout: impl AsyncRead + Unpin + Send, stderr: Option<&mut StderrReader>) {
+    /// Reads until the connection ends, for whatever reason, and returns the reason.
+    async fn run(mut self, stdout: impl AsyncRead + Unpin + Send) -> Closed {
         let mut lines = Lines::new(stdout, MAX_FRAME_BYTES);
         let shared = Arc::clone(&self.shared);
         let why = tokio::select! {
             why = self.read(&mut lines) => why,
             why = shared.closed.wait() => why,
+            () = shared.broken.notified() => Closed::Ended,
             () = shared.stop.notified() => {
                 self.say_goodbye(&mut lines).await;
                 Closed::Stopped
             }
         };
-        if let (Closed::Ended, Some(stderr)) = (why, stderr) {
-            stderr.caught_up(STDERR_GRACE).await;
-        }
-        shared.closed.set(why);
-        shared.writer.close();
-        // Dropping the senders wakes the callers, which read the reason.
-        shared.pending.lock().clear();
+        shared.is_ending.store(true, Ordering::Relaxed);
+        why
     }
 
     async fn read(&mut self, lines: &mut Lines<impl AsyncRead + Unpin>) -> Closed {
@@ -580,11 +606,18 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
     }
 }
 
+/// Returns the reason why a connection ended, with how the plugin ended if it exited.
+async fn with_exit(why: Closed, exit: ProcessExit) -> Closed {
+    if why != Closed::Ended {
+        return why;
+    }
+    exit.program_end(EXIT_GRACE).await.map_or(why, Closed::Exited)
+}
+
 /// Logs the end of a connection that the supervisor did not ask for.
 pub(super) fn log_end(plugin: &str, why: Closed, stderr: &str) {
-    let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let last = telemetry::Redactor::global().redact(last).into_owned();
-    tracing::warn!(plugin, reason = %why, stderr = plain(&last, MAX_SHOWN_CHARS), "the connection to a plugin was lost");
+    let last = excerpt(&telemetry::Redactor::global().redact(stderr)).join(" | ");
+    tracing::warn!(plugin, reason = %why, stderr = last, "the connection to a plugin was lost");
 }
 
 #[cfg(test)]

@@ -186,7 +186,8 @@ impl Supervisor {
     }
 
     pub(super) fn status(&self) -> PluginStatus {
-        let state = self.state();
+        let mut state = self.state();
+        self.notice_end(&mut state);
         let name = match state.lifecycle.phase() {
             Phase::Stopped => "stopped",
             Phase::Starting => "starting",
@@ -253,11 +254,7 @@ impl Supervisor {
     fn step(&self) -> Result<Step, Unavailable> {
         let Some(me) = self.me.upgrade() else { return Err(Unavailable::Removed) };
         let mut state = self.state();
-        // A call may notice the end of the connection before the monitor does.
-        if let Some(why) = state.connection.as_ref().and_then(|connection| connection.why_closed()) {
-            let number = state.number;
-            self.on_end(&mut state, number, why);
-        }
+        self.notice_end(&mut state);
         match state.lifecycle.on(Event::Needed, now(), jitter()) {
             Action::Start => self.begin(&mut state),
             Action::WaitUntil(until) => return self.wait(&state, Instant::from_std(until)),
@@ -306,11 +303,20 @@ impl Supervisor {
                 state.lifecycle.on(Event::StartFailed, now(), jitter());
                 // Cells read it.
                 let why: Arc<str> = Redactor::global().redact(&failure.why).as_ref().into();
-                tracing::warn!(plugin = self.id(), reason = %why, "a plugin could not be started");
+                let stderr = failure.stderr.as_deref().map(|text| line(text, MAX_STDERR_CHARS));
+                tracing::warn!(plugin = self.id(), reason = %why, stderr, "a plugin could not be started");
                 state.last_failure = Some(Arc::clone(&why));
                 state.last_stderr = failure.stderr;
                 Err(why)
             }
+        }
+    }
+
+    /// Handles the end of the connection, if it has ended: a call may notice it before the monitor does.
+    fn notice_end(&self, state: &mut State) {
+        if let Some(why) = state.connection.as_ref().and_then(|connection| connection.why_closed()) {
+            let number = state.number;
+            self.on_end(state, number, why);
         }
     }
 
