@@ -7,6 +7,9 @@ pub(super) const MAX_PATH_BYTES: usize = 120;
 
 const MAX_NAME_BYTES: usize = 48;
 
+/// How paths name the whole value.
+pub(super) const ROOT: &str = "input";
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Segment<'a> {
     Name(&'a str),
@@ -25,7 +28,7 @@ pub(super) fn render(segments: &[Segment<'_>]) -> String {
         room -= part.len();
         parts.push(part);
     }
-    parts.push("input".to_owned());
+    parts.push(ROOT.to_owned());
     parts.reverse();
     parts.concat()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::path::MAX_PATH_BYTES;
+use super::path::{MAX_PATH_BYTES, ROOT};
 use super::show::cut;
 use super::{MAX_MESSAGE_BYTES, MAX_PROBLEMS};
 
@@ -28,6 +28,17 @@ impl BadArguments {
     pub(super) fn from(problems: &[Problem]) -> Option<Self> {
         let lines = problems.iter().take(MAX_PROBLEMS).map(Problem::line).collect();
         (!problems.is_empty()).then_some(Self { lines, is_cut: problems.len() > MAX_PROBLEMS })
+    }
+
+    /// Calls the checked value by this name, if it is not the input of a call. Paths then begin with the name.
+    #[must_use]
+    pub fn naming(mut self, value: &str) -> Self {
+        for line in &mut self.lines {
+            if let Some(rest) = line.strip_prefix(ROOT) {
+                *line = format!("{value}{rest}");
+            }
+        }
+        self
     }
 }
 

@@ -223,7 +223,7 @@ pub(super) fn returned(tool: &PluginTool, result: Value) -> Result<ToolResult, S
         if let Err(error) = catalog::arguments::check(schema, details) {
             return wrong(&format!(
                 "`details` violates the output schema:\n{}",
-                plain(&error.to_string(), MAX_SHOWN_CHARS)
+                plain(&error.naming("details").to_string(), MAX_SHOWN_CHARS)
             ));
         }
     }
@@ -280,7 +280,9 @@ mod tests {
             "id": "p", "name": "P", "version": "1", "description": "d", "command": ["x"],
             "tools": [
                 {"name": "plain", "description": "d", "effects": "reads"},
-                {"name": "typed", "description": "d", "outputSchema": {"type": "object", "required": ["n"]}},
+                {"name": "typed", "description": "d", "outputSchema": {
+                    "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+                }},
             ],
         });
         let manifest = Manifest::read(manifest.to_string().as_bytes(), Path::new("m")).unwrap();
@@ -300,7 +302,8 @@ mod tests {
             ("plain", json!({"details": 1, "labels": []}), "unknown key `labels`"),
             ("plain", json!({"text": "a", "isError": "no"}), "`isError`"),
             ("typed", json!({"text": "a"}), "no `details`"),
-            ("typed", json!({"details": {}}), "violates the output schema"),
+            ("typed", json!({"details": {}}), "violates the output schema:\ndetails: missing property \"n\""),
+            ("typed", json!({"details": {"n": "1"}}), "\ndetails.n: expected integer, was \"1\""),
             ("typed", json!({"details": {"m": 1}}), "may have taken effect"),
         ];
         for (name, result, expected) in wrong {

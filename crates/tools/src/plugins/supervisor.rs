@@ -513,8 +513,9 @@ impl Launch {
             return Err(format!("`{place}` has more than {MAX_PLUGIN_CONFIG_BYTES} bytes; shorten it"));
         }
         match &self.manifest.config_schema {
-            Some(schema) => catalog::arguments::check(schema, &self.settings.config)
-                .map_err(|error| format!("`{place}` is invalid:\n{}", plain(&error.to_string(), MAX_SHOWN_CHARS))),
+            Some(schema) => catalog::arguments::check(schema, &self.settings.config).map_err(|error| {
+                format!("`{place}` is invalid:\n{}", plain(&error.naming("config").to_string(), MAX_SHOWN_CHARS))
+            }),
             None if self.settings.config.as_object().is_some_and(|config| !config.is_empty()) => {
                 Err(format!("`{place}` is set, but the plugin has no settings; remove it"))
             }

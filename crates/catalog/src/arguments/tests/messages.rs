@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::with_defaults;
+use super::super::{check, with_defaults};
 use super::run;
 
 #[test]
@@ -29,6 +29,13 @@ fn types_are_enforced() {
         (json!({"type": "int"}), json!(true), "input: expected int, was true"),
         (json!({"type": "STRING"}), json!(true), "input: expected STRING, was true"),
     ]);
+}
+
+#[test]
+fn a_value_that_is_no_input_is_called_by_its_name() {
+    let schema = json!({"properties": {"count": {"type": "integer"}}, "required": ["input"]});
+    let bad = check(&schema, &json!({"count": "input"})).unwrap_err().naming("details");
+    assert_eq!(bad.to_string(), "details: missing property \"input\"\ndetails.count: expected integer, was \"input\"");
 }
 
 #[test]
