@@ -66,6 +66,15 @@ pub(crate) fn print(result: &CellResult, run: Option<&RunId>, advice: Option<&st
     code
 }
 
+/// Says that a cell returned no value and wrote no output, and how a cell returns one.
+pub(crate) fn note_empty(result: &CellResult) {
+    if result.is_empty() {
+        render::note(
+            "cellmate: the cell returned no value and wrote no output; write `return` before the value, as in `return 1 + 1`",
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

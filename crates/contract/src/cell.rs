@@ -279,6 +279,11 @@ impl CellResult {
         }
     }
 
+    /// Whether the cell completed, returned no value and wrote no output, often because it lacks a `return`.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Completed { value, output, .. } if value.get() == "null" && output.is_empty())
+    }
+
     /// Returns what the run did and cost.
     pub fn telemetry(&self) -> &Telemetry {
         match self {

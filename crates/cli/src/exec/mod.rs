@@ -207,6 +207,7 @@ async fn run_cell(
     let advice = if is_kept { cell_result::advice(code_mode, &result).await? } else { None };
     let format = OutputFormat::of_cell_result(arguments.json);
     let code = cell_result::print(&result, run_id.as_ref().filter(|_| is_kept), advice.as_deref(), format);
+    cell_result::note_empty(&result);
     if let Some(background) = background.filter(|_| code_mode.live_runs() > 0) {
         background.detach(render::WAITING).map_err(ExecError::Background)?;
         // The run is released as soon as none of its calls is under way. Then its next turn can begin elsewhere.

@@ -43,6 +43,22 @@ fn a_cell_comes_from_a_flag_a_file_or_standard_input() {
 }
 
 #[test]
+fn a_cell_that_returns_and_writes_nothing_gets_a_hint_and_others_do_not() {
+    let cases = [
+        ("1 + 1", json!(null), true),
+        ("return null", json!(null), true),
+        ("return 1 + 1", json!(2), false),
+        ("text('a')", json!(null), false),
+    ];
+    for (cell, value, has_hint) in cases {
+        let output = cellmate(&["exec", "-e", cell], "");
+        assert_eq!(json_of(&output)["value"], value, "{cell}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(stderr.contains("write `return` before the value"), has_hint, "{cell}: {stderr}");
+    }
+}
+
+#[test]
 fn the_exit_code_reports_how_the_cell_ended() {
     let cases = [
         (vec!["exec", "-e", "throw 1"], 1),

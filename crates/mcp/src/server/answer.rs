@@ -167,12 +167,7 @@ fn pending(calls: &[PendingToolCall]) -> Value {
 
 /// Returns the note for a cell that gave the model nothing to read, often because it lacks a `return`.
 fn note(result: &CellResult) -> Option<&'static str> {
-    match result {
-        CellResult::Completed { value, output, .. } if value.get() == "null" && output.is_empty() => {
-            Some("The cell returned no value and wrote no output. Use `return value` or text(value).")
-        }
-        _ => None,
-    }
+    result.is_empty().then_some("The cell returned no value and wrote no output. Use `return value` or text(value).")
 }
 
 /// Whether the cell never started: the telemetry of a started run counts at least the `exec` that started it.
