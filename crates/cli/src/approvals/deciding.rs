@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::process::ExitCode;
 
-use contract::ids::ApprovalId;
+use contract::ids::{ApprovalId, RunId};
 use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
 use executor::clock::now_ms;
 use store::{Approval, ApprovalScope, Decision, DecisionError, Store};
@@ -11,7 +11,8 @@ use store::{Approval, ApprovalScope, Decision, DecisionError, Store};
 use super::selection::{self, Selected};
 use super::terminal::{self, Answer, OnEnter};
 use super::untrusted::UntrustedServers;
-use crate::render::OutputFormat;
+use crate::hint;
+use crate::render::{self, OutputFormat};
 
 use super::{ApprovalsError, NOT_PENDING, decided_by, print};
 
@@ -25,6 +26,8 @@ pub(super) struct Decider<'a> {
     format: OutputFormat,
     /// Includes the approvals that a standing approval covered.
     decided: HashSet<ApprovalId>,
+    /// The runs of the decided approvals, each once.
+    runs: Vec<RunId>,
 }
 
 /// What the user typed when asked to confirm a decision about several calls.
@@ -59,7 +62,7 @@ async fn with_note(decision: Decision) -> Decision {
 
 impl<'a> Decider<'a> {
     pub(super) fn new(store: &'a Store, untrusted: UntrustedServers, format: OutputFormat) -> Self {
-        Self { store, untrusted, format, decided: HashSet::new() }
+        Self { store, untrusted, format, decided: HashSet::new(), runs: Vec::new() }
     }
 
     /// Shows the pending approvals one after another, and records the decisions that the user types.
@@ -80,6 +83,18 @@ impl<'a> Decider<'a> {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Prints the command that continues a run, for each run whose calls were decided and that no process works on. An MCP
+    /// client or the gateway may still wait for such a run.
+    pub(super) async fn note_idle_runs(&self) -> Result<(), ApprovalsError> {
+        for run in &self.runs {
+            if self.store.is_abandoned(run, now_ms()).await? {
+                let wait = hint::command(&format!("wait {run}"));
+                render::note(&format!("cellmate: if nothing waits for run {run}, `{wait}` continues it"));
+            }
+        }
+        Ok(())
     }
 
     /// Records the same decision for all of them. One that cannot be decided does not stop the rest.
@@ -210,7 +225,12 @@ impl<'a> Decider<'a> {
         match codemode::decide(self.store, id, decision, &decided_by("approvals")).await {
             Ok(recorded) => {
                 print::decided(&recorded, self.format);
-                self.decided.extend(recorded.approvals().map(|approval| approval.approval_id.clone()));
+                for approval in recorded.approvals() {
+                    self.decided.insert(approval.approval_id.clone());
+                    if !self.runs.contains(&approval.run_id) {
+                        self.runs.push(approval.run_id.clone());
+                    }
+                }
                 return Ok(true);
             }
             Err(DecisionError::NotPending) => {

@@ -73,7 +73,10 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
     let untrusted = || UntrustedServers::load(&places);
     match arguments.action {
         None if interactive && stdout().is_terminal() && !as_json => {
-            Decider::new(&store, untrusted(), OutputFormat::Text).review(&open(&store).await?).await
+            let mut decider = Decider::new(&store, untrusted(), OutputFormat::Text);
+            let code = decider.review(&open(&store).await?).await?;
+            decider.note_idle_runs().await?;
+            Ok(code)
         }
         None | Some(Action::List) => {
             let open = open(&store).await?;
@@ -102,11 +105,13 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
             }
             let decision = Decision::Approve { edited_input, reach };
             let mut decider = Decider::new(&store, untrusted(), OutputFormat::from_flag(as_json));
-            if interactive {
-                decider.confirm_and_decide(&selected, &decision).await
+            let code = if interactive {
+                decider.confirm_and_decide(&selected, &decision).await?
             } else {
-                decider.decide_all(&selected, &decision).await
-            }
+                decider.decide_all(&selected, &decision).await?
+            };
+            decider.note_idle_runs().await?;
+            Ok(code)
         }
         Some(Action::Deny { selection, note }) => {
             let mut selected = selection::select(&open(&store).await?, &selection)?;
@@ -114,7 +119,9 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
                 leave_questions(&mut selected.approvals);
             }
             let mut decider = Decider::new(&store, UntrustedServers::default(), OutputFormat::from_flag(as_json));
-            decider.decide_all(&selected, &Decision::Deny { note }).await
+            let code = decider.decide_all(&selected, &Decision::Deny { note }).await?;
+            decider.note_idle_runs().await?;
+            Ok(code)
         }
         Some(Action::Rules { action }) => {
             let state = arguments.store.arguments().folder(&places);

@@ -43,12 +43,16 @@ impl Place {
         waiting["runId"].as_str().unwrap().to_owned()
     }
 
-    fn approve_all(&self) {
+    /// Approves all pending calls, and returns what that prints to standard error.
+    fn approve_all(&self) -> String {
         let listed: Value = serde_json::from_slice(&self.approvals(&["list", "--json"]).stdout).unwrap();
+        let mut printed = String::new();
         for approval in listed.as_array().unwrap() {
-            let id = approval["approvalId"].as_str().unwrap();
-            assert!(self.approvals(&["approve", id]).status.success());
+            let approved = self.approvals(&["approve", approval["approvalId"].as_str().unwrap()]);
+            assert!(approved.status.success());
+            printed += &String::from_utf8(approved.stderr).unwrap();
         }
+        printed
     }
 
     fn pushes(&self) -> usize {
@@ -123,7 +127,9 @@ fn without_a_terminal_a_cell_that_needs_approval_waits_and_another_process_conti
     // Nothing changes while the call is not approved.
     let (code, still) = place.json(&["wait", run]);
     assert_eq!((code, &still["status"], place.pushes()), (Some(3), &json!("waiting"), 0), "{still}");
-    place.approve_all();
+    let printed = place.approve_all();
+    let next = format!("cellmate: if nothing waits for run {run}, `cellmate wait {run}");
+    assert!(printed.contains(&next), "{printed}");
     // The start of the id is enough.
     let (code, done) = place.json(&["wait", &run[..12]]);
     assert_eq!((code, &done["value"], place.pushes()), (Some(0), &json!("push"), 1), "{done}");
