@@ -91,6 +91,12 @@ pub(super) fn is_switch_or_object(path: &KeyPath) -> bool {
     })
 }
 
+/// Whether a setting is a list, and nothing else.
+pub(super) fn is_list(path: &KeyPath) -> bool {
+    let schema = schema();
+    at(&schema, path).and_then(|setting| setting.get("type")).is_some_and(|kind| kind == "array")
+}
+
 /// Returns the schema of the value at a path.
 fn at<'s>(schema: &'s Value, path: &KeyPath) -> Option<&'s Value> {
     path.keys_or_positions().try_fold(schema, below)

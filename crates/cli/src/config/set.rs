@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use catalog::policy::KnownTools;
 use clap::Args;
-use client_config::{Change, ConfigFile, EditError, KeyPath, Places, Source, load, own_files, parse_value, trust_note};
+use client_config::{
+    Change, ConfigFile, EditError, KeyPath, Places, Source, display, load, own_files, parse_value, trust_note,
+};
 use serde_json::{Value, json};
 
 use super::check::{self, Finding, file_findings, unmatched_patterns_of};
@@ -69,6 +71,10 @@ fn prepare(arguments: &SetArguments, places: &Places) -> Result<(Change, Vec<Str
     } else {
         candidates(&arguments.value)
     };
+    let list = values.first().filter(|value| schema::is_list(&path) && !value.is_array()).map(|value| {
+        let item = if value.is_object() { value.clone() } else { Value::from(arguments.value.as_str()) };
+        display::for_shell(&display::plain(&json!([item]).to_string()))
+    });
     let mut refused = None;
     for value in values {
         match edited.change(AcceptedErrors::Same, |change| set(change, edited.source, &path, &value))? {
@@ -78,7 +84,8 @@ fn prepare(arguments: &SetArguments, places: &Places) -> Result<(Change, Vec<Str
             }
         }
     }
-    Err(format!("nothing was written: {}", refused.unwrap_or_default()))
+    let hint = list.map(|list| format!("; write a list, such as {list}")).unwrap_or_default();
+    Err(format!("nothing was written: {}{hint}", refused.unwrap_or_default()))
 }
 
 /// Sets the value. A setting that is a switch or an object, such as `tools.codeMode`, keeps what it has: a switch becomes

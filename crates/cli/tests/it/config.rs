@@ -45,6 +45,12 @@ fn a_setting_is_changed_in_place_and_only_if_the_result_is_valid() {
         ("approvals.ask", "nevr", "did you mean `never`?"),
         ("mcpServers.new", "{}", "it has neither `command` nor `url`"),
         ("store.keepRunsSeconds", "[]", "`store.keepRunsSeconds`"),
+        (
+            "tools.deny",
+            "mcp:files:*",
+            "expected a list, found `\"mcp:files:*\"`; write a list, such as '[\"mcp:files:*\"]'\n",
+        ),
+        ("agents.local.tools.deny", "7", "; write a list, such as '[\"7\"]'\n"),
         ("store.url", "mysql://x", "`store.url`: invalid store location; expected `postgres://"),
         ("store.url", "${secret:X}", "`store.url`: `${secret:X}` is not possible here, because `store` names the key"),
     ] {
