@@ -99,6 +99,15 @@ pub(crate) fn snapshot_expired() -> CellResult {
     )
 }
 
+/// Builds the result of an expired run that made no calls, or only calls that change nothing.
+pub(crate) fn snapshot_expired_without_effects() -> CellResult {
+    failed(
+        ErrorCode::SnapshotExpired,
+        "the cell waited too long and has expired, so it cannot be resumed; it made no call that may have changed \
+         something, so you can run it again with `exec`",
+    )
+}
+
 pub(crate) fn aborted() -> Failure {
     failure(ErrorCode::Aborted, "the run was aborted")
 }

@@ -20,8 +20,8 @@ use crate::definition::Definition;
 use crate::driver::{Command, reopened};
 use crate::effects;
 use crate::failure::{
-    aborted, commit_message, failed, failed_with, no_such_run, snapshot_expired, started_in_sandbox, store_unavailable,
-    unreadable_result,
+    aborted, commit_message, failed, failed_with, no_such_run, snapshot_expired, snapshot_expired_without_effects,
+    started_in_sandbox, store_unavailable, unreadable_result,
 };
 use crate::mode::RunMode;
 use crate::registry::{RunRegistry, WakeError};
@@ -137,7 +137,10 @@ async fn ended(registry: &RunRegistry, catalog: &Catalog, row: &RunRow) -> Resul
 /// Returns the result of an expired run. It is not stored, because whatever expires a run has no catalog.
 async fn expired(registry: &RunRegistry, catalog: &Catalog, row: &RunRow) -> CellResult {
     let effects = effects::of_stored_run(&registry.store, &row.run_id, Some(catalog)).await;
-    effects.added_to(snapshot_expired().with_telemetry(of_stored_run(row)))
+    // If the store does not say, calls may have been made.
+    let made_no_calls = registry.store.journal_totals(&row.run_id).await.is_ok_and(|totals| !totals.had_effects);
+    let result = if made_no_calls { snapshot_expired_without_effects() } else { snapshot_expired() };
+    effects.added_to(result.with_telemetry(of_stored_run(row)))
 }
 
 /// Returns the `waiting` result of a run that another process holds. The model calls `wait` again, and its results

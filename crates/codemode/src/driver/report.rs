@@ -18,7 +18,9 @@ use super::{CellLocation, Driver, DriverExit, Flow, Ownership, Run};
 use crate::bridge;
 use crate::cell::Answer;
 use crate::effects;
-use crate::failure::{aborted, commit_message, failed, failed_with, failure_text, snapshot_expired};
+use crate::failure::{
+    aborted, commit_message, failed, failed_with, failure_text, snapshot_expired, snapshot_expired_without_effects,
+};
 use crate::output::{Names, fit, media_of, not_stored, take_media};
 use crate::stored_result;
 
@@ -207,7 +209,11 @@ impl Driver {
                 tracing::info!("run expired");
                 let snapshots = self.telemetry.snapshots.of_expired_run();
                 let telemetry = Telemetry { snapshots, ..self.telemetry.clone() };
-                let result = with_effects(&self.run, snapshot_expired().with_telemetry(telemetry)).await;
+                let result = match self.run.journal.had_effects() {
+                    true => snapshot_expired(),
+                    false => snapshot_expired_without_effects(),
+                };
+                let result = with_effects(&self.run, result.with_telemetry(telemetry)).await;
                 DriverExit::Over(Box::new(result))
             }
             Err(error) => exit_after(&error),

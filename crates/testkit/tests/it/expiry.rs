@@ -38,7 +38,9 @@ async fn a_tool_that_never_answers_does_not_keep_its_run_alive() {
     eventually("the tool is cancelled", async || fakes.cancelled() == 1).await;
     eventually("the driver exits", async || world.code_mode.live_runs() == 0).await;
     assert_eq!(world.store().run(&run_id).await.unwrap().unwrap().state, RunState::Expired);
-    assert_eq!(code(&world.run().wait(&run_id).await), "snapshot_expired");
+    let expired = world.run().wait(&run_id).await;
+    assert_eq!(code(&expired), "snapshot_expired");
+    assert!(expired["error"].as_str().unwrap().contains("calls that it made may have taken effect"), "{expired}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +49,12 @@ async fn a_pending_approval_expires_with_its_run() {
     let world = world(&fakes).await;
     let (run_id, _) = world.run().suspend("return await tools.asked({})").await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    assert_eq!(code(&world.run().wait(&run_id).await), "snapshot_expired");
+    let expired = world.run().wait(&run_id).await;
+    assert_eq!(code(&expired), "snapshot_expired");
+    assert!(
+        expired["error"].as_str().unwrap().contains("it made no call that may have changed something"),
+        "{expired}"
+    );
     assert_eq!(world.pending().await, []);
     assert_eq!(fakes.called(), [""; 0]);
 }
