@@ -135,8 +135,8 @@ pub(super) struct StateArguments {
     /// Do not ask for confirmation.
     #[arg(long, requires = "remove")]
     pub(super) yes: bool,
-    /// Only sessions of this client; the start of its key is enough.
-    #[arg(long, value_name = "CLIENT")]
+    /// Only sessions of this client; the start of its key is enough, and an empty one means sessions without a client.
+    #[arg(long, value_name = "KEY")]
     pub(super) client: Option<String>,
     /// Only sessions of this agent.
     #[arg(long, value_name = "ID")]

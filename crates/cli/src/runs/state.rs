@@ -29,8 +29,8 @@ const MAX_NAME_CHARS: usize = 100;
 pub(super) enum SessionError {
     #[error("no session `{0}` has values; `cellmate runs state` lists the sessions that have")]
     None(String),
-    #[error("`{typed}` means several sessions; type more of the id, or choose with --client or --agent: {candidates}")]
-    Several { typed: String, candidates: String },
+    #[error("`{typed}` means several sessions; {advice}: {candidates}")]
+    Several { typed: String, advice: &'static str, candidates: String },
     #[error("session `{session}` has no value `{key}`; `cellmate runs state {session}` lists its keys")]
     NoKey { session: String, key: String },
 }
@@ -55,7 +55,10 @@ pub(super) async fn run(store: &Store, arguments: &StateArguments, as_json: bool
 }
 
 fn is_wanted(session: &SessionKey, arguments: &StateArguments) -> bool {
-    let has_client = arguments.client.as_ref().is_none_or(|client| session.client.starts_with(client));
+    let has_client = arguments.client.as_ref().is_none_or(|client| match client.is_empty() {
+        true => session.client.is_empty(),
+        false => session.client.starts_with(client),
+    });
     has_client && arguments.agent.as_ref().is_none_or(|agent| session.agent_id == *agent)
 }
 
@@ -76,14 +79,30 @@ fn find<'a>(sessions: &'a [(SessionKey, SessionTotals)], typed: &str) -> Result<
             if several.len() > MAX_NAMED {
                 named.push("and more".to_owned());
             }
-            Err(SessionError::Several { typed: short(typed), candidates: named.join("; ") })
+            let advice = how_to_choose(several);
+            Err(SessionError::Several { typed: short(typed), advice, candidates: named.join("; ") })
         }
+    }
+}
+
+/// Returns how the user can say which of several sessions is meant.
+fn how_to_choose(sessions: &[&SessionKey]) -> &'static str {
+    let differ = |part: fn(&SessionKey) -> &str| {
+        let first = sessions.first().map(|session| part(session));
+        sessions.iter().any(|session| Some(part(session)) != first)
+    };
+    if differ(|session| session.session_id.as_str()) {
+        "type more of the id, or choose with --client or --agent"
+    } else if differ(|session| session.client.as_str()) {
+        "choose one with --client KEY"
+    } else {
+        "choose one with --agent ID"
     }
 }
 
 fn described(session: &SessionKey) -> String {
     let SessionKey { agent_id, session_id, client } = session;
-    let client = if client.is_empty() { "none".to_owned() } else { short(client) };
+    let client = if client.is_empty() { "''".to_owned() } else { short(client) };
     format!("{} (agent {}, client {client})", short(session_id), short(agent_id))
 }
 
@@ -222,9 +241,13 @@ mod tests {
         let found = |typed: &str| find(&sessions, typed).map(|found| found.session_id.clone());
         assert_eq!(found("repl:").unwrap(), "repl:x");
         assert_eq!(found("repl").unwrap(), "repl", "an id is not the start of another");
-        let several = found("mcp").unwrap_err().to_string();
-        let named = "mcp:local (agent local, client a); mcp:local (agent local, client none)";
-        assert!(several.ends_with(named) && several.contains("--client"), "{several}");
+        let named = "mcp:local (agent local, client a); mcp:local (agent local, client '')";
+        for typed in ["mcp", "mcp:local"] {
+            let several = format!("`{typed}` means several sessions; choose one with --client KEY: {named}");
+            assert_eq!(found(typed).unwrap_err().to_string(), several);
+        }
+        let unlike = found("r").unwrap_err().to_string();
+        assert!(unlike.contains("; type more of the id, or choose with --client or --agent: repl:x ("), "{unlike}");
         for wrong in ["", "x", "repl:x\u{9b}"] {
             let none = found(wrong).unwrap_err().to_string();
             assert!(none.starts_with("no session ") && !none.contains('\u{9b}'), "{none}");

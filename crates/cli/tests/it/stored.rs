@@ -208,10 +208,14 @@ fn values_of_sessions_are_listed_printed_and_deleted() {
 
     let several = person.run(&["runs", "state", "mcp"]);
     assert!(
-        several.code == 2 && several.err.contains("client claude") && several.err.contains("--client"),
+        several.code == 2
+            && several.err.contains("client claude")
+            && several.err.contains("; choose one with --client KEY: "),
         "{}",
         several.err
     );
+    let without_client = person.run(&["runs", "state", "mcp:local", "--client", "", "--json"]).json();
+    assert_eq!((&without_client["client"], without_client["values"].as_array().map(Vec::len)), (&json!(""), Some(1)));
     let of = |more: &[&str]| person.run(&[&["runs", "state", "mcp:local", "--client", "cl"], more].concat());
     let values = of(&["--json"]).json();
     assert_eq!(values["values"][0]["key"], "cursor");
