@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use crate::arguments::Arguments;
@@ -165,10 +166,11 @@ fn item(argument: &Arg) -> String {
     };
     let help = argument.get_long_help().or(argument.get_help()).map(|text| with_stop(&text.to_string()));
     let mut text = help.unwrap_or_default();
-    let possible = argument.get_possible_values();
-    let words: Vec<String> =
-        possible.iter().filter(|one| !one.is_hide_set()).map(|one| format!("`{}`", one.get_name())).collect();
-    if takes_value && !words.is_empty() {
+    let possible = if takes_value { argument.get_possible_values() } else { Vec::new() };
+    let shown: Vec<&PossibleValue> = possible.iter().filter(|one| !one.is_hide_set()).collect();
+    let are_explained = shown.iter().any(|one| one.get_help().is_some());
+    if !shown.is_empty() && !are_explained {
+        let words: Vec<String> = shown.iter().map(|one| format!("`{}`", one.get_name())).collect();
         text += &format!(" Values: {}.", words.join(", "));
     }
     let defaults: Vec<String> =
@@ -176,7 +178,12 @@ fn item(argument: &Arg) -> String {
     if takes_value && !defaults.is_empty() {
         text += &format!(" Default: {}.", defaults.join(", "));
     }
-    format!("- {}: {}\n", names.join(", "), sentences(text.trim()).replace('\n', "\n  "))
+    let mut item = format!("- {}: {}\n", names.join(", "), sentences(text.trim()).replace('\n', "\n  "));
+    for one in shown.into_iter().filter(|_| are_explained) {
+        let help = one.get_help().map(|help| format!(": {}", with_stop(&help.to_string())));
+        item += &format!("  - `{}`{}\n", one.get_name(), help.unwrap_or_default());
+    }
+    item
 }
 
 /// Adds the full stop that clap takes from a comment of one sentence.

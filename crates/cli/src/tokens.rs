@@ -37,8 +37,8 @@ enum Action {
         /// Name of the agent or person that the token is for. Runs, policy and approvals are found by this name.
         #[arg(value_parser = name)]
         name: String,
-        /// Permissions, separated by commas or in several options: `execute` runs turns and tools, `approve` decides approvals, `read` shows
-        /// runs and transcripts, `admin` manages the server.
+        /// Permissions, separated by commas or in several options: `execute` runs turns and tools, `approve` decides
+        /// approvals, `read` shows runs and transcripts, `admin` extends the other permissions to all principals.
         #[arg(long, value_name = "SCOPES", value_parser = permissions, default_values_t = [Permissions::for_agents()])]
         scope: Vec<Permissions>,
         /// How long the token is valid, for example 12h or 30d; without it, until it is revoked.

@@ -11,7 +11,7 @@ pub enum Permission {
     Approve,
     /// See runs, sessions and transcripts.
     Read,
-    /// Manage the server.
+    /// Use the other permissions for the runs, turns and approvals of all principals.
     Admin,
 }
 
@@ -33,7 +33,7 @@ impl Permission {
             Self::Execute => "run turns or tools",
             Self::Approve => "decide approvals",
             Self::Read => "see runs, sessions or transcripts",
-            Self::Admin => "manage the server",
+            Self::Admin => "see or decide what belongs to other principals",
         }
     }
 
