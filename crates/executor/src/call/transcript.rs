@@ -3,7 +3,7 @@
 
 use contract::json::depth;
 use contract::limits::MAX_BRIDGE_VALUE_DEPTH;
-use contract::tool::ToolSpec;
+use contract::tool::{Source, ToolSpec};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use store::{Approval, ApprovalRequest, EntryKind, MAX_TRANSCRIPT_BYTES, NewEntry
 
 use super::CallRequest;
 use crate::clock::now_ms;
-use crate::outcome::{Outcome, UNKNOWN_OUTCOME};
+use crate::outcome::{Outcome, ToolResult, UNKNOWN_OUTCOME};
 
 /// A call whose transcript entries are written.
 pub(crate) struct RecordedCall<'a> {
@@ -59,12 +59,21 @@ impl<'a> RecordedCall<'a> {
     pub(crate) fn result_entry(&self, outcome: &Outcome) -> NewEntry {
         let failed = |message: &str| (true, for_transcript(&[json!({"type": "text", "text": message})]), None);
         let (is_error, content, details) = match outcome {
-            Outcome::Returned(returned) => (false, for_transcript(&returned.content), returned.details.as_ref()),
+            Outcome::Returned(returned) => {
+                (self.reports_error(returned), for_transcript(&returned.content), returned.details.as_ref())
+            }
             Outcome::Failed(message) => failed(message),
             Outcome::Dropped(dropped) => failed(&dropped.message),
             Outcome::Unknown => failed(UNKNOWN_OUTCOME),
         };
         self.entry(EntryKind::ToolResult, CallResult { is_error, content, details: for_transcript(&details) })
+    }
+
+    /// Whether the result is one of an MCP tool with `isError`. Other tools report their errors as failed calls.
+    fn reports_error(&self, returned: &ToolResult) -> bool {
+        let is_mcp = self.tool_id.split(':').next() == Some(Source::Mcp.as_str());
+        let flag = returned.details.as_ref().and_then(|details| details.get("isError"));
+        is_mcp && flag == Some(&Value::Bool(true))
     }
 
     /// Returns the entry of a request for approval, or of a question of the tool.

@@ -62,6 +62,17 @@ async fn nested_calls_are_listed_under_the_control_call_that_made_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_result_of_an_mcp_tool_with_is_error_is_marked_and_equal_data_of_another_tool_is_not() {
+    let (world, _) = world().await;
+    let cell = "await MCP.github.createIssue({ isError: true }); await tools.read({ isError: true }); return 1";
+    value(&world.run().exec(cell).await);
+    let entries = world.export("session").await;
+    let results = entries.iter().filter(|entry| entry["kind"] == "tool_result");
+    let marks: Vec<(&Value, &Value)> = results.map(|entry| (&entry["toolName"], &entry["isError"])).collect();
+    assert_eq!(marks, [(&json!("create_issue"), &json!(true)), (&json!("read"), &json!(false))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_parked_call_keeps_its_id_until_its_result() {
     let (world, fakes) = world().await;
     let run = world.run();
