@@ -4,7 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::tools::plugins::{CallTrial, HookTrial, Plugin, PluginHost, Plugins, TrialReport, inspect, try_call, try_plugin};
+use ::tools::plugins::{
+    CallTrial, HookTrial, Plugin, PluginHost, Plugins, SAMPLE_TOOL, TrialReport, inspect, try_call, try_plugin,
+    try_start,
+};
 use clap::Args;
 use contract::config::PluginsConfig;
 use contract::text::{line, plain};
@@ -20,7 +23,7 @@ use crate::render;
 pub(super) struct TestArguments {
     /// Installed plugin, or the folder of one that is not installed.
     plugin: String,
-    /// Also ask the hooks about a call of this tool, and call it if it is the plugin's own, which then really does what
+    /// Ask the hooks about a call of this tool, and call it if it is the plugin's own, which then really does what
     /// it does; the tool of another source is named by its id; may be repeated.
     #[arg(long = "call", value_name = "TOOL")]
     calls: Vec<String>,
@@ -58,7 +61,7 @@ async fn test(arguments: &TestArguments) -> Result<ExitCode, String> {
     if !arguments.json {
         render::print(&summary(plugin.manifest()));
     }
-    let report = try_plugin(&plugin).await;
+    let report = if arguments.calls.is_empty() { try_plugin(&plugin).await } else { try_start(&plugin).await };
     let mut calls = Vec::new();
     if report.start.is_ok() {
         for (tool, input) in arguments.calls.iter().zip(inputs) {
@@ -122,6 +125,10 @@ fn print(report: &TrialReport, calls: &[(&str, CallTrial)], stderr: Option<&str>
         let hooks = |trials: &[HookTrial]| -> Vec<Value> {
             trials.iter().map(|trial| json!({"hook": trial.hook, "outcome": as_value(&trial.result)})).collect()
         };
+        let samples = report
+            .hooks
+            .iter()
+            .map(|trial| json!({"hook": trial.hook, "tool": SAMPLE_TOOL, "outcome": as_value(&trial.result)}));
         let scopes = report.scopes.iter().map(|(name, made)| json!({"namespace": name, "error": made.as_ref().err()}));
         let calls = calls.iter().map(|(tool, call)| {
             let mut value = json!({"tool": tool, "ok": call.is_ok(), "hooks": hooks(&call.hooks)});
@@ -136,7 +143,7 @@ fn print(report: &TrialReport, calls: &[(&str, CallTrial)], stderr: Option<&str>
             "ok": report.is_ok(),
             "pluginStartMs": report.start.as_ref().ok().map(|took| took.as_millis()),
             "startError": report.start.as_ref().err(),
-            "hooks": hooks(&report.hooks),
+            "hooks": samples.collect::<Vec<_>>(),
             "namespaces": scopes.collect::<Vec<_>>(),
             "calls": calls.collect::<Vec<_>>(),
             "stderr": stderr,
@@ -152,7 +159,7 @@ fn print(report: &TrialReport, calls: &[(&str, CallTrial)], stderr: Option<&str>
             Ok(decision) => decision.clone(),
             Err(why) => format!("failed: {why}"),
         };
-        render::print(&format!("{}  {result}\n", trial.hook));
+        render::print(&format!("{}  {SAMPLE_TOOL} (invented): {result}\n", trial.hook));
     }
     for (namespace, made) in &report.scopes {
         let result = made.as_ref().map_or_else(|why| format!("failed: {why}"), |()| "created".to_owned());

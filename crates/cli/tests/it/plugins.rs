@@ -50,6 +50,12 @@ fn the_hook_of_the_template_works_once_its_comment_signs_are_removed() {
     ] {
         assert!(tested.out.contains(expected), "{expected}: {}", tested.out);
     }
+    assert!(!tested.out.contains("sample"), "{}", tested.out);
+    let sampled = person.run(&["plugins", "test", "./hello"]);
+    let line = format!("before_tool_call  mcp:sample:sample (invented): {unseen}\n");
+    assert!(sampled.code == 0 && sampled.out.contains(&line), "{}{}", sampled.out, sampled.err);
+    let sampled = person.run(&["plugins", "test", "./hello", "--json"]).json();
+    assert_eq!(sampled["hooks"][0]["tool"], "mcp:sample:sample", "{sampled}");
     arguments.push("--json");
     let tested = person.run(&arguments).json();
     assert_eq!(

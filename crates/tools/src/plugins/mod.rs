@@ -35,7 +35,7 @@ pub use manifest::{
 };
 pub use plugin::Plugin;
 pub use supervisor::{PROTOCOL_VERSION, PluginOptions, PluginStatus, Unavailable, Variables};
-pub use trial::{CallTrial, HookTrial, TrialReport, try_call, try_plugin};
+pub use trial::{CallTrial, HookTrial, SAMPLE_TOOL, TrialReport, try_call, try_plugin, try_start};
 
 use hook::{PluginHook, UnusableHook};
 

@@ -11,7 +11,7 @@ use executor::{HookAnswer, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 
 use super::hook::{ask, event_json, sees};
-use super::manifest::ScopeManifest;
+use super::manifest::{HookManifest, ScopeManifest};
 use super::plugin::Plugin;
 
 /// A hook's decision on a call.
@@ -57,10 +57,13 @@ impl CallTrial {
 /// The most characters of a changed input that are shown.
 const MAX_SHOWN_INPUT_CHARS: usize = 2_000;
 
+/// The invented tool of the sample call that hooks are asked about.
+pub const SAMPLE_TOOL: &str = "mcp:sample:sample";
+
 /// Returns the description of a sample call.
 fn sample_event() -> ToolEvent {
     let params = json!({"text": "This is a sample call of `cellmate plugins test`."});
-    event_of("sample", "mcp:sample:sample", params)
+    event_of("sample", SAMPLE_TOOL, params)
 }
 
 fn event_of(name: &str, id: &str, params: Value) -> ToolEvent {
@@ -76,46 +79,69 @@ fn event_of(name: &str, id: &str, params: Value) -> ToolEvent {
     }
 }
 
-/// Starts the plugin, asks its hooks about a sample call, and lets it create its scopes. No tool is called.
+/// Starts the plugin, lets it create its scopes, and asks its hooks about a call of [`SAMPLE_TOOL`]. No tool is called.
 pub async fn try_plugin(plugin: &Arc<Plugin>) -> TrialReport {
+    let report = try_start(plugin).await;
+    let hooks = if report.start.is_ok() { ask_about_sample(plugin).await } else { Vec::new() };
+    TrialReport { hooks, ..report }
+}
+
+/// Starts the plugin, and lets it create its scopes. No hook is asked.
+pub async fn try_start(plugin: &Arc<Plugin>) -> TrialReport {
     let began = Instant::now();
     if let Err(why) = plugin.start().await {
         return TrialReport { start: Err(why.to_string()), hooks: Vec::new(), scopes: Vec::new() };
     }
     let start = Ok(began.elapsed());
-    let mut hooks = Vec::new();
-    let event = sample_event();
-    if let Some(hook) = &plugin.manifest().before_tool_call {
-        let decided = ask(plugin, hook.timeout, event_json(&event)).await;
-        hooks.push(HookTrial { hook: "before_tool_call", result: decided.map(|answer| in_words(&answer)) });
-    }
-    if let Some(hook) = &plugin.manifest().after_tool_call {
-        let mut params = event_json(&event);
-        if let Value::Object(fields) = &mut params {
-            fields.insert("outcome".to_owned(), json!({"status": "returned", "result": "sample"}));
-        }
-        let asked = plugin
-            .supervisor()
-            .request("hooks/after_tool_call", params, hook.timeout, executor::ProgressSink::default())
-            .await;
-        let result = match asked {
-            Ok(Ok(_)) => Ok("answered".to_owned()),
-            Ok(Err(error)) => Err(super::messages::explain(&error, hook.timeout, super::Effects::Reads)),
-            Err(why) => Err(why.to_string()),
-        };
-        hooks.push(HookTrial { hook: "after_tool_call", result });
-    }
+    let scope = sample_event().scope;
     let mut scopes = Vec::new();
     if plugin.scopes.are_created() {
-        plugin.scopes.make_ready(plugin.supervisor(), &event.scope).await;
+        plugin.scopes.make_ready(plugin.supervisor(), &scope).await;
         let created =
             plugin.manifest().namespaces.iter().filter(|namespace| matches!(namespace.scope, ScopeManifest::Created));
         for namespace in created {
-            let result = plugin.scopes.outcome(&namespace.id, &event.scope);
+            let result = plugin.scopes.outcome(&namespace.id, &scope);
             scopes.push((namespace.global_name.clone(), result));
         }
     }
-    TrialReport { start, hooks, scopes }
+    TrialReport { start, hooks: Vec::new(), scopes }
+}
+
+/// Asks the hooks that see calls of [`SAMPLE_TOOL`] about one.
+async fn ask_about_sample(plugin: &Plugin) -> Vec<HookTrial> {
+    let event = sample_event();
+    let mut hooks = Vec::new();
+    if let Some(hook) = &plugin.manifest().before_tool_call {
+        let result = match sees(hook, &event) {
+            true => ask(plugin, hook.timeout, event_json(&event)).await.map(|answer| in_words(&answer)),
+            false => unseen(),
+        };
+        hooks.push(HookTrial { hook: "before_tool_call", result });
+    }
+    if let Some(hook) = &plugin.manifest().after_tool_call {
+        let result = if sees(hook, &event) { tell_result(plugin, hook, &event).await } else { unseen() };
+        hooks.push(HookTrial { hook: "after_tool_call", result });
+    }
+    hooks
+}
+
+/// Sends an invented result of the call to the `after_tool_call` hook.
+async fn tell_result(plugin: &Plugin, hook: &HookManifest, event: &ToolEvent) -> Result<String, String> {
+    let mut params = event_json(event);
+    if let Value::Object(fields) = &mut params {
+        fields.insert("outcome".to_owned(), json!({"status": "returned", "result": "sample"}));
+    }
+    let updates = executor::ProgressSink::default();
+    match plugin.supervisor().request("hooks/after_tool_call", params, hook.timeout, updates).await {
+        Ok(Ok(_)) => Ok("answered".to_owned()),
+        Ok(Err(error)) => Err(super::messages::explain(&error, hook.timeout, super::Effects::Reads)),
+        Err(why) => Err(why.to_string()),
+    }
+}
+
+/// Returns the result of a hook that does not see a call.
+fn unseen() -> Result<String, String> {
+    Ok("does not see it: its `tools` do not match".to_owned())
 }
 
 /// Asks the plugin's hooks about a call, and calls the tool if it is the plugin's own. A tool of another source is named
@@ -145,7 +171,6 @@ pub async fn try_call(plugin: &Arc<Plugin>, tool: &str, input: Value) -> CallTri
 /// the call.
 async fn ask_hooks(plugin: &Plugin, id: &ToolId, input: Value) -> (Vec<HookTrial>, Option<Value>) {
     let event = event_of(id.name(), id.as_str(), input.clone());
-    let unseen = || Ok("does not see it: its `tools` do not match".to_owned());
     let mut hooks = Vec::new();
     let mut admitted = Some(input);
     if let Some(hook) = &plugin.manifest().before_tool_call {

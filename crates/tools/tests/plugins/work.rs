@@ -7,7 +7,7 @@ use contract::config::PluginsConfig;
 use executor::{CallEnd, Outcome, ProgressSink, ToolSource};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tools::plugins::{HookTrial, Plugins, try_call, try_plugin};
+use tools::plugins::{HookTrial, Plugins, try_call, try_plugin, try_start};
 
 use crate::place::{Place, Ready, eventually, manifest, with_hooks};
 
@@ -249,11 +249,20 @@ async fn a_trial_reports_start_hooks_and_scopes() {
     place.install(&with_hooks("good", "good"));
     place.install(&with_hooks("bad", "hook-lie"));
     place.install(&manifest("dead", "start-exit"));
+    // Its hook would fail if it were asked.
+    let mut narrow = with_hooks("narrow", "hook-lie");
+    narrow["hooks"]["before_tool_call"]["tools"] = json!(["mcp:files:*"]);
+    place.install(&narrow);
     let plugins = place.plugins();
     let good = try_plugin(plugins.get("good").unwrap()).await;
     assert!(good.is_ok() && good.hooks.len() == 2 && good.hooks[0].result == Ok("allows".to_owned()), "{good:?}");
     let bad = try_plugin(plugins.get("bad").unwrap()).await;
     assert!(!bad.is_ok() && bad.start.is_ok(), "{bad:?}");
+    let unasked = try_start(plugins.get("bad").unwrap()).await;
+    assert!(unasked.is_ok() && unasked.hooks.is_empty(), "{unasked:?}");
+    let narrow = try_plugin(plugins.get("narrow").unwrap()).await;
+    let results: Vec<&str> = narrow.hooks.iter().map(|trial| trial.result.as_deref().unwrap()).collect();
+    assert_eq!(results, ["does not see it: its `tools` do not match", "answered"]);
     let dead = try_plugin(plugins.get("dead").unwrap()).await;
     assert!(dead.start.unwrap_err().contains("exited"));
     let good = plugins.get("good").unwrap();
