@@ -93,6 +93,12 @@ impl<'v> Reader<'v, '_> {
         self.errors.push(error);
     }
 
+    /// Returns how many errors were reported so far. A reader that compares two counts knows whether what it read in between
+    /// was wrong, and does not report what only follows from that.
+    pub fn error_count(&self) -> usize {
+        self.errors.len()
+    }
+
     /// Accepts keys of OpenClaw that are not used. `openclaw::unused` reports them.
     pub fn accept(&mut self, foreign: ForeignKeys) {
         self.accept_table(foreign.0);

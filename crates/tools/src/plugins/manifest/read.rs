@@ -87,13 +87,15 @@ fn read_manifest(reader: &mut Reader<'_, '_>) -> Option<Manifest> {
         reader.field("configSchema").and_then(|(value, path, errors)| read_schema(value, &path, errors));
     // An invalid id was reported above. This one is only used in the ids of tools, so that they can be checked, too.
     let owner = id.clone().unwrap_or_else(|| "invalid".to_owned());
+    let errors_before = reader.error_count();
     let tools = read_tools(reader, &owner);
     let (before_tool_call, after_tool_call) = reader
         .object("hooks", |hooks| (read_hook(hooks, "before_tool_call"), read_hook(hooks, "after_tool_call")))
         .unwrap_or_default();
+    let are_valid = reader.error_count() == errors_before;
     let namespaces = read_namespaces(reader, &tools);
     let has_tool_or_hook = !tools.is_empty() || before_tool_call.is_some() || after_tool_call.is_some();
-    if !has_tool_or_hook {
+    if !has_tool_or_hook && are_valid {
         let expected = "at least one tool or hook";
         let path = reader.path().child("tools");
         reader.report(ConfigError::wrong_value(&path, &json!([]), expected));
@@ -288,11 +290,13 @@ fn timeout(reader: &mut Reader<'_, '_>, bound: &Bound) -> Duration {
 
 fn read_hook(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<HookManifest> {
     reader.object(key, |reader| {
+        let errors_before = reader.error_count();
         let tools = reader.list("tools", Pattern::read).unwrap_or_default();
+        let are_valid = reader.error_count() == errors_before;
         check_length(reader, "tools", tools.len(), MAX_HOOK_PATTERNS);
         let cells = reader.flag("cells").unwrap_or(false);
         let timeout = timeout(reader, &PLUGIN_HOOK_TIMEOUT_MS);
-        if tools.is_empty() && !cells {
+        if tools.is_empty() && !cells && are_valid {
             let path = reader.path().child("tools");
             let expected = "patterns of the tools whose calls the hook sees, such as `[\"*\"]`, or `cells: true`";
             reader.report(ConfigError::wrong_value(&path, &json!([]), expected));

@@ -146,6 +146,25 @@ fn each_wrong_value_is_reported_with_its_path_and_violates_the_schema() {
     }
 }
 
+#[test]
+fn a_wrong_tool_or_hook_is_not_also_reported_as_a_missing_one() {
+    let problems = |tools: Value, hooks: Value| {
+        let mut manifest = valid();
+        let fields = manifest.as_object_mut().unwrap();
+        fields.shift_remove("namespaces");
+        fields.insert("tools".to_owned(), tools);
+        fields.insert("hooks".to_owned(), hooks);
+        let problems = Manifest::from_json(&manifest).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<String>>()
+    };
+    let nothing = problems(json!([]), json!({}));
+    assert!(nothing.len() == 1 && nothing[0].contains("expected at least one tool or hook"), "{nothing:?}");
+    let tool = problems(json!([{"name": "a:b", "description": "d"}]), json!({}));
+    assert!(tool.len() == 1 && tool[0].starts_with("`plugin.tools[0].name`"), "{tool:?}");
+    let hook = problems(json!([]), json!({"before_tool_call": {"tools": ["group:nothing"]}}));
+    assert!(hook.len() == 1 && hook[0].starts_with("`plugin.hooks.before_tool_call.tools[0]`"), "{hook:?}");
+}
+
 /// Returns the keys that the reader asks for in the object at a path, from its error about an unknown key.
 fn known_keys(pointer: &str) -> Vec<String> {
     let problems = Manifest::from_json(&with(&format!("{pointer}/zzzzzzzz"), json!(1))).unwrap_err();
