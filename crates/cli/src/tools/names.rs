@@ -84,14 +84,7 @@ pub(super) fn named_owner<'a>(
     if in_tools(typed).is_some() {
         return Ok(NamedOwner::Any);
     }
-    let names = loaded.servers.iter().map(|server| server.name.as_str());
-    let meant = near(owner, names, 1).into_iter().map(display::plain).collect::<Vec<_>>();
-    if meant.is_empty() {
-        return Ok(NamedOwner::NoServer(unknown_server(owner, loaded, places)));
-    }
-    let list = hint::command("servers list");
-    let unknown = format!("no server named `{}`;{} `{list}` lists them", display::plain(owner), suggestion(meant));
-    Ok(NamedOwner::NoServer(unknown))
+    Ok(NamedOwner::NoServer(unknown_server(owner, loaded, places)))
 }
 
 /// Returns what was typed without decoration: `await MCP.files.read()` is a way to write `files.read`.

@@ -81,6 +81,11 @@ fn a_direct_call_is_checked_like_a_cells_call() {
         assert!(output.code == code && output.err.contains(reason), "{arguments:?}: {} {}", output.code, output.err);
         assert!(!output.err.contains("tools.search"), "a shell has no `tools.search`: {}", output.err);
     }
+    for command in ["test", "get", "login", "enable", "disable", "remove", "trust-tools"] {
+        let unknown = person.run(&["servers", command, "narow"]);
+        let meant = "no server named `narow`; did you mean `narrow`? `cellmate servers list` lists them";
+        assert!(unknown.code == 2 && unknown.err.contains(meant), "{command}: {} {}", unknown.code, unknown.err);
+    }
     let listed = person.run(&["tools", "list"]).out;
     let expected = "TOOL          ASKS  DESCRIPTION\nnarrow.other  yes\n\ns.greet       yes   Greets.\n";
     assert_eq!(listed, expected);
