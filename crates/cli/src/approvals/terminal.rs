@@ -56,6 +56,19 @@ pub(crate) fn question(approval: &Approval) -> Option<String> {
     Some(shown)
 }
 
+/// The line of a prompt. If the user has not ended it, it is ended on drop, so that the next message has a line of its own.
+struct PromptLine {
+    is_ended: bool,
+}
+
+impl Drop for PromptLine {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            eprintln!();
+        }
+    }
+}
+
 /// Prints the prompt and reads one line. Returns `None` if standard input is closed.
 ///
 /// If the future is dropped, the question is withdrawn: what is typed afterwards is left to the next reader.
@@ -63,6 +76,7 @@ pub(crate) async fn ask(prompt: &str) -> Option<String> {
     let _question = call_progress::question();
     eprint!("{prompt}");
     stderr().flush().log_expected("print a question");
+    let mut line = PromptLine { is_ended: false };
     let withdrawn = CancellationToken::new();
     let _withdraws = withdrawn.clone().drop_guard();
     let read = tokio::task::spawn_blocking(move || {
@@ -75,7 +89,9 @@ pub(crate) async fn ask(prompt: &str) -> Option<String> {
         }
         Ok::<_, std::io::Error>(None)
     });
-    read.await.ok().and_then(Result::ok).flatten()
+    let answer = read.await.ok().and_then(Result::ok).flatten();
+    line.is_ended = answer.as_ref().is_some_and(|answer| answer.ends_with('\n'));
+    answer
 }
 
 /// Waits a little for a typed line. A terminal is readable when a line is complete, so that reading it does not block.

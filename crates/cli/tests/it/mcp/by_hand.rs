@@ -157,6 +157,15 @@ fn on_a_terminal_exec_and_wait_ask_in_place() {
 }
 
 #[test]
+fn a_prompt_that_is_withdrawn_ends_its_line() {
+    let place = place();
+    let cell = "await Promise.all([MCP.s.push({ n: 1 }), MCP.s.push({ n: 2 })])";
+    let seen = on_terminal(&place.typed(&["exec", "-e", cell]), "n\n");
+    let shown = text(&seen);
+    assert!(seen.status.code() == Some(1) && shown.contains("\r\nfailed"), "{shown}");
+}
+
+#[test]
 fn exec_on_a_terminal_says_that_it_reads_standard_input() {
     let place = place();
     let seen = text(&on_terminal(&place.typed(&["exec"]), "return 6 * 7\n\u{4}"));
