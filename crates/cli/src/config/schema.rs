@@ -91,6 +91,15 @@ pub(super) fn is_switch_or_object(path: &KeyPath) -> bool {
     })
 }
 
+/// Whether the last key of a path is one of the schema, and neither a name that the user chose nor an item of a list.
+pub(super) fn is_fixed_key(path: &KeyPath) -> bool {
+    let schema = schema();
+    let mut steps: Vec<Option<&str>> = path.keys_or_positions().collect();
+    let Some(Some(last)) = steps.pop() else { return false };
+    let names = |option: &Value| option.get("properties").is_some_and(|properties| properties.get(last).is_some());
+    steps.into_iter().try_fold(&schema, below).is_some_and(|parent| options(parent).any(names))
+}
+
 /// Whether a setting is a list, and nothing else.
 pub(super) fn is_list(path: &KeyPath) -> bool {
     let schema = schema();

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use client_config::{Change, KeyPath, Places, display};
+use client_config::{Change, EditError, KeyPath, Places, display};
 
+use super::schema;
 use super::set::{AcceptedErrors, EditArguments, EditedFile};
 use crate::render;
 use crate::servers::carry_out;
@@ -34,6 +35,22 @@ pub(super) fn run(arguments: &UnsetArguments) -> ExitCode {
 fn prepare(arguments: &UnsetArguments, places: &Places) -> Result<(Change, Vec<String>), String> {
     let path = KeyPath::parse(&arguments.key).map_err(|error| error.to_string())?;
     let edited = EditedFile::open(arguments.edit.scope, places)?;
-    let changed = edited.change(AcceptedErrors::AsMany, |change| change.remove_at(&path))?;
+    let changed = edited.change(AcceptedErrors::AsMany, |change| remove(change, &path))?;
     changed.map_err(|why| format!("nothing was written: {why}"))
+}
+
+/// Removes the setting, and the objects around it that are empty without it. An object whose name the user chose is kept:
+/// an agent exists even if it has no settings.
+fn remove(change: &mut Change, path: &KeyPath) -> Result<(), EditError> {
+    change.remove_at(path)?;
+    if change.is_empty() {
+        return Ok(());
+    }
+    let parents: Vec<KeyPath> = path.around().collect();
+    for parent in parents.iter().rev().take_while(|parent| schema::is_fixed_key(parent)) {
+        if !change.remove_empty_object(parent)? {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -105,6 +105,32 @@ fn an_item_before_an_invalid_one_can_be_removed() {
 }
 
 #[test]
+fn objects_that_are_empty_without_a_removed_setting_are_removed_too() {
+    let person = Person::new();
+    let cases = [
+        ("{tools: {codeMode: {timeoutMs: 1000}}}", "tools.codeMode.timeoutMs", "{}"),
+        ("{tools: {codeMode: {timeoutMs: 1000}, deny: []}}", "tools.codeMode.timeoutMs", "{tools: { deny: []}}"),
+        // A comment, a list and an agent are kept, and so is what was empty before.
+        (
+            "{tools: {codeMode: {timeoutMs: 1000 /* slow */}}}",
+            "tools.codeMode.timeoutMs",
+            "{tools: {codeMode: { /* slow */}}}",
+        ),
+        ("{tools: {deny: ['x']}}", "tools.deny[0]", "{tools: {deny: []}}"),
+        ("{agents: {ada: {tools: {deny: ['x']}}}}", "agents.ada.tools.deny", "{agents: {ada: {}}}"),
+        ("{store: {}, tools: {deny: ['x']}}", "tools.deny", "{store: {}}"),
+    ];
+    for (before, key, after) in cases {
+        person.write(USER_CONFIG, before);
+        let unset = person.run(&["config", "unset", key]);
+        assert_eq!((unset.code, person.read(USER_CONFIG).as_str()), (0, after), "{before} {key}: {}", unset.err);
+    }
+    person.write(USER_CONFIG, "{tools: {codeMode: {}}}");
+    let unset = person.run(&["config", "unset", "tools.codeMode.timeoutMs"]);
+    assert_eq!((unset.code, person.read(USER_CONFIG).as_str()), (1, "{tools: {codeMode: {}}}"), "{}", unset.err);
+}
+
+#[test]
 fn a_switch_that_may_be_an_object_keeps_its_keys_and_its_value() {
     let person = Person::new();
     let set = |key: &str, value: &str| {

@@ -89,6 +89,18 @@ pub(super) fn remove_at(text: &str, path: &[Step]) -> Result<String, EditRefusal
     }
 }
 
+/// Removes the object at a path if nothing is between its braces, not even a comment. Returns `None` if it is not such an
+/// object.
+pub(super) fn remove_empty_object(text: &str, path: &[Step]) -> Result<Option<String>, EditRefusal> {
+    let tree = parse(text)?;
+    let object = value_at(&tree, path).and_then(|value| text.get(value.span.clone()));
+    let inside = object.and_then(|object| object.strip_prefix('{')?.strip_suffix('}'));
+    match inside.is_some_and(|inside| inside.trim().is_empty()) {
+        true => remove_at(text, path).map(Some),
+        false => Ok(None),
+    }
+}
+
 fn keys(path: &[&str]) -> Vec<Step> {
     path.iter().map(|key| Step::Key((*key).to_owned())).collect()
 }

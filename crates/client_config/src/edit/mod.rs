@@ -175,6 +175,18 @@ impl Change {
         Ok(())
     }
 
+    /// Removes the object at a path if it is empty and has no comments. Returns whether it did. Files in TOML stay as they
+    /// are.
+    pub fn remove_empty_object(&mut self, path: &KeyPath) -> Result<bool, EditError> {
+        let edited = match self.format {
+            Format::Json => json::remove_empty_object(&self.after, path.steps()),
+            Format::Toml => Ok(None),
+        };
+        let Some(after) = edited.map_err(|refused| self.refused(refused))? else { return Ok(false) };
+        self.after = after;
+        Ok(true)
+    }
+
     /// Whether the file has a server with this name.
     pub fn has_server(&self, name: &str) -> Result<bool, EditError> {
         Ok(!document::paths_to(&self.tree()?, name).is_empty())
