@@ -64,7 +64,8 @@ struct PromptLine {
 impl Drop for PromptLine {
     fn drop(&mut self) {
         if !self.is_ended {
-            eprintln!();
+            // Without a panic: standard error may be closed.
+            writeln!(stderr()).log_expected("end the line of a question");
         }
     }
 }
