@@ -1,7 +1,7 @@
 //! The effects of a run that did not complete: its calls that changed something or may have, from its journal.
 //!
-//! A tool that declares that it only reads is left out. The list is advice for the model and no protection: what a server
-//! declares about itself is believed here, even if it is not trusted to have its calls repeated.
+//! Calls of tools that only read are left out. The list is advice for the model and no protection: that a tool only reads
+//! is believed of a server that is not trusted, too, unless the outcome of the call is unknown.
 
 use std::collections::BTreeMap;
 
@@ -50,14 +50,14 @@ pub(crate) async fn of_driven_run(journal: &Journal, catalog: &Catalog) -> Effec
     // Waits for a commit in progress, whose calls are neither unwritten any more nor stored yet.
     journal.flush().await.log_ignored("write the calls of a failed run");
     let stored = stored(journal.store(), journal.run_id()).await;
-    collect(stored, &journal.unwritten_dispatches(), |tool| only_reads(catalog, tool))
+    collect(stored, &journal.unwritten_dispatches(), |tool, state| only_read(catalog, tool, state))
 }
 
 /// Returns the effects of a run that has no driver in this process. Without a catalog, tools that only read are listed,
 /// too.
 pub(crate) async fn of_stored_run(store: &Store, run_id: &RunId, catalog: Option<&Catalog>) -> Effects {
     let stored = stored(store, run_id).await;
-    collect(stored, &[], |tool| catalog.is_some_and(|catalog| only_reads(catalog, tool)))
+    collect(stored, &[], |tool, state| catalog.is_some_and(|catalog| only_read(catalog, tool, state)))
 }
 
 async fn stored(store: &Store, run_id: &RunId) -> Vec<DispatchedCall> {
@@ -67,12 +67,21 @@ async fn stored(store: &Store, run_id: &RunId) -> Vec<DispatchedCall> {
     })
 }
 
-fn only_reads(catalog: &Catalog, tool: &str) -> bool {
-    catalog.get(tool).is_some_and(|tool| tool.repeat == Repeat::Always || tool.declared_repeat == Repeat::Always)
+/// Returns whether a call changed nothing because its tool only reads. A server that is not trusted is believed if the
+/// call ended, so that the list is not full of reads; a call whose outcome is unknown is reported to the model as one that
+/// may have changed something, so it is listed.
+fn only_read(catalog: &Catalog, tool: &str, state: EffectState) -> bool {
+    catalog.get(tool).is_some_and(|tool| {
+        tool.repeat == Repeat::Always || (tool.declared_repeat == Repeat::Always && state != EffectState::Unknown)
+    })
 }
 
 /// Collects the effects from what is stored and from what is not written yet.
-fn collect(stored: Vec<DispatchedCall>, unwritten: &[CallRow], only_reads: impl Fn(&str) -> bool) -> Effects {
+fn collect(
+    stored: Vec<DispatchedCall>,
+    unwritten: &[CallRow],
+    only_read: impl Fn(&str, EffectState) -> bool,
+) -> Effects {
     let of_stored = |row: DispatchedCall| {
         let end = row.reply_start.as_deref().or(row.outcome_start.as_deref());
         if end.is_some_and(|end| was_never_called(&row.tool_id, row.attempt, end)) {
@@ -98,7 +107,7 @@ fn collect(stored: Vec<DispatchedCall>, unwritten: &[CallRow], only_reads: impl 
         };
         effects.insert(row.call, (row.tool_id.clone().unwrap_or_else(|| row.target.clone()), state));
     }
-    effects.retain(|_, (tool, _)| !only_reads(tool));
+    effects.retain(|_, (tool, state)| !only_read(tool, *state));
     let unlisted = effects.len().saturating_sub(MAX_LISTED_EFFECTS);
     let listed = effects.into_iter().skip(unlisted).map(|(call, (tool, state))| Effect { tool, call, state });
     Effects { listed: listed.collect(), unlisted }
@@ -148,16 +157,18 @@ fn rejected(reply: &str) -> EffectState {
 
 #[cfg(test)]
 mod tests {
+    use catalog::Catalog;
     use contract::cell::EffectState::{self, Done, Failed, Unknown};
     use contract::cell::{CellResult, Effect};
     use contract::error::ErrorCode;
     use contract::ids::CallId;
     use contract::limits::MAX_LISTED_EFFECTS;
+    use contract::tool::{Repeat, ToolId, ToolSpec};
     use executor::{DropCause, Outcome, RESULT_DROPPED, UNKNOWN_OUTCOME};
     use serde_json::json;
     use store::{CallRow, CallState, DispatchedCall, StoredReply};
 
-    use super::{Effects, collect};
+    use super::{Effects, collect, only_read};
     use crate::bridge::{self, reject_with_code};
     use crate::failure::failed;
 
@@ -204,7 +215,7 @@ mod tests {
                 stored(10, None, Some(&Outcome::dropped(DropCause::TooLarge, "ask for less").to_json())),
             ],
             &[],
-            |tool| tool == "mcp:a:9",
+            |tool, _| tool == "mcp:a:9",
         );
         let expected = [
             (1, Done),
@@ -218,6 +229,26 @@ mod tests {
             (10, Done),
         ];
         assert_eq!(states(&effects), expected);
+    }
+
+    #[test]
+    fn a_read_that_an_untrusted_server_declares_is_listed_only_if_its_outcome_is_unknown() {
+        let tool = |id: &str, repeat: Repeat, declared_repeat: Repeat| ToolSpec {
+            repeat,
+            declared_repeat,
+            ..ToolSpec::new(ToolId::parse(id).unwrap(), String::new(), json!({"type": "object"}))
+        };
+        let catalog = Catalog::new(vec![
+            tool("mcp:trusted:read", Repeat::Always, Repeat::Always),
+            tool("mcp:untrusted:read", Repeat::Never, Repeat::Always),
+            tool("mcp:untrusted:write", Repeat::Never, Repeat::Never),
+        ])
+        .unwrap();
+        let listed = |tool: &str| [Done, Failed, Unknown].map(|state| !only_read(&catalog, tool, state));
+        assert_eq!(listed("mcp:trusted:read"), [false, false, false]);
+        assert_eq!(listed("mcp:untrusted:read"), [false, false, true]);
+        assert_eq!(listed("mcp:untrusted:write"), [true, true, true]);
+        assert_eq!(listed("mcp:removed:tool"), [true, true, true]);
     }
 
     fn text_of(outcome: &Outcome) -> &str {
@@ -250,7 +281,7 @@ mod tests {
                 tool_id: Some("plugin:notary:stamp".to_owned()),
                 ..unwritten(6, CallState::Settled, Some(reply(&plugin)))
             }],
-            |_| false,
+            |_, _| false,
         );
         assert_eq!(states(&effects), [(4, Failed), (5, Failed), (7, Failed)]);
     }
@@ -265,14 +296,14 @@ mod tests {
             unwritten(3, CallState::Dispatched, None),
             unwritten(4, CallState::Settled, Some(StoredReply::Rejected("no".to_owned()))),
         ];
-        let effects = collect(vec![stored(1, None, None), stored(2, Some(&resolved), None)], &rows, |_| false);
+        let effects = collect(vec![stored(1, None, None), stored(2, Some(&resolved), None)], &rows, |_, _| false);
         assert_eq!(states(&effects), [(1, Done), (2, Done), (3, Unknown), (4, Failed)]);
     }
 
     #[test]
     fn the_newest_effects_are_listed_and_the_error_says_how_many_there_are() {
         let calls = (1..=MAX_LISTED_EFFECTS as u32 + 7).map(|call| stored(call, None, None)).collect();
-        let effects = collect(calls, &[], |_| false);
+        let effects = collect(calls, &[], |_, _| false);
         assert_eq!((effects.listed.len(), effects.unlisted), (MAX_LISTED_EFFECTS, 7));
         let newest = Effect { tool: "mcp:a:107".to_owned(), call: CallId(107), state: Unknown };
         assert_eq!(effects.listed.last(), Some(&newest));
