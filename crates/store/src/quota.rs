@@ -32,16 +32,18 @@ impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = self.limit;
         match self.quota {
-            Quota::WaitingRuns => write!(f, "too many waiting cells: one principal may have {limit}")?,
+            Quota::WaitingRuns => {
+                write!(f, "too many waiting cells: one agent may have {limit} (`store.perPrincipal.maxWaitingRuns`)")?
+            }
             Quota::StoredBytes => write!(
                 f,
-                "suspended cells, recorded calls, stored outputs, session values and turns need too much storage: one principal may store {limit} bytes \
+                "suspended cells, recorded calls, stored outputs, session values and turns need too much storage: one agent may store {limit} bytes \
                  (`store.perPrincipal.maxStoredBytes`); ended runs are kept for `store.keepRunsSeconds`"
             )?,
             Quota::OpenApprovals => {
                 return write!(
                     f,
-                    "too many pending approvals: one principal may have {limit}; wait until an operator has decided \
+                    "too many pending approvals: one agent may have {limit} (`store.perPrincipal.maxOpenApprovals`); wait until an operator has decided \
                      some of them (`cellmate approvals list`), then call the tool again"
                 );
             }

@@ -419,6 +419,11 @@ impl Store {
         transcript::read_run(&self.backend, session_id, run_id).await
     }
 
+    /// Deletes the entries of one run from its session's transcript.
+    pub async fn delete_run_transcript(&self, session_id: &str, run_id: &RunId) -> Result<(), StoreError> {
+        transcript::delete_run(&self.backend, session_id, run_id).await
+    }
+
     /// Returns a session's transcript as JSON lines.
     pub async fn export(&self, session_id: &str) -> Result<String, StoreError> {
         transcript::export(&self.backend, session_id).await

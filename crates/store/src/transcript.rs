@@ -188,6 +188,17 @@ pub(crate) async fn read_run(backend: &Backend, session_id: &str, run_id: &RunId
     rows.iter().map(read_entry).collect()
 }
 
+/// Deletes the entries of one run from its session's transcript.
+pub(crate) async fn delete_run(backend: &Backend, session_id: &str, run_id: &RunId) -> Result<(), StoreError> {
+    let mut transaction = backend.writer(Durability::Relaxed).begin().await?;
+    sqlx::query("DELETE FROM transcript WHERE session_id = $1 AND run_id = $2")
+        .bind(session_id.to_owned())
+        .bind(run_id.to_string())
+        .execute(&mut *transaction)
+        .await?;
+    Ok(transaction.commit().await?)
+}
+
 /// Reads an entry from the columns `at`, `kind` and `entry`.
 pub(crate) fn read_entry(row: &AnyRow) -> Result<Entry, StoreError> {
     let entry: String = row.try_get(2)?;

@@ -154,6 +154,9 @@ pub(super) struct RemoveArguments {
     /// Cancel runs that have not ended, then delete them.
     #[arg(long, conflicts_with = "older_than")]
     pub(super) force: bool,
+    /// Also delete what the transcript has of them, which is otherwise kept for `store.keepTranscriptsSeconds`.
+    #[arg(long, conflicts_with = "older_than")]
+    pub(super) transcript: bool,
     /// Do not ask for confirmation.
     #[arg(long)]
     pub(super) yes: bool,

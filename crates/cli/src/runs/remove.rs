@@ -82,6 +82,14 @@ pub(super) async fn remove(
     }
     let ids: Vec<RunId> = rows.iter().map(|row| row.run_id.clone()).collect();
     let deleted = store.delete_runs(&ids).await?;
+    if arguments.transcript {
+        for row in &rows {
+            // A run that could not be cancelled keeps its entries.
+            if store.run(&row.run_id).await?.is_none() {
+                store.delete_run_transcript(&row.scope.session_id, &row.run_id).await?;
+            }
+        }
+    }
     let code = report(deleted, as_json);
     let left = (ids.len() as u64).saturating_sub(deleted);
     if left > 0 {

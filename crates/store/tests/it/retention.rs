@@ -76,6 +76,23 @@ async fn chosen_runs_are_deleted_only_if_they_have_ended() {
 }
 
 #[tokio::test]
+async fn the_transcript_of_one_run_is_deleted_and_that_of_others_in_its_session_is_kept() {
+    for place in everywhere().await {
+        let (gone, kept) = (place.new_run(1).run_id, place.new_run(2).run_id);
+        let entries = [entry("said")];
+        for run_id in [&gone, &kept, &gone] {
+            place.store.note("s", run_id, &entries).await.unwrap();
+        }
+        place.store.note("t", &gone, &entries).await.unwrap();
+        place.store.delete_run_transcript("s", &gone).await.unwrap();
+        let left = async |session: &str, run_id| place.store.run_transcript(session, run_id).await.unwrap().len();
+        assert_eq!((left("s", &gone).await, left("s", &kept).await, left("t", &gone).await), (0, 1, 1));
+        place.store.note("s", &kept, &entries).await.unwrap();
+        assert_eq!(left("s", &kept).await, 2, "positions that were deleted can be used again");
+    }
+}
+
+#[tokio::test]
 async fn runs_are_listed_by_state_age_and_start_of_the_id() {
     for place in everywhere().await {
         place.run(1, completed()).await;

@@ -272,6 +272,8 @@ fn runs_are_deleted_only_if_they_have_ended_and_the_user_confirms() {
     let seen = on_terminal(&place.typed(&["runs", "rm", &ended[0]]), "y\n");
     assert!(seen.status.code() == Some(0) && text(&seen).contains("deleted 1 run"), "{}", text(&seen));
     assert_eq!(place.refused(&["runs", "show", &ended[0]]).0, Some(2));
+    assert_eq!(place.json(&["runs", "rm", &ended[1], "--transcript", "--yes", "--json"]).1, json!({"deleted": 1}));
+    assert_eq!(place.json(&["exec", "-e", "return 1"]).0, Some(0));
     assert_eq!(place.json(&["runs", "rm", "--older-than", "1h", "--yes", "--json"]).1, json!({"deleted": 0}));
     assert_eq!(place.json(&["runs", "rm", "--older-than", "0s", "--yes", "--json"]).1, json!({"deleted": 2}));
     assert_eq!(place.listed(&[]).len(), 1, "a live run is never old");
