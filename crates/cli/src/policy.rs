@@ -5,8 +5,9 @@ use client_config::display;
 use contract::config::openclaw::UnusedKind;
 use contract::config::pattern::Pattern;
 use contract::config::{
-    AgentsConfig, ConfigError, GatewayConfig, ModelsConfig, Path, PluginsConfig, StoreConfig, openclaw, reader,
+    AgentsConfig, ConfigError, GatewayConfig, ModelsConfig, Path, PluginsConfig, Problem, StoreConfig, openclaw, reader,
 };
+use contract::spelling::edits;
 use mcp::server::ApprovalPolicy;
 use serde_json::Value;
 
@@ -24,6 +25,9 @@ pub(crate) struct CallPolicy {
     /// Whether the rules in `tools.sandbox.tools` apply to every agent.
     pub(crate) sandboxed: bool,
 }
+
+/// The sections that restrict what agents may do. If one of them is misspelt, its rules would not apply.
+const RESTRICTING_SECTIONS: [&str; 3] = ["tools", "approvals", "agents"];
 
 /// The most providers that a note names.
 const MAX_NAMED_PROVIDERS: usize = 8;
@@ -67,6 +71,7 @@ impl BadSettings {
 /// Reads the policy from the settings, which are everything in the configuration but the servers.
 pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
     let mut errors = openclaw::included(settings);
+    errors.extend(misspelt_sections(settings));
     let config = AgentsConfig::resolve(section(settings, "tools"), section(settings, "agents"))
         .map_err(|wrong| errors.extend(wrong))
         .ok();
@@ -90,6 +95,7 @@ pub(crate) fn models(settings: &Value) -> Result<(ModelsConfig, GatewayConfig), 
 /// Returns all errors in the settings, each with its path.
 pub(crate) fn errors(settings: &Value) -> Vec<ConfigError> {
     let mut errors = openclaw::included(settings);
+    errors.extend(misspelt_sections(settings));
     if let Err(wrong) = AgentsConfig::resolve(section(settings, "tools"), section(settings, "agents")) {
         errors.extend(wrong);
     }
@@ -107,6 +113,24 @@ pub(crate) fn errors(settings: &Value) -> Vec<ConfigError> {
         errors.extend(wrong);
     }
     errors
+}
+
+/// Returns an error for each top-level key that is probably a misspelt section of [`RESTRICTING_SECTIONS`]. Other unknown
+/// keys are accepted, because the file may be another program's.
+fn misspelt_sections(settings: &Value) -> impl Iterator<Item = ConfigError> {
+    let is_known =
+        |key: &str| RESTRICTING_SECTIONS.contains(&key) || openclaw::sections().any(|(section, _)| section == key);
+    let meant = |key: &str| {
+        // Two edits only in a long name: `hooks` of another program differs from `tools` in two letters.
+        let most = |section: &str| if section.len() < 8 { 1 } else { 2 };
+        RESTRICTING_SECTIONS.into_iter().find(|section| edits(key, section) <= most(section))
+    };
+    let keys = settings.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+    keys.filter(move |key| !is_known(key)).filter_map(move |key| {
+        let nearest = Some(meant(key)?);
+        let problem = Problem::UnknownKey { known: RESTRICTING_SECTIONS.to_vec(), nearest };
+        Some(ConfigError { path: display::plain(key), problem })
+    })
 }
 
 /// Returns a line about settings that have no effect, such as OpenClaw's; `None` if there are none. `command` shows them.
@@ -219,6 +243,26 @@ mod tests {
             assert!(!errors(&bad).is_empty(), "{bad}");
         }
         assert!(read(&json!({"approvals": {"exec": {"enabled": true}, "ask": "never"}})).is_ok());
+    }
+
+    #[test]
+    fn a_misspelt_section_with_restrictions_is_refused_and_other_unknown_keys_are_not() {
+        for (key, meant) in [
+            ("tool", "tools"),
+            ("Tools", "tools"),
+            ("toosl", "tools"),
+            ("agents_", "agents"),
+            ("aproval", "approvals"),
+            ("approval", "approvals"),
+        ] {
+            let settings = json!({key: {"deny": ["mcp:files:*"]}});
+            let expected = format!("configuration: `{key}`: unknown key; did you mean `{meant}`?");
+            assert_eq!(read(&settings).unwrap_err().to_string(), expected);
+            assert_eq!(errors(&settings).len(), 1, "{key}");
+        }
+        for key in ["hooks", "channels", "session", "x", "projects", "mcpServers", "tools\u{1b}[2J", ""] {
+            assert!(read(&json!({key: {}})).is_ok(), "{key:?}");
+        }
     }
 
     /// From the text of a configuration to the tools whose calls need approval.

@@ -245,8 +245,9 @@ fn settings_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
     let settings = file.settings();
     let at = |path: &str| KeyPath::parse(path).ok().map(|path| file.position(&path));
     let finding = |at, severity, message| Finding { file: file.file.clone(), at, severity, message, unused: None };
-    let wrong = policy::errors(&settings).into_iter();
-    let wrong = wrong.map(|error| finding(at(&error.path), Severity::Error, error.to_string()));
+    let errors = policy::errors(&settings);
+    let is_reported = |key: &str| errors.iter().any(|error| error.path == key);
+    let wrong = errors.iter().map(|error| finding(at(&error.path), Severity::Error, error.to_string()));
     let url = settings.pointer("/store/url").and_then(Value::as_str).filter(|url| !url.trim().is_empty());
     let store = url.and_then(|url| configured_location(url, places).err()).map(|error| {
         let severity = if error.depends_on_environment() { Severity::Warning } else { Severity::Error };
@@ -257,7 +258,8 @@ fn settings_findings(file: &ConfigFile, places: &Places) -> Vec<Finding> {
         problems.into_iter().map(|problem| finding(at(&problem.setting), Severity::Warning, problem.to_string()))
     });
     let known = schema::sections();
-    let unknown = file.sections().into_iter().filter(|(key, _)| !known.contains(key)).map(|(key, at)| {
+    let unknown = file.sections().into_iter().filter(|(key, _)| !known.contains(key) && !is_reported(key));
+    let unknown = unknown.map(|(key, at)| {
         let meant = nearest(&key, known.iter().map(String::as_str));
         let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
         let message = format!("`{}` is not a key of cellmate's configuration{meant}", display::plain(&key));

@@ -27,7 +27,7 @@ use serde_json::Value;
 pub use agents::{AgentsConfig, LOCAL_AGENT, ModelChoice, SandboxMode};
 pub use code_mode::{CodeMode, Languages};
 pub use core_tools::{CoreTools, FileRoot, FileTools, RootAccess, ShellTool, WebFetch};
-pub use error::{ConfigError, Path};
+pub use error::{ConfigError, Path, Problem};
 pub use gateway::GatewayConfig;
 pub use models::{ModelApi, ModelConfig, ModelsConfig, ProviderConfig, ProviderQuirks};
 pub use numbers::SearchLimits;

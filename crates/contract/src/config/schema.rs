@@ -34,12 +34,9 @@ const NUMBERS: [(&str, &str); 28] = [
     ("codeTimeoutMs", "Time limit of a Tool Search cell."),
     ("keepRunsSeconds", "How long ended runs are kept."),
     ("keepTranscriptsSeconds", "How long transcripts, and values of sessions that are not written again, are kept."),
-    ("maxWaitingRuns", "Suspended runs that one principal may have at once."),
-    (
-        "maxStoredBytes",
-        "Bytes that one principal may store: suspended cells, journals, outputs, session values and turns.",
-    ),
-    ("maxOpenApprovals", "Pending approvals that one principal may have at once."),
+    ("maxWaitingRuns", "Suspended runs that one agent may have at once."),
+    ("maxStoredBytes", "Bytes that one agent may store: suspended cells, journals, outputs, session values and turns."),
+    ("maxOpenApprovals", "Pending approvals that one agent may have at once."),
     ("maxModelCalls", "Requests to models in one turn."),
     ("maxTurns", "Another name of `maxModelCalls`."),
     ("timeoutSeconds", "How long the provider may send nothing, in seconds."),
@@ -339,7 +336,10 @@ pub fn store() -> Value {
         text("Where runs are stored: a file, or `postgres://…`. Write a password as `${VARIABLE}`."),
     );
     properties.insert("keyFile".to_owned(), text("File of the keys that seal suspended cells."));
-    let quotas = described(closed(numbers(&store::QUOTAS)), "Quotas of one principal.");
+    let quotas = described(
+        closed(numbers(&store::QUOTAS)),
+        "Quotas of one agent; over MCP, each principal is an agent of its own.",
+    );
     properties.insert("perPrincipal".to_owned(), quotas);
     described(closed(properties), "Where runs are stored, for how long, and quotas.")
 }
