@@ -91,7 +91,7 @@ impl<'a> Decider<'a> {
         for run in &self.runs {
             if self.store.is_abandoned(run, now_ms()).await? {
                 let wait = hint::command(&format!("wait {run}"));
-                render::note(&format!("cellmate: if nothing waits for run {run}, `{wait}` continues it"));
+                render::note(&format!("cellmate: `{wait}` continues the run, unless a client waits for it"));
             }
         }
         Ok(())

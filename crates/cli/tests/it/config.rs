@@ -213,8 +213,8 @@ fn check_names_the_place_of_every_problem() {
     for line in [
         format!("{file}:3:5: error: server `empty`: it has neither `command` nor `url`"),
         format!("{file}:7:7: error: `tools.deny[1]`: expected"),
-        format!("{file}:9:3: warning: `toolz` is not a key of cellmate's configuration; did you mean `tools`?"),
-        "1 file checked: 2 errors, 1 warning".to_owned(),
+        format!("{file}:9:3: error: `toolz`: unknown key; did you mean `tools`?"),
+        "1 file checked: 3 errors".to_owned(),
     ] {
         assert!(checked.out.contains(&line), "{line}: {}", checked.out);
     }

@@ -128,7 +128,7 @@ fn without_a_terminal_a_cell_that_needs_approval_waits_and_another_process_conti
     let (code, still) = place.json(&["wait", run]);
     assert_eq!((code, &still["status"], place.pushes()), (Some(3), &json!("waiting"), 0), "{still}");
     let printed = place.approve_all();
-    let next = format!("cellmate: if nothing waits for run {run}, `cellmate wait {run}");
+    let next = format!("cellmate: `cellmate wait {run}");
     assert!(printed.contains(&next), "{printed}");
     // The start of the id is enough.
     let (code, done) = place.json(&["wait", &run[..12]]);
