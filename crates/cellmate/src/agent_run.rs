@@ -88,8 +88,9 @@ impl AgentRun {
     }
 
     /// Makes a call of the model: `name` is one of [`tools`](Self::tools), and `arguments` is the JSON that the model
-    /// wrote.
+    /// wrote: an object, or its text, as OpenAI's APIs return it.
     pub async fn call(&self, name: &str, call_id: &str, arguments: Value) -> Answer {
+        let arguments = parsed(arguments);
         let PreparedRun { surface, executor, config, .. } = self.prepared.as_ref();
         let (search, settings) = (ToolSearch::new(self.code_mode.clone()), &config.tool_search);
         match (surface, name) {
@@ -200,6 +201,13 @@ impl AgentRun {
 
 /// The most names that the answer to an unknown tool lists.
 const MAX_NAMED_TOOLS: usize = 16;
+
+/// Returns the object that the text of a model's arguments contains. Other values are returned as they are, and refused
+/// where they are read.
+fn parsed(arguments: Value) -> Value {
+    let object = |text: &str| contract::json::read(text).ok().filter(Value::is_object);
+    arguments.as_str().and_then(object).unwrap_or(arguments)
+}
 
 fn unknown_tool(surface: &Surface, name: &str) -> Answer {
     let known: Vec<String> = surface.names().into_iter().take(MAX_NAMED_TOOLS).collect();

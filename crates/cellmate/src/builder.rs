@@ -11,7 +11,7 @@ use executor::ToolSource;
 use executor::run::{Host, LocalTools};
 use serde_json::{Map, Value};
 
-use crate::entry::can_be_worker;
+use crate::entry::{can_be_worker, had_threads};
 use crate::error::{self, Error, ErrorKind, Result};
 use crate::host::Cellmate;
 #[cfg(feature = "mcp")]
@@ -162,6 +162,14 @@ impl Builder {
                 ErrorKind::WorkerMainMissing,
                 "cannot start workers, because they are this program, started again; call `cellmate::worker_main()` \
                  first in `main`, or in a test use `workers_in_this_process`",
+            ));
+        }
+        if matches!(self.pool.launch, Launch::ThisProgram) && had_threads() {
+            return Err(Error::new(
+                ErrorKind::WorkerMainMissing,
+                "cannot start workers, because `cellmate::worker_main()` was called after a thread had been started, for \
+                 example by `#[tokio::main]`; call it first in `main`, then `cellmate::block_on`, or start a runtime of \
+                 your own",
             ));
         }
         let (config, store_config) = resolve(self.config, &self.limits)?;

@@ -13,21 +13,36 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Whether this program can be started as a worker. A static, because only `main` knows it.
 static CAN_BE_WORKER: AtomicBool = AtomicBool::new(false);
 
+/// Whether another thread was running when [`worker_main`] was called. A worker then has that thread as well, and cannot
+/// enter its jail.
+static HAD_THREADS: AtomicBool = AtomicBool::new(false);
+
 /// Becomes a sandbox worker and never returns, if this process was started as one. Otherwise returns at once.
 ///
 /// Call it first in `main`, before any thread is started or file opened: the workers that run cells are this program,
-/// started again. [`Builder::build`](crate::Builder::build) fails if it was not called.
+/// started again. [`Builder::build`](crate::Builder::build) fails if it was not called, or not before the first thread:
+/// `#[tokio::main]` starts threads, so use [`block_on`], or start the runtime in `main` after this call.
 ///
 /// With the feature `mcp`, it also becomes the process that ends an MCP server together with this program.
 pub fn worker_main() {
     sandbox::worker_main();
     #[cfg(feature = "mcp")]
     process::keeper_main_closing_files(sandbox::close_inherited_files);
+    HAD_THREADS.store(count_threads() > 1, Ordering::Relaxed);
     CAN_BE_WORKER.store(true, Ordering::Relaxed);
+}
+
+/// Returns the number of threads of this process; 1 if the system does not list them.
+fn count_threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
 pub(crate) fn can_be_worker() -> bool {
     CAN_BE_WORKER.load(Ordering::Relaxed)
+}
+
+pub(crate) fn had_threads() -> bool {
+    HAD_THREADS.load(Ordering::Relaxed)
 }
 
 /// Runs a future on a new Tokio runtime until it finishes, and returns its result.

@@ -90,6 +90,8 @@ impl Cellmate {
     }
 
     /// Returns the transcript of a session as JSON lines: calls of the model, calls of tools, decisions and results.
+    ///
+    /// The transcript belongs to the session id alone: agents that have sessions of the same id share it.
     pub async fn export(&self, session_id: &str) -> Result<String> {
         self.code_mode.store().export(session_id).await.map_err(|error| error::store(&error))
     }
@@ -130,15 +132,16 @@ impl Cellmate {
         self.code_mode.abort(run_id).await
     }
 
-    /// Cancels every run of a session. Returns how many were cancelled.
+    /// Cancels every run of a session, of whichever agent. Returns how many were cancelled.
     pub async fn end_session(&self, session_id: &str) -> usize {
         self.code_mode.end_session(session_id).await
     }
 
     /// Releases the runs of this process, so that another one can resume them at once, and stops MCP servers.
     ///
-    /// Runs that wait stay in the store. Calls in progress are handled as after a crash: repeated if the tool declares
-    /// that this is safe, otherwise failed.
+    /// Runs that wait stay in the store. For calls in progress the process that resumes the run acts as after a crash: it
+    /// repeats them if the tool declares that this is safe, and otherwise their outcome is unknown. The functions of
+    /// [`Tool`](crate::Tool)s are not interrupted, so end the program afterwards.
     pub async fn shut_down(&self) -> Result<()> {
         let released = self.code_mode.shut_down().await;
         #[cfg(feature = "mcp")]

@@ -114,7 +114,8 @@ impl Tool {
         Self { label: Some(label.into()), ..self }
     }
 
-    /// Sets the JSON Schema of the result, which the model sees in the tool's declaration.
+    /// Sets the JSON Schema of the result, for programs that list tools. Models are not shown it and results are not checked
+    /// against it, so say in the description what the tool returns.
     pub fn output_schema(self, schema: Value) -> Self {
         Self { output: Some(schema), ..self }
     }

@@ -167,9 +167,9 @@ pub const MAX_TICKET_BYTES: usize = 64 << 10;
 /// What a parked call is waiting for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParkedOn {
-    /// The client that brought the tool. It settles the call with `CodeMode::settle`.
+    /// The client that brought the tool. It settles the call with `settle` of the host.
     Client,
-    /// A tool that continues in the background, and settles the call with `CodeMode::settle`.
+    /// A tool that continues in the background, and settles the call with `settle` of the host.
     Task,
     /// A tool that continues in the background and must be polled: the process that holds the run calls
     /// [`ToolSource::follow`] with this ticket.

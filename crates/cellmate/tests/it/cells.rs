@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cellmate::{CellResult, ErrorCode, RunState, Scope, Tool, ToolError, json};
+use cellmate::{CellResult, Cellmate, ErrorCode, RunState, Scope, Tool, ToolError, json};
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -112,5 +112,20 @@ pub(super) async fn limits_apply_to_cells() -> Result {
     let host = builder().limits(json!({"timeoutMs": 100})).build().await?;
     let result = host.run(Scope::agent("a"))?.exec("1", "while (true) {}").await;
     assert!(matches!(result, CellResult::Failed { code: Some(ErrorCode::Timeout), .. }), "{result:?}");
+    Ok(())
+}
+
+pub(super) fn print_why_worker_main_is_late() {
+    let (_held, wait) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || wait.recv());
+    cellmate::worker_main();
+    let built = cellmate::block_on(async { Cellmate::builder().build().await.map(drop) });
+    println!("{}", built.unwrap_err());
+}
+
+pub(super) async fn worker_main_after_a_thread_is_refused_with_the_reason() -> Result {
+    let printed = std::process::Command::new(std::env::current_exe()?).arg(crate::LATE_ARGUMENT).output()?;
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    assert!(printed.contains("for example by `#[tokio::main]`"), "{printed}");
     Ok(())
 }

@@ -24,7 +24,14 @@ macro_rules! trials {
     };
 }
 
+/// With this argument, the program starts a thread before it calls `worker_main`, and prints why it cannot be set up.
+const LATE_ARGUMENT: &str = "--worker-main-after-a-thread";
+
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(LATE_ARGUMENT) {
+        cells::print_why_worker_main_is_late();
+        return ExitCode::SUCCESS;
+    }
     cellmate::worker_main();
     #[cfg(feature = "mcp")]
     if std::env::args().nth(1).as_deref() == Some(servers::FAKE_SERVER_ARGUMENT) {
@@ -38,6 +45,7 @@ fn main() -> ExitCode {
         cells::progress_reaches_the_listener,
         cells::a_run_is_listed_and_cancelled_with_its_calls,
         cells::limits_apply_to_cells,
+        cells::worker_main_after_a_thread_is_refused_with_the_reason,
         approvals::a_call_waits_until_it_is_approved,
         approvals::a_denied_call_fails_with_the_note,
         approvals::an_approval_is_decided_once,

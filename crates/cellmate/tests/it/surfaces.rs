@@ -22,6 +22,9 @@ pub(super) async fn code_mode_shows_exec_and_wait_by_default() -> Result {
     let answer = run.call("wait", "2", json!({"runId": run_id})).await;
     assert!(matches!(&answer, Answer::Cell(result) if result.value() == Some(json!(7))), "{answer:?}");
     assert!(run.call("exec", "3", json!({})).await.is_error());
+    let answer = run.call("exec", "4", json!(r#"{"code": "return 8"}"#)).await;
+    assert!(matches!(&answer, Answer::Cell(result) if result.value() == Some(json!(8))), "{answer:?}");
+    assert!(run.call("exec", "5", json!("return 8")).await.is_error());
     Ok(())
 }
 
