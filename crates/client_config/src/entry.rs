@@ -234,12 +234,18 @@ impl<'a> Fields<'a> {
     /// a name, or an object with a `name`.
     fn forwarded_variables(&self) -> Result<Vec<(String, String)>, EntryError> {
         let Some(names) = self.tree.get("env_vars") else { return Ok(Vec::new()) };
-        let items = names.items().unwrap_or_default();
-        let objects = items.iter().filter_map(|item| text(item, "name").ok().flatten()).map(str::to_owned);
-        let names = match items.iter().all(|item| matches!(item.kind, Kind::Map(_))) && !items.is_empty() {
-            true => objects.collect(),
-            false => string_list(names, "env_vars")?,
+        let items =
+            names.items().ok_or_else(|| format!("`env_vars`: expected a list of names, found {}", names.sort()))?;
+        let name = |item: &Tree| match &item.kind {
+            Kind::Map(_) => {
+                text(item, "name")?.map(str::to_owned).ok_or_else(|| "`env_vars`: an item has no `name`".to_owned())
+            }
+            Kind::Text(name) => Ok(name.clone()),
+            Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::List(_) => {
+                Err(format!("`env_vars`: expected names, found {}", item.sort()))
+            }
         };
+        let names = items.iter().map(name).collect::<Result<Vec<String>, String>>()?;
         Ok(names.into_iter().filter_map(|name| Some((name.clone(), self.variable(&name).ok()?))).collect())
     }
 

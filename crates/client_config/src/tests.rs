@@ -414,6 +414,24 @@ fn an_entry_without_a_transport_names_the_key_that_was_meant() {
 }
 
 #[test]
+fn items_of_env_vars_are_names_or_objects_with_a_name() {
+    for (list, expected) in [
+        ("['A', {name: 'B'}, {name: 'C', source: 'remote'}]", None),
+        ("[{}]", Some("`env_vars`: an item has no `name`")),
+        ("[{name: 7}]", Some("`name`: expected a string, found a number")),
+        ("['A', 7]", Some("`env_vars`: expected names, found a number")),
+        ("'A'", Some("`env_vars`: expected a list of names, found a string")),
+    ] {
+        let entry = format!("{{mcpServers: {{s: {{command: 'x', env_vars: {list}}}}}}}");
+        let (_, problems) = Scratch::with(&[(USER, &entry)]).loaded();
+        assert_eq!(
+            problems.first().map(|problem| problem.contains(expected.unwrap_or("nothing"))),
+            expected.map(|_| true)
+        );
+    }
+}
+
+#[test]
 fn debug_output_has_no_secrets() {
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
