@@ -50,7 +50,7 @@ pub(super) enum Action {
         #[arg(required = true, value_name = "RUN")]
         runs: Vec<String>,
     },
-    /// Delete runs that have ended, with their journal and outputs; transcripts stay.
+    /// Delete runs that have ended, with their journal and outputs; transcripts stay without --transcript.
     #[command(alias = "remove")]
     Rm(RemoveArguments),
     /// Replay a run from its record, step by step, without calling tools or writing anything.
