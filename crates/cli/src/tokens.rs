@@ -34,7 +34,8 @@ pub(crate) struct TokensArguments {
 enum Action {
     /// Create a token and print its secret, which is shown only once.
     Create {
-        /// Name of the agent or person that the token is for. Runs, policy and approvals are found by this name.
+        /// Name of the application or person that the token is for. Its runs belong to this name; at `/mcp`, the name
+        /// also chooses the policy and the standing approvals.
         #[arg(value_parser = name)]
         name: String,
         /// Permissions, separated by commas or in several options: `execute` runs turns and tools, `approve` decides
