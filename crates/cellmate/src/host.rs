@@ -132,7 +132,7 @@ impl Cellmate {
         self.code_mode.abort(run_id).await
     }
 
-    /// Cancels every run of a session, of whichever agent. Returns how many were cancelled.
+    /// Cancels every run of a session, of any agent. Returns how many were cancelled.
     pub async fn end_session(&self, session_id: &str) -> usize {
         self.code_mode.end_session(session_id).await
     }

@@ -42,7 +42,7 @@ pub const KEEP_RUNS_SECONDS: Bound = Bound::new("keepRunsSeconds", 7 * 86_400, 6
 /// How long transcripts are kept: 30 days by default, ten years at most.
 pub const KEEP_TRANSCRIPTS_SECONDS: Bound = Bound::new("keepTranscriptsSeconds", 30 * 86_400, 60..=315_360_000);
 
-/// Suspended runs that one principal may have at once. This and the next two are keys of `store.perPrincipal`.
+/// Suspended runs that one agent may have at once. This and the next two are keys of `store.perPrincipal`.
 pub const MAX_WAITING_RUNS: Bound = Bound::new("maxWaitingRuns", 10_000, 1..=1_000_000);
 pub const MAX_STORED_BYTES: Bound = Bound::new("maxStoredBytes", 1 << 30, (1 << 20)..=(1 << 40));
 pub const MAX_OPEN_APPROVALS: Bound = Bound::new("maxOpenApprovals", 500, 1..=100_000);

@@ -1,4 +1,4 @@
-//! Quotas: how much one principal may store at once. Pure; `commit::usage` checks them in the transaction that uses
+//! Quotas: how much one agent may store at once. Pure; `commit::usage` checks them in the transaction that uses
 //! them.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use contract::config::Quotas;
 use contract::ids::RunId;
 use parking_lot::Mutex;
 
-/// A limit on what one principal may store.
+/// A limit on what one agent may store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     WaitingRuns,
@@ -17,12 +17,12 @@ pub enum Quota {
     OpenApprovals,
 }
 
-/// A change would exceed a quota of its principal.
+/// A change would exceed a quota of its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exceeded {
     pub quota: Quota,
     pub limit: u64,
-    /// Some of the principal's suspended runs, oldest first.
+    /// Some of the agent's suspended runs, oldest first.
     pub oldest: Vec<RunId>,
 }
 

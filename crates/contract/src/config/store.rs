@@ -1,4 +1,4 @@
-//! `store`: where runs are stored, how long they are kept, and how much one principal may store.
+//! `store`: where runs are stored, how long they are kept, and how much one agent may store.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl Retention {
     };
 }
 
-/// The most that one principal (an agent, a named token) may store at once.
+/// The most that one agent may store at once. Over MCP, each principal is an agent of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
     pub waiting_runs: u64,
