@@ -77,8 +77,7 @@ pub(crate) fn report_failed_plugins(plugins: &Plugins) {
     for plugin in plugins.iter() {
         let PluginStatus { last_failure: Some(why), stderr, .. } = plugin.status() else { continue };
         render::note(&format!("cellmate: plugin `{}` failed: {why}", plugin.id()));
-        let lines = process::excerpt(&stderr.unwrap_or_default());
-        lines.iter().for_each(|line| render::note(&format!("      | {line}")));
+        render::note_stderr(&process::excerpt(&stderr.unwrap_or_default()));
     }
 }
 

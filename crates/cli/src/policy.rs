@@ -70,7 +70,14 @@ impl BadSettings {
 
 /// Reads the policy from the settings, which are everything in the configuration but the servers.
 pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
-    let mut errors = openclaw::included(settings);
+    let mut errors = Vec::new();
+    let policy = read_collecting(settings, &mut errors);
+    policy.filter(|_| errors.is_empty()).ok_or_else(|| BadSettings::of(errors.iter().map(ToString::to_string)))
+}
+
+/// Reads the policy, and adds the errors of its sections to `errors`. Returns `None` if it cannot be used at all.
+fn read_collecting(settings: &Value, errors: &mut Vec<ConfigError>) -> Option<CallPolicy> {
+    errors.extend(openclaw::included(settings));
     errors.extend(misspelt_sections(settings));
     let config = AgentsConfig::resolve(section(settings, "tools"), section(settings, "agents"))
         .map_err(|wrong| errors.extend(wrong))
@@ -78,11 +85,8 @@ pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
     if let Err(wrong) = PluginsConfig::resolve(section(settings, "plugins")) {
         errors.extend(wrong);
     }
-    let (asking, pass) = approvals(section(settings, "approvals"), &mut errors);
-    match config.filter(|_| errors.is_empty()) {
-        Some(config) => Ok(CallPolicy { config, asking, pass, provider: Provider::Unknown, sandboxed: false }),
-        None => Err(BadSettings::of(errors.iter().map(ToString::to_string))),
-    }
+    let (asking, pass) = approvals(section(settings, "approvals"), errors);
+    Some(CallPolicy { config: config?, asking, pass, provider: Provider::Unknown, sandboxed: false })
 }
 
 /// Reads the settings of the gateway: its models, and its own.
@@ -94,15 +98,8 @@ pub(crate) fn models(settings: &Value) -> Result<(ModelsConfig, GatewayConfig), 
 
 /// Returns all errors in the settings, each with its path.
 pub(crate) fn errors(settings: &Value) -> Vec<ConfigError> {
-    let mut errors = openclaw::included(settings);
-    errors.extend(misspelt_sections(settings));
-    if let Err(wrong) = AgentsConfig::resolve(section(settings, "tools"), section(settings, "agents")) {
-        errors.extend(wrong);
-    }
-    if let Err(wrong) = PluginsConfig::resolve(section(settings, "plugins")) {
-        errors.extend(wrong);
-    }
-    approvals(section(settings, "approvals"), &mut errors);
+    let mut errors = Vec::new();
+    drop(read_collecting(settings, &mut errors));
     if let Err(wrong) = StoreConfig::resolve(section(settings, "store")) {
         errors.extend(wrong);
     }

@@ -168,6 +168,11 @@ pub(crate) fn note(text: &str) {
     eprintln!("{}", text::line(text, usize::MAX));
 }
 
+/// Prints lines that a program wrote to its standard error, indented below the message that they belong to.
+pub(crate) fn note_stderr(lines: &[String]) {
+    lines.iter().for_each(|line| note(&format!("      | {line}")));
+}
+
 /// Says which number is used instead of one that is outside of its range.
 pub(crate) fn out_of_range(name: impl Display, given: impl Display, [least, most, used]: [impl Display; 3]) -> String {
     format!("`{name}`: {given} is outside of its range, {least} to {most}, so {used} is used")

@@ -181,7 +181,7 @@ pub(crate) async fn review_added(places: &Places, names: &[String]) -> Result<()
                 }
             }
             Err(failure) => {
-                failure.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
+                render::note_stderr(&failure.stderr);
                 render::note(&format!("note: {}", not_started(&server.name, &failure.why)));
             }
         }

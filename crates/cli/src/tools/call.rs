@@ -62,7 +62,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     let tool = match (found, failed) {
         (Ok(tool), _) => tool,
         (Err(_), Some((server, failure))) => {
-            failure.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
+            render::note_stderr(&failure.stderr);
             return Ok(render::failed(&format!("server `{}`: {}", display::plain(&server.name), failure.why)));
         }
         (Err(message), None) => return Err(message),

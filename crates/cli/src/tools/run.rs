@@ -211,8 +211,7 @@ impl Ready {
             tokio::time::sleep(STDERR_WAIT).await;
             let why = contract::text::line(&entry.without_secrets(&why.to_string()), MAX_SHOWN_CHARS);
             render::note(&format!("cellmate: server `{}`: {why}", display::plain(&entry.name)));
-            let lines = process::excerpt(&entry.without_secrets(&server.stderr_tail()));
-            lines.iter().for_each(|line| render::note(&format!("      | {line}")));
+            render::note_stderr(&process::excerpt(&entry.without_secrets(&server.stderr_tail())));
         }
         report_failed_plugins(&self.plugins);
     }
@@ -240,7 +239,7 @@ impl Ready {
                 let (name, why) = (display::plain(&result.entry.name), &failure.why);
                 let test = hint::command(&format!("servers test {}", display::for_shell(&name)));
                 render::note(&format!("problem: server `{name}`: {why}; run `{test}` for details"));
-                failure.excerpt().iter().for_each(|line| render::note(&format!("      | {line}")));
+                render::note_stderr(&failure.excerpt());
             }
         }
         let oldest = self.remembered.iter().map(|server| now_ms().saturating_sub(server.listed_at)).max();
