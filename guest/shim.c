@@ -39,6 +39,9 @@ static size_t result_length;
 static const char *script_text;
 static size_t script_length;
 
+// The host sets this to stop the cell. Loops check it: crates/sandbox/build/stop_checks.rs.
+volatile int32_t cellmate_stop;
+
 static double clock_us = 1.7e15;
 static uint64_t random_state;
 
@@ -470,6 +473,7 @@ EXPORT("wizer-initialize") void wizer_initialize(void) {
     if (initialise()) __builtin_trap();
 }
 
+EXPORT("stop_flag") const volatile int32_t *stop_flag(void) { return &cellmate_stop; }
 EXPORT("allocate") void *allocate(size_t len) { return malloc(len); }
 EXPORT("result_pointer") const char *result_pointer(void) { return result_text; }
 EXPORT("result_length") size_t result_len(void) { return result_length; }

@@ -116,7 +116,7 @@ pub(crate) fn budget() -> Budget {
     }
 }
 
-/// The sandbox without process, socket or jail, and the thread that ticks its epoch.
+/// The sandbox without process, socket or jail, and the thread that stops cells at their deadline.
 #[derive(Clone)]
 pub(crate) struct BareSandbox {
     sandbox: Arc<Sandbox>,

@@ -7,7 +7,8 @@ use crate::Result;
 
 /// Replacements, as pairs of old and new text. Each old text must occur exactly once; otherwise the version has changed
 /// and the replacements need a review.
-const CHANGES: [(&str, &str); 16] = [
+const CHANGES: [(&str, &str); 17] = [
+    POLL,
     READ_OF_A_PROPERTY,
     PLACE_OF_THE_FIRST_NAME,
     PLACE_OF_A_CONSTRUCTOR,
@@ -25,6 +26,26 @@ const CHANGES: [(&str, &str); 16] = [
     CONVERTED_VALUE,
     CONVERTED_CYCLE,
 ];
+
+/// QuickJS polls at each jump backwards and each call of a function. The host stops a cell by setting a flag, so a poll only
+/// reads that.
+const POLL: (&str, &str) = (
+    "\
+    if (unlikely(--ctx->interrupt_counter <= 0)) {
+        return __js_poll_interrupts(ctx);
+    } else {
+        return 0;
+    }
+}
+",
+    "\
+    extern volatile int32_t cellmate_stop;
+    if (unlikely(cellmate_stop))
+        __builtin_trap();
+    return 0;
+}
+",
+);
 
 /// QuickJS records positions of names and calls, but not of `.x`: reading a property of `undefined` was reported at the
 /// last name or call, or at the first column of its function.

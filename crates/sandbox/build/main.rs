@@ -1,4 +1,5 @@
-//! Builds the guest image: compiles C to WebAssembly, pre-initialises, checks and compiles it for the target.
+//! Builds the guest image: compiles C to WebAssembly, pre-initialises it, inserts checks of the stop
+//! flag, and compiles it for the target.
 //!
 //! The sources and the libc come from the crate `rquickjs-sys`, pinned by Cargo.lock and never compiled natively. Only
 //! this script links a WebAssembly compiler; the shipped binary has only the runtime.
@@ -12,6 +13,7 @@ mod engine;
 mod image;
 mod invariants;
 mod sources;
+mod stop_checks;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -50,7 +52,7 @@ fn build() -> Result<()> {
         Some(image) => image,
         None => {
             let linked = compiler.build(&quickjs, &guest, &out)?;
-            let ready = image::pre_initialise(&linked)?;
+            let ready = stop_checks::insert(&image::pre_initialise(&linked)?)?;
             invariants::check(&ready)?;
             let compiled = image::compile(&ready, &env::var("TARGET")?)?;
             let image = cache::Image { id: Sha256::digest(&ready).to_vec(), compiled };

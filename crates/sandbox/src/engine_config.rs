@@ -10,7 +10,6 @@ pub(crate) const WASM_STACK_BYTES: usize = 8 << 20;
 
 pub(crate) fn base() -> Config {
     let mut config = Config::new();
-    config.epoch_interruption(true);
     config.memory_init_cow(true);
     config.wasm_backtrace_max_frames(None);
     stacks(&mut config);

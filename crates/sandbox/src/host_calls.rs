@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use contract::cell::{MediaKind, OutputItem};
 use contract::frame::{BadFrame, HostCall, Method, Reader};
@@ -18,7 +16,7 @@ use contract::limits::{
     MAX_TARGET_BYTES,
 };
 use serde_json::value::RawValue;
-use wasmtime::{Caller, Error, Linker, ResourceLimiter, Result, StoreContextMut, UpdateDeadline};
+use wasmtime::{Caller, Error, Linker, ResourceLimiter, Result};
 
 use crate::media::MediaTotals;
 use crate::tables::Tables;
@@ -79,9 +77,6 @@ pub(crate) struct CellHost {
     pub(crate) cleared: Vec<CallId>,
     pub(crate) output: Output,
     pub(crate) memory_limit: usize,
-    pub(crate) deadline: Instant,
-    /// Set by another thread when the cell is no longer needed.
-    pub(crate) dropped: Arc<AtomicBool>,
     answer: Answer,
 }
 
@@ -227,22 +222,8 @@ impl CellHost {
             cleared: Vec::new(),
             output: Output::default(),
             memory_limit: usize::MAX,
-            deadline: Instant::now(),
-            dropped: Arc::default(),
             answer: Answer::None,
         }
-    }
-
-    pub(crate) fn on_epoch(context: StoreContextMut<'_, Self>) -> Result<UpdateDeadline> {
-        let host = context.data();
-        if host.dropped.load(Ordering::Relaxed) {
-            return Err(Error::new(Stop::Dropped));
-        }
-        // Ticks are delayed on a loaded machine, the clock is not.
-        if Instant::now() >= host.deadline {
-            return Err(Error::new(Stop::Deadline));
-        }
-        Ok(UpdateDeadline::Continue(1))
     }
 
     fn accept(&mut self, id: u32, method: i32, target: &[u8], payload: &[u8]) -> Result<Option<Refusal>> {

@@ -4,6 +4,7 @@ use contract::ids::ImageId;
 use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig, Store};
 
 use crate::host_calls::{self, CellHost};
+use crate::watchdog::Watchdog;
 use crate::{engine_config, raw};
 
 static COMPILED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/image.cwasm"));
@@ -26,6 +27,10 @@ pub struct Image {
     pub(crate) instance: InstancePre<CellHost>,
     /// The initial linear memory of every cell.
     pub(crate) base: Vec<u8>,
+    /// The address of the flag that stops a cell, in its memory.
+    pub(crate) stop_flag: u32,
+    /// Stops the cells of this image.
+    pub(crate) watchdog: Watchdog,
 }
 
 impl std::fmt::Debug for Image {
@@ -56,13 +61,13 @@ impl Image {
         let instance = linker.instantiate_pre(&module)?;
 
         let mut store = Store::new(&engine, CellHost::idle());
-        store.set_epoch_deadline(u64::MAX / 2);
         let first = instance.instantiate(&mut store)?;
         let memory = first
             .get_memory(&mut store, "memory")
             .ok_or_else(|| wasmtime::Error::msg("the image exports no memory"))?;
+        let stop_flag = first.get_typed_func::<(), u32>(&mut store, "stop_flag")?.call(&mut store, ())?;
         let base = memory.data(&store).to_vec();
         drop(store);
-        Ok(Self { engine, instance, base })
+        Ok(Self { engine, instance, base, stop_flag, watchdog: Watchdog::default() })
     }
 }

@@ -21,6 +21,7 @@ mod snapshot;
 mod source;
 mod tables;
 mod vm;
+mod watchdog;
 mod web_url;
 mod worker;
 

@@ -103,9 +103,9 @@ impl Sandbox {
         self.finder.asks_the_kernel()
     }
 
-    /// Advances the epoch that running cells check. Without ticks, deadlines are not enforced.
+    /// Stops the cells that have run out of time or were dropped. Without ticks, deadlines are not enforced.
     pub fn tick(&self) {
-        self.image.engine.increment_epoch();
+        self.image.watchdog.tick();
     }
 
     pub fn handle(&self, frame: ToWorker) -> Result<Answer, Violation> {

@@ -2,13 +2,41 @@
 //! pages that a cell has changed, configuring the allocator, and closing inherited file descriptors.
 #![expect(unsafe_code, reason = "each block below states why it is sound; nothing else may have one")]
 
-use wasmtime::{Engine, Module};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use wasmtime::{AsContext, Engine, Memory, Module};
 
 /// Loads the guest image that this crate's build script compiled.
 pub(crate) fn load_image(engine: &Engine, compiled: &[u8]) -> wasmtime::Result<Module> {
     // SAFETY: `deserialize` trusts its bytes to be Wasmtime's own output. The only caller passes
     // the bytes that the build script got from `precompile_module`, embedded in this binary.
     unsafe { Module::deserialize(engine, compiled) }
+}
+
+/// The word in the memory of a running cell that stops it. The watchdog writes it while the cell's thread runs guest code.
+#[derive(Debug)]
+pub(crate) struct StopFlag(NonNull<AtomicU32>);
+
+// SAFETY: the word is only written atomically, and the watchdog's lock keeps the flag from outliving its leg.
+unsafe impl Send for StopFlag {}
+
+impl StopFlag {
+    /// Returns the flag at this address of a memory; `None` if no aligned word is there.
+    pub(crate) fn at(memory: &Memory, store: impl AsContext, address: u32) -> Option<Self> {
+        let address = address as usize;
+        let is_inside = address.checked_add(size_of::<AtomicU32>())? <= memory.data_size(&store);
+        let word = memory.data_ptr(&store).wrapping_add(address).cast::<AtomicU32>();
+        if is_inside && word.is_aligned() { NonNull::new(word).map(Self) } else { None }
+    }
+
+    /// Makes the cell trap at its next check.
+    pub(crate) fn set(&self) {
+        // SAFETY: the word is inside the memory, as `at` has checked, and aligned. The memory is mapped: a slot of
+        // Wasmtime's pool does not move, and the watchdog calls this only while the leg is in its list, during which
+        // the leg's `Vm` exists. The host reads or writes this word only before and after a leg.
+        unsafe { self.0.as_ref() }.store(1, Ordering::Relaxed);
+    }
 }
 
 /// Closes every file descriptor from `first` on.

@@ -16,6 +16,7 @@ use crate::failure;
 use crate::host_calls::{CellHost, OutstandingCalls, Stop};
 use crate::image::{IMAGE_ID, Image};
 use crate::pages::PageFinder;
+use crate::raw::StopFlag;
 use crate::snapshot::{self, BadSnapshot, SnapshotInput, SnapshotRequirements};
 use crate::source::{Places, PreparedSource};
 use crate::tables::Tables;
@@ -26,6 +27,8 @@ pub(crate) struct Vm {
     memory: Memory,
     exports: Exports,
     places: Places,
+    /// Set by another thread to stop the cell.
+    dropped: Arc<AtomicBool>,
     /// Declared after `store`, so that it is dropped later.
     slot: Slot,
 }
@@ -43,7 +46,6 @@ impl Drop for Slot {
     fn drop(&mut self) {
         if self.grown {
             let mut store = Store::new(&self.image.engine, CellHost::idle());
-            store.set_epoch_deadline(u64::MAX / 2);
             // If no slot is free, another cell has already reused and shrunk this one.
             drop(self.image.instance.instantiate(&mut store));
         }
@@ -77,20 +79,16 @@ impl Vm {
     ) -> wasmtime::Result<Self> {
         let mut host = CellHost::idle();
         host.tables = tables;
-        host.dropped = dropped;
         host.memory_limit = memory_limit(image, memory_bytes);
         let mut store = Store::new(&image.engine, host);
         store.limiter(|host| host);
-        store.epoch_deadline_callback(CellHost::on_epoch);
-        // The deadline is set when a leg starts; until then only instantiation runs.
-        store.set_epoch_deadline(u64::MAX / 2);
         let instance = image.instance.instantiate(&mut store)?;
         let memory = instance
             .get_memory(&mut store, "memory")
             .ok_or_else(|| wasmtime::Error::msg("the image exports no memory"))?;
         let exports = Exports::of(&instance, &mut store)?;
         let slot = Slot { image: Arc::clone(image), grown: false };
-        Ok(Self { image: Arc::clone(image), store, memory, exports, places: Places::default(), slot })
+        Ok(Self { image: Arc::clone(image), store, memory, exports, places: Places::default(), dropped, slot })
     }
 
     /// Runs the cell's first leg.
@@ -152,7 +150,7 @@ impl Vm {
 
     /// Returns the flag that stops the cell from another thread.
     pub(crate) fn dropped(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.store.data().dropped)
+        Arc::clone(&self.dropped)
     }
 
     #[cfg(test)]
@@ -168,15 +166,29 @@ impl Vm {
         let started = Instant::now();
         let limit = memory_limit(&self.image, budget.memory_bytes);
         let host = self.store.data_mut();
-        host.deadline = started + Duration::from_millis(budget.run_ms);
         host.memory_limit = limit;
         host.output.begin(budget.output_bytes);
-        self.store.set_epoch_deadline(1);
-        let ended = run(self);
+        let image = Arc::clone(&self.image);
+        let deadline = started + Duration::from_millis(budget.run_ms);
+        let watch = StopFlag::at(&self.memory, &self.store, image.stop_flag)
+            .map(|flag| image.watchdog.watch(deadline, self.dropped(), flag));
+        let (ended, stop) = match watch {
+            Some(watch) => {
+                let ended = run(self);
+                (ended, watch.end())
+            }
+            None => (Err(wasmtime::Error::msg("the image has no stop flag")), None),
+        };
         self.slot.grown |= self.memory.data_size(&self.store) > self.image.base.len();
         let end = match ended {
-            Ok(number) => self.end_of_leg(number, budget),
-            Err(error) => LegEnd::Failed(self.stopped(&error, budget)),
+            Ok(number) => {
+                if stop.is_some() {
+                    // Too late: the leg had already ended.
+                    self.clear_stop_flag();
+                }
+                self.end_of_leg(number, budget)
+            }
+            Err(error) => LegEnd::Failed(self.stopped(&error, stop, budget)),
         };
         Leg {
             end,
@@ -184,6 +196,12 @@ impl Vm {
             run_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
             memory_bytes: self.memory.data_size(&self.store) as u64,
         }
+    }
+
+    fn clear_stop_flag(&mut self) {
+        let flag = self.image.stop_flag as usize;
+        let word = self.memory.data_mut(&mut self.store).get_mut(flag..flag + size_of::<u32>());
+        word.into_iter().for_each(|word| word.fill(0));
     }
 
     fn end_of_leg(&mut self, number: i32, budget: Budget) -> LegEnd {
@@ -236,8 +254,10 @@ impl Vm {
     }
 
     /// After a trap, the instance must not be used any more; the caller drops it.
-    fn stopped(&self, error: &wasmtime::Error, budget: Budget) -> Failure {
-        match (error.downcast_ref::<Stop>(), error.downcast_ref::<Trap>()) {
+    fn stopped(&self, error: &wasmtime::Error, stop: Option<Stop>, budget: Budget) -> Failure {
+        let trap = error.downcast_ref::<Trap>();
+        let stop = stop.filter(|_| trap == Some(&Trap::UnreachableCodeReached));
+        match (error.downcast_ref::<Stop>().copied().or(stop), trap) {
             (Some(Stop::Deadline), _) => failure::timeout(budget.run_ms),
             (Some(Stop::Memory), _) => failure::memory_limit(budget.memory_bytes),
             (Some(Stop::Output), _) => failure::output_limit(self.store.data().output.total, budget.output_bytes),
@@ -346,4 +366,61 @@ impl Exports {
 /// Adds the image to the limit, so that `return 1` completes under the smallest limit.
 fn memory_limit(image: &Image, memory_bytes: u64) -> usize {
     image.base.len().saturating_add(usize::try_from(memory_bytes).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGET: Budget = Budget { run_ms: 60_000, memory_bytes: 64 << 20, output_bytes: 64 << 10, clock_us: 0 };
+    const NO_TIME: Budget = Budget { run_ms: 0, ..BUDGET };
+
+    fn suspended() -> Vm {
+        let image = Arc::new(Image::load(2).unwrap());
+        let mut vm = Vm::new(&image, None, Arc::default(), BUDGET.memory_bytes).unwrap();
+        let source = "let n = 0; await tools.call('a:b:c'); while (n < 1000) n++; return n";
+        let prepared = crate::source::prepare(source, contract::cell::Language::JavaScript).unwrap();
+        let leg = vm.start(prepared, 7, BUDGET);
+        assert!(matches!(leg.end, LegEnd::Suspended { .. }), "{:?}", leg.end);
+        vm
+    }
+
+    fn replies() -> Vec<Reply> {
+        vec![Reply { call: contract::ids::CallId(1), value: ReplyValue::Resolved(b"1".to_vec()) }]
+    }
+
+    #[test]
+    fn a_leg_that_is_stopped_after_its_end_does_not_stop_the_next() {
+        let mut vm = suspended();
+        let leg = vm.leg(NO_TIME, |vm| {
+            vm.image.watchdog.tick();
+            Ok(end::SUSPENDED)
+        });
+        assert!(matches!(leg.end, LegEnd::Suspended { .. }), "{:?}", leg.end);
+        let leg = vm.deliver(&replies(), BUDGET);
+        assert!(matches!(&leg.end, LegEnd::Completed { value } if value.get() == "1000"), "{:?}", leg.end);
+    }
+
+    #[test]
+    fn a_leg_stops_with_the_reason_for_which_its_flag_was_set() {
+        for (is_dropped, code) in [(false, ErrorCode::Timeout), (true, ErrorCode::Aborted)] {
+            let mut vm = suspended();
+            vm.dropped.store(is_dropped, std::sync::atomic::Ordering::Relaxed);
+            let records = vm.records(&replies());
+            let leg = vm.leg(NO_TIME, |vm| {
+                let (pointer, length) = vm.put(&records)?;
+                vm.image.watchdog.tick();
+                vm.exports.deliver.clone().call(&mut vm.store, (pointer, length, 0.0))
+            });
+            assert!(matches!(&leg.end, LegEnd::Failed(failure) if failure.code == Some(code)), "{:?}", leg.end);
+        }
+    }
+
+    #[test]
+    fn a_leg_that_has_ended_is_not_watched() {
+        let vm = suspended();
+        vm.dropped.store(true, std::sync::atomic::Ordering::Relaxed);
+        vm.image.watchdog.tick();
+        assert_eq!(vm.memory().get(vm.image.stop_flag as usize), Some(&0));
+    }
 }
