@@ -218,9 +218,11 @@ impl Decoder {
             match self.escape {
                 Escape::None => {
                     let rest = bytes.get(at..).unwrap_or_default();
-                    let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+                    let plain = memchr::memchr2(b'"', b'\\', rest);
                     let run = rest.get(..plain.unwrap_or(rest.len())).unwrap_or_default();
                     if !run.is_empty() {
+                        // JSON requires an escape for control characters.
+                        self.is_invalid |= run.iter().any(|byte| *byte < 0x20);
                         self.lone_surrogate(sink);
                         self.utf8(run, sink);
                         at += run.len();
@@ -229,15 +231,11 @@ impl Decoder {
                     // A character must not be cut by an escape or by the end.
                     self.is_invalid |= !self.cut.is_empty();
                     at += 1;
-                    match byte {
-                        b'"' => {
-                            self.lone_surrogate(sink);
-                            return Progress::Ended { used: at };
-                        }
-                        b'\\' => self.escape = Escape::AfterBackslash,
-                        // JSON requires an escape for it.
-                        _ => self.is_invalid = true,
+                    if byte == b'"' {
+                        self.lone_surrogate(sink);
+                        return Progress::Ended { used: at };
                     }
+                    self.escape = Escape::AfterBackslash;
                 }
                 Escape::AfterBackslash => {
                     at += 1;

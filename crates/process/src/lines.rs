@@ -163,7 +163,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if chunk.is_empty() {
                 return Err(LineError::Ended);
             }
-            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let end = memchr::memchr(b'\n', chunk);
             let part = end.and_then(|end| chunk.get(..end)).unwrap_or(chunk);
             line.push(part);
             let used = part.len() + usize::from(end.is_some());
@@ -185,7 +185,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 // A last line without a line feed is an incomplete message.
                 return Err(LineError::Ended);
             }
-            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let end = memchr::memchr(b'\n', chunk);
             let part = end.and_then(|end| chunk.get(..end)).unwrap_or(chunk);
             if self.line.len() + part.len() > self.max_bytes {
                 return Err(LineError::TooLong);

@@ -87,7 +87,7 @@ impl Outline {
             string.is_cut |= string.bytes >= MAX_STRING_BYTES && !string.continues_escape(byte);
             if string.is_cut && !string.after_backslash {
                 let rest = bytes.get(at..).unwrap_or_default();
-                let Some(plain) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) else { break };
+                let Some(plain) = memchr::memchr2(b'"', b'\\', rest) else { break };
                 at += plain;
                 string.after_backslash = rest.get(plain) == Some(&b'\\');
                 at += 1;

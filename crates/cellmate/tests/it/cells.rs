@@ -100,11 +100,12 @@ pub(super) async fn a_run_is_listed_and_cancelled_with_its_calls() -> Result {
 
     assert!(run.cancel(&run_id).await?);
     dropped.acquire().await.unwrap().forget();
+    // The call ends before the run does.
+    let result = run.wait("2", &run_id).await;
+    assert!(matches!(result, CellResult::Failed { code: Some(ErrorCode::Aborted), .. }), "{result:?}");
     assert!(!run.cancel(&run_id).await?);
     let listed = host.runs(10).await?;
     assert_eq!((&listed[0].run_id, listed[0].state), (&run_id, RunState::Aborted));
-    let result = run.wait("2", &run_id).await;
-    assert!(matches!(result, CellResult::Failed { code: Some(ErrorCode::Aborted), .. }), "{result:?}");
     Ok(())
 }
 

@@ -72,16 +72,24 @@ impl Cut {
     }
 
     fn add(&mut self, data: &[u8]) {
-        let count = |counts: fn(u8) -> bool| data.iter().filter(|byte| counts(**byte)).count() as u64;
         self.pieces += 1;
         self.bytes += data.len() as u64;
         if self.is_text {
-            // A character of four bytes is a surrogate pair; every other one is a single unit.
-            self.units += count(|byte| byte & 0xC0 != 0x80) + count(|byte| byte >= 0xF0);
-            self.line_ends += count(|byte| byte == b'\n');
+            self.units += utf16_units(data) as u64;
+            self.line_ends += memchr::memchr_iter(b'\n', data).count() as u64;
             self.is_in_line = data.last() != Some(&b'\n');
         }
     }
+}
+
+/// Returns the length of UTF-8 text in UTF-16 code units.
+fn utf16_units(text: &[u8]) -> usize {
+    if text.is_ascii() {
+        return text.len();
+    }
+    let count = |counts: fn(u8) -> bool| text.iter().filter(|byte| counts(**byte)).count();
+    // A character of four bytes is a surrogate pair; every other one is a single unit.
+    count(|byte| byte & 0xC0 != 0x80) + count(|byte| byte >= 0xF0)
 }
 
 /// Returns the data without a character that continues after it.
