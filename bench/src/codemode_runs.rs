@@ -25,11 +25,12 @@ use crate::ours::Ours;
 use crate::report::{Report, bytes};
 use crate::stats::us_since;
 
-const CLAIMS: [Claim; 5] = [
+const CLAIMS: [Claim; 6] = [
     ("trivial_recorded_ms", Bar::AtMost(0.2)),
     ("sequential_16_reading_ms", Bar::AtMost(1.2)),
     ("parallel_16_reading_ms", Bar::AtMost(0.9)),
     ("sequential_16_writing_ms", Bar::AtMost(4.0)),
+    ("store_load_1000_ms", Bar::AtMost(150.0)),
     ("recorded_per_second", Bar::AtLeast(5_000.0)),
 ];
 
@@ -66,7 +67,7 @@ pub(crate) struct Text {
     expect: u64,
 }
 
-const CELLS: [Cell; 7] = [
+const CELLS: [Cell; 8] = [
     Cell { name: "a trivial cell", fact: "trivial_recorded_ms", theirs: Some("trivial"), text: trivial },
     Cell {
         name: "1 call of a reading tool",
@@ -104,7 +105,15 @@ const CELLS: [Cell; 7] = [
         theirs: None,
         text: |number| parallel(WRITE, number),
     },
+    Cell { name: "1,000 pairs of `store` and `load`", fact: "store_load_1000_ms", theirs: None, text: store_and_load },
 ];
+
+fn store_and_load(number: u64) -> Text {
+    let source = format!(
+        "let n={number};for(let i=0;i<1000;i++){{await store('k'+i%8,i);if(await load('k'+i%8)===i)n++}}return n"
+    );
+    Text { source, expect: number + 1_000 }
+}
 
 /// Two tools that immediately return their input: one that only reads, one that must not be called twice.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use crate::Result;
 const NAME_COLUMNS: usize = 62;
 
 /// The bars of the sandbox benchmark.
-pub(crate) const SANDBOX: [Claim; 11] = [
+pub(crate) const SANDBOX: [Claim; 15] = [
     ("trivial_worker_ratio", Bar::AtLeast(15.0)),
     ("trivial_sandbox_ratio", Bar::AtLeast(25.0)),
     ("snapshot_bytes", Bar::AtMost(8192.0)),
@@ -19,6 +19,10 @@ pub(crate) const SANDBOX: [Claim; 11] = [
     ("worst_overshoot_ms", Bar::AtMost(50.0)),
     ("catalog_500_overhead_percent", Bar::AtMost(20.0)),
     ("neighbour_ratio", Bar::AtMost(2.0)),
+    ("cpu_ratio_median", Bar::AtLeast(0.95)),
+    ("cpu_ratio_worst", Bar::AtLeast(0.85)),
+    ("freeze_5mb_zstd_ratio", Bar::AtLeast(2.0)),
+    ("restore_5mb_zstd_ratio", Bar::AtLeast(2.0)),
 ];
 
 #[derive(Debug, Default)]

@@ -121,6 +121,9 @@ fn print(bench: &mut Bench, payload: &Payload, ours: &Cycle, peers: [(&str, &Cyc
             };
             report.fact(ratio, restore);
             report.fact(size, ours.bytes);
+        } else if payload.name == "5mb" {
+            report.fact("freeze_5mb_zstd_ratio", peer.freeze.p50() / ours.freeze.p50());
+            report.fact("restore_5mb_zstd_ratio", restore);
         }
     }
 }
