@@ -93,7 +93,9 @@ impl Statement {
 
     /// Executes the statement with `sqlx` and returns how many rows it changed.
     pub(crate) async fn execute(self, connection: &mut AnyConnection) -> Result<u64, sqlx::Error> {
-        let mut query = sqlx::query(&self.sql);
+        let is_large = self.values.len() >= LARGE_STATEMENT && connection.backend_name() == SQLITE;
+        let unnumbered = if is_large { without_numbers(&self.sql) } else { None };
+        let mut query = sqlx::query(unnumbered.as_deref().unwrap_or(&self.sql));
         for value in self.values {
             query = match value {
                 SqlValue::Integer(value) => query.bind(value),
@@ -109,6 +111,28 @@ impl Statement {
         let changed = connection.prepare_cached(&self.sql)?.execute(rusqlite::params_from_iter(&self.values))?;
         Ok(changed as u64)
     }
+}
+
+/// The number of values from which on a statement is executed without numbers of its placeholders, if it can be.
+const LARGE_STATEMENT: usize = 64;
+const SQLITE: &str = "SQLite";
+
+/// Returns a statement with `?` for each placeholder; `None` if they are not `$1`, `$2` and so on in this order.
+///
+/// SQLite keeps placeholders with numbers in a list, which `sqlx` makes it search for each value. For a thousand values,
+/// that takes milliseconds.
+fn without_numbers(sql: &str) -> Option<String> {
+    let mut parts = sql.split('$');
+    let mut text = parts.next()?.to_owned();
+    for (number, part) in (1_usize..).zip(parts) {
+        let rest = part.strip_prefix(&number.to_string())?;
+        if rest.starts_with(|next: char| next.is_ascii_digit()) {
+            return None;
+        }
+        text.push('?');
+        text.push_str(rest);
+    }
+    Some(text)
 }
 
 /// What it means that a statement did not change exactly one row.
@@ -175,4 +199,21 @@ impl Step {
 
 fn require_one(changed: u64, mismatch: Mismatch) -> Result<(), StepError> {
     if changed == 1 { Ok(()) } else { Err(StepError::Mismatch(mismatch)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_numbers;
+    use crate::sql::row_placeholders;
+
+    #[test]
+    fn placeholders_lose_their_numbers_only_if_they_are_in_order() {
+        let rows = format!("INSERT INTO a VALUES {} ON CONFLICT DO NOTHING", row_placeholders(2, 6));
+        let row = "(?, ?, ?, ?, ?, ?)";
+        assert_eq!(without_numbers(&rows), Some(format!("INSERT INTO a VALUES {row}, {row} ON CONFLICT DO NOTHING")));
+        for sql in ["($1, $1)", "($2, $1)", "($1, $3)", "($1, '$.a')", "($12)"] {
+            assert_eq!(without_numbers(sql), None, "{sql}");
+        }
+        assert_eq!(without_numbers("DELETE FROM a").as_deref(), Some("DELETE FROM a"));
+    }
 }
