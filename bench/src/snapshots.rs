@@ -110,7 +110,7 @@ fn print(bench: &mut Bench, payload: &Payload, ours: &Cycle, peers: [(&str, &Cyc
     report.heading(&format!("suspended cell, {} payload, through the worker | warm", payload.name));
     for (how, peer) in peers {
         report.compare(&format!("source to bytes | {how}"), &ours.suspend, &peer.suspend);
-        report.compare(&format!("  of that, suspended to bytes | {how}"), &ours.freeze, &peer.freeze);
+        let freeze = report.compare(&format!("  of that, suspended to bytes | {how}"), &ours.freeze, &peer.freeze);
         let restore = report.compare(&format!("bytes and reply to value | {how}"), &ours.restore, &peer.restore);
         let sizes = (bytes(ours.bytes), bytes(peer.bytes));
         report.numbers(&format!("size | {how}"), &sizes.0, &sizes.1, Some(peer.bytes / ours.bytes));
@@ -122,7 +122,7 @@ fn print(bench: &mut Bench, payload: &Payload, ours: &Cycle, peers: [(&str, &Cyc
             report.fact(ratio, restore);
             report.fact(size, ours.bytes);
         } else if payload.name == "5mb" {
-            report.fact("freeze_5mb_zstd_ratio", peer.freeze.p50() / ours.freeze.p50());
+            report.fact("freeze_5mb_zstd_ratio", freeze);
             report.fact("restore_5mb_zstd_ratio", restore);
         }
     }

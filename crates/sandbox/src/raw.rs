@@ -1,5 +1,6 @@
-//! The only `unsafe` code of the project: loading the compiled guest image (QuickJS as WebAssembly), finding the memory
-//! pages that a cell has changed, configuring the allocator, and closing inherited file descriptors.
+//! The only `unsafe` code of the project: loading the compiled guest image (QuickJS as WebAssembly), stopping a running
+//! cell, finding the memory pages that a cell has changed, configuring the allocator, and closing inherited file
+//! descriptors.
 #![expect(unsafe_code, reason = "each block below states why it is sound; nothing else may have one")]
 
 use std::ptr::NonNull;

@@ -2,6 +2,7 @@
 //!
 //! The guest's code checks a flag in its memory in every loop (`build/stop_checks.rs`) and traps if it is set.
 
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -76,7 +77,8 @@ impl Watchdog {
 impl Watch<'_> {
     /// Ends the watch and returns why the leg was stopped, if it was.
     pub(crate) fn end(self) -> Option<Stop> {
-        self.remove()
+        // Not dropped, which would look for the leg a second time.
+        ManuallyDrop::new(self).remove()
     }
 
     fn remove(&self) -> Option<Stop> {
