@@ -1,9 +1,12 @@
-//! The thread that writes an SQLite file: it executes whole transactions whose steps are known in advance.
+//! The connection that writes an SQLite file: it executes whole transactions whose steps are known in advance.
 //!
 //! A connection of sqlx hands every statement to its own thread and waits for the result, so a transaction of eight
-//! statements switches threads sixteen times. Here a transaction switches threads twice. Transactions that arrive while
-//! another one is committed are committed together, with one write to the disk; each is a savepoint of its own, so one
-//! that is refused does not affect the others.
+//! statements switches threads sixteen times. Here a thread executes whole transactions, which switch threads twice.
+//! Transactions that arrive while another one is committed are committed together, with one write to the disk; each is a
+//! savepoint of its own, so one that is refused does not affect the others.
+//!
+//! A small transaction that need not wait for the disk is executed by its caller, without any switch, if the connection
+//! is not in use. See [`Sharing`].
 //!
 //! Transactions that must read before they know what to write use sqlx.
 
@@ -37,6 +40,20 @@ const CACHE_KIB: u32 = 8 << 10;
 /// commits have changed is copied once.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
+/// The most steps, and bytes of values, of a transaction that its caller executes.
+const MAX_CALLER_STEPS: usize = 32;
+const MAX_CALLER_BYTES: usize = 64 << 10;
+
+/// The most transactions that callers execute before the thread executes one. Together they write less to the log than
+/// the pages after which the thread copies it.
+const MAX_CALLER_TRANSACTIONS: usize = 128;
+
+/// How many transactions the thread executes after several were waiting for it, before callers may execute theirs.
+const RESERVED_AFTER_GROUP: usize = 64;
+
+/// The settings of a connection that [`open`] returns.
+const NEW_CONNECTION: Settings = Settings { durability: Durability::Relaxed, executor: Executor::Thread };
+
 /// Why a transaction was not committed, or may not have been.
 #[derive(Debug)]
 pub(crate) enum WriteError {
@@ -63,6 +80,16 @@ pub(crate) struct Program {
     pub(crate) durability: Durability,
 }
 
+impl Program {
+    /// Whether a task may execute the transaction on its own thread: it takes about 0.1 ms, and does not wait for the
+    /// disk.
+    fn is_short(&self) -> bool {
+        self.durability == Durability::Relaxed
+            && self.steps.len() <= MAX_CALLER_STEPS
+            && self.steps.iter().map(Step::value_bytes).sum::<usize>() <= MAX_CALLER_BYTES
+    }
+}
+
 struct Job {
     program: Program,
     reply: oneshot::Sender<Result<(), WriteError>>,
@@ -73,74 +100,144 @@ struct Thread {
     handle: JoinHandle<()>,
 }
 
-/// The handle of the writing thread, which starts with the first transaction. Clones share the thread; it ends when the
-/// last one is dropped.
+/// The handle of the writing connection and of its thread, which starts when it is needed. Clones share both; the thread
+/// ends when the last one is dropped.
 #[derive(Clone)]
 pub(crate) struct SqliteWriter {
-    path: Arc<Path>,
+    writer: Arc<Mutex<Writer>>,
     thread: Arc<Mutex<Option<Thread>>>,
 }
 
 impl std::fmt::Debug for SqliteWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteWriter").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("SqliteWriter").finish_non_exhaustive()
     }
 }
 
 impl SqliteWriter {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: Arc::from(path), thread: Arc::default() }
+        Self { writer: Arc::new(Mutex::new(Writer::new(path))), thread: Arc::default() }
     }
 
     /// Executes a transaction and commits it.
     pub(crate) async fn write(&self, program: Program) -> Result<(), WriteError> {
+        if let Some(result) = self.write_here(&program) {
+            return result;
+        }
         let (reply, received) = oneshot::channel();
         self.send(Job { program, reply }).map_err(|error| WriteError::BeforeCommit(error.into()))?;
         // The thread answers every job that it takes, unless the process ends.
         received.await.unwrap_or_else(|_| Err(WriteError::AtCommit(sqlx::Error::WorkerCrashed.into())))
     }
 
+    /// Executes a transaction on this thread; `None` if the writing thread must do it.
+    fn write_here(&self, program: &Program) -> Option<Result<(), WriteError>> {
+        if program.is_short() { self.writer.try_lock()?.write_for_caller(program) } else { None }
+    }
+
     fn send(&self, job: Job) -> Result<(), sqlx::Error> {
         let mut thread = self.thread.lock();
         let running = match &mut *thread {
             Some(running) => running,
-            none => none.insert(start(self.path.to_path_buf())?),
+            none => none.insert(start(Arc::clone(&self.writer))?),
         };
         running.jobs.send(job).map_err(|_| sqlx::Error::WorkerCrashed)
     }
 
     /// Waits for accepted transactions and closes the connection. A later transaction opens it again.
     pub(crate) async fn close(&self) {
-        let Some(Thread { jobs, handle }) = self.thread.lock().take() else { return };
-        drop(jobs);
-        if !matches!(tokio::task::spawn_blocking(move || handle.join()).await, Ok(Ok(()))) {
-            tracing::error!("the thread that writes the store has panicked");
+        let thread = self.thread.lock().take();
+        if let Some(Thread { jobs, handle }) = thread {
+            drop(jobs);
+            if !matches!(tokio::task::spawn_blocking(move || handle.join()).await, Ok(Ok(()))) {
+                tracing::error!("the thread that writes the store has panicked");
+            }
         }
+        self.writer.lock().open = None;
     }
 }
 
-fn start(path: PathBuf) -> Result<Thread, sqlx::Error> {
-    let (jobs, received) = mpsc::channel();
-    let run = move || Writer { path, open: None, durability: Durability::Relaxed }.run(&received);
+fn start(writer: Arc<Mutex<Writer>>) -> Result<Thread, sqlx::Error> {
+    let (jobs, received) = mpsc::channel::<Job>();
+    let run = move || {
+        while let Ok(first) = received.recv() {
+            let mut group = vec![first];
+            group.extend(received.try_iter().take(MAX_GROUP - 1));
+            writer.lock().write_group(group);
+        }
+    };
     let handle = std::thread::Builder::new().name("store-writer".to_owned()).spawn(run)?;
     Ok(Thread { jobs, handle })
 }
 
-/// The state of the writing thread.
+/// Who executes a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Executor {
+    /// The writing thread. It may wait: for the write lock of another process, and for the write-ahead log to be copied
+    /// to the file.
+    Thread,
+    /// The task that wants the transaction. It must not wait.
+    Caller,
+}
+
+/// What the connection is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Settings {
+    durability: Durability,
+    executor: Executor,
+}
+
+/// Decides who executes the next transaction, so that callers do not take transactions from the thread that it would
+/// commit together, and so that the thread copies the write-ahead log in time.
+#[derive(Debug, Default)]
+struct Sharing {
+    /// How many transactions the thread executes before callers may do so again.
+    reserved: usize,
+    /// How many transactions callers have executed since the thread's last one.
+    by_callers: usize,
+}
+
+impl Sharing {
+    fn may_caller_execute(&self) -> bool {
+        self.reserved == 0 && self.by_callers < MAX_CALLER_TRANSACTIONS
+    }
+
+    fn caller_executed(&mut self) {
+        self.by_callers += 1;
+    }
+
+    fn thread_executed(&mut self, transactions: usize) {
+        self.by_callers = 0;
+        self.reserved =
+            if transactions > 1 { RESERVED_AFTER_GROUP } else { self.reserved.saturating_sub(transactions) };
+    }
+}
+
+/// The connection that writes the file.
 struct Writer {
     path: PathBuf,
     /// `None` before the first transaction, and after an error that may have broken the connection.
     open: Option<Connection>,
-    /// What the connection is set to.
-    durability: Durability,
+    settings: Settings,
+    sharing: Sharing,
 }
 
 impl Writer {
-    fn run(mut self, jobs: &mpsc::Receiver<Job>) {
-        while let Ok(first) = jobs.recv() {
-            let mut group = vec![first];
-            group.extend(jobs.try_iter().take(MAX_GROUP - 1));
-            self.write_group(group);
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), open: None, settings: NEW_CONNECTION, sharing: Sharing::default() }
+    }
+
+    /// Executes a transaction for the task that wants it; `None` if nothing was written, and the thread must do it.
+    fn write_for_caller(&mut self, program: &Program) -> Option<Result<(), WriteError>> {
+        // The thread opens the connection, too, because that reads the file.
+        if self.open.is_none() || !self.sharing.may_caller_execute() {
+            return None;
+        }
+        self.sharing.caller_executed();
+        let result = self.try_group(&[program], Executor::Caller).pop()?;
+        match &result {
+            Err(WriteError::BeforeCommit(StoreError::Sqlite(error))) if is_busy(error) => None,
+            _ => Some(result),
         }
     }
 
@@ -148,9 +245,10 @@ impl Writer {
     /// only those fail that must.
     fn write_group(&mut self, group: Vec<Job>) {
         let programs: Vec<&Program> = group.iter().map(|job| &job.program).collect();
-        let mut results = self.try_group(&programs);
+        self.sharing.thread_executed(programs.len());
+        let mut results = self.try_group(&programs, Executor::Thread);
         if group.len() > 1 && results.iter().any(|result| matches!(result, Err(WriteError::BeforeCommit(_)))) {
-            results = programs.iter().flat_map(|program| self.try_group(&[*program])).collect();
+            results = programs.iter().flat_map(|program| self.try_group(&[*program], Executor::Thread)).collect();
         }
         for (job, result) in group.into_iter().zip(results) {
             // The caller may be gone.
@@ -160,9 +258,10 @@ impl Writer {
 
     /// Executes transactions as savepoints of one, and returns their results. If one is [`WriteError::BeforeCommit`], it
     /// is the last, and nothing was written.
-    fn try_group(&mut self, programs: &[&Program]) -> Vec<Result<(), WriteError>> {
+    fn try_group(&mut self, programs: &[&Program], executor: Executor) -> Vec<Result<(), WriteError>> {
         let synced = programs.iter().any(|program| program.durability == Durability::Synced);
-        match self.take_connection(if synced { Durability::Synced } else { Durability::Relaxed }) {
+        let durability = if synced { Durability::Synced } else { Durability::Relaxed };
+        match self.take_connection(Settings { durability, executor }) {
             Ok(connection) => {
                 let results = transaction(&connection, programs);
                 // SQLite may have rolled back by itself, for example because the disk is full. A connection that cannot
@@ -176,25 +275,37 @@ impl Writer {
         }
     }
 
-    /// Takes the open connection, or opens one, and sets it to commit with this durability.
-    fn take_connection(&mut self, wanted: Durability) -> rusqlite::Result<Connection> {
+    /// Takes the open connection, or opens one, with these settings.
+    fn take_connection(&mut self, wanted: Settings) -> rusqlite::Result<Connection> {
         let connection = match self.open.take() {
             Some(connection) => connection,
             None => {
-                self.durability = Durability::Relaxed;
+                self.settings = NEW_CONNECTION;
                 open(&self.path)?
             }
         };
-        if self.durability != wanted {
-            let synchronous = match wanted {
+        if self.settings.durability != wanted.durability {
+            let synchronous = match wanted.durability {
                 Durability::Synced => "FULL",
                 Durability::Relaxed => "NORMAL",
             };
             connection.pragma_update(None, "synchronous", synchronous)?;
-            self.durability = wanted;
         }
+        if self.settings.executor != wanted.executor {
+            let (timeout, checkpoint_pages) = match wanted.executor {
+                Executor::Thread => (BUSY_TIMEOUT, CHECKPOINT_PAGES),
+                Executor::Caller => (Duration::ZERO, 0),
+            };
+            connection.busy_timeout(timeout)?;
+            connection.pragma_update(None, "wal_autocheckpoint", checkpoint_pages)?;
+        }
+        self.settings = wanted;
         Ok(connection)
     }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
 /// Executes programs in one transaction. The transaction is still open if it was not committed.
@@ -287,7 +398,10 @@ fn copy(error: &rusqlite::Error) -> rusqlite::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connection, Durability, Job, Mismatch, Program, SqliteWriter, WriteError, Writer};
+    use super::{
+        Connection, Durability, Executor, Job, MAX_CALLER_TRANSACTIONS, Mismatch, Program, RESERVED_AFTER_GROUP,
+        Sharing, SqliteWriter, WriteError, Writer,
+    };
     use crate::statement::{Statement, Step};
     use tempfile::TempDir;
     use tokio::sync::oneshot;
@@ -299,7 +413,7 @@ mod tests {
         connection
             .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, text TEXT)")
             .unwrap();
-        (folder, Writer { path, open: None, durability: Durability::Relaxed })
+        (folder, Writer::new(&path))
     }
 
     fn insert(id: i64) -> Step {
@@ -372,5 +486,57 @@ mod tests {
         assert_eq!(ids(&writer), (0..500).collect::<Vec<i64>>());
         handle.write(Program { steps: vec![insert(500)], durability: Durability::Relaxed }).await.unwrap();
         assert_eq!(ids(&writer).len(), 501);
+    }
+
+    fn relaxed(steps: Vec<Step>) -> Program {
+        Program { steps, durability: Durability::Relaxed }
+    }
+
+    #[test]
+    fn callers_leave_transactions_to_the_thread_after_a_group_and_after_many_of_their_own() {
+        let mut sharing = Sharing::default();
+        for _ in 0..MAX_CALLER_TRANSACTIONS {
+            assert!(sharing.may_caller_execute());
+            sharing.caller_executed();
+        }
+        assert!(!sharing.may_caller_execute());
+        sharing.thread_executed(1);
+        assert!(sharing.may_caller_execute());
+        sharing.thread_executed(2);
+        for _ in 0..RESERVED_AFTER_GROUP {
+            assert!(!sharing.may_caller_execute());
+            sharing.thread_executed(1);
+        }
+        assert!(sharing.may_caller_execute());
+    }
+
+    #[test]
+    fn only_short_transactions_that_need_not_be_synced_are_executed_by_their_callers() {
+        assert!(relaxed(vec![insert(1)]).is_short());
+        assert!(!Program { steps: vec![insert(1)], durability: Durability::Synced }.is_short());
+        assert!(!relaxed((0..100).map(insert).collect()).is_short());
+        let large = Statement::new("INSERT INTO t (text) VALUES ($1)").bind("a".repeat(100_000));
+        assert!(!relaxed(vec![large.into()]).is_short());
+    }
+
+    #[test]
+    fn a_caller_writes_by_itself_and_does_not_wait_for_the_lock_of_another_process() {
+        let (_folder, mut writer) = database();
+        assert!(writer.write_for_caller(&relaxed(vec![insert(1)])).is_none(), "the connection is not open yet");
+        assert!(matches!(write(&mut writer, vec![vec![insert(1)]])[..], [Ok(())]));
+        assert!(matches!(writer.write_for_caller(&relaxed(vec![insert(2)])), Some(Ok(()))));
+        assert_eq!(writer.settings.executor, Executor::Caller);
+        let refused = writer.write_for_caller(&relaxed(vec![insert(3), update(9)]));
+        assert!(matches!(refused, Some(Err(WriteError::Mismatch(Mismatch::Fenced)))), "{refused:?}");
+
+        let other = Connection::open(&writer.path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let began = std::time::Instant::now();
+        assert!(writer.write_for_caller(&relaxed(vec![insert(4)])).is_none());
+        assert!(began.elapsed().as_secs() < 5, "it waited for {:?}", began.elapsed());
+        other.execute_batch("ROLLBACK").unwrap();
+        assert!(matches!(write(&mut writer, vec![vec![insert(5)]])[..], [Ok(())]));
+        assert_eq!(writer.settings.executor, Executor::Thread);
+        assert_eq!(ids(&writer), [1, 2, 5]);
     }
 }

@@ -57,6 +57,17 @@ impl From<Option<Vec<u8>>> for SqlValue {
     }
 }
 
+impl SqlValue {
+    /// Returns about how many bytes the value takes in the store.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Integer(_) | Self::Text(None) | Self::Bytes(None) => 8,
+            Self::Text(Some(text)) => text.len(),
+            Self::Bytes(Some(bytes)) => bytes.len(),
+        }
+    }
+}
+
 impl rusqlite::ToSql for SqlValue {
     fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
         match self {
@@ -178,6 +189,16 @@ impl<E: Into<StoreError>> From<E> for StepError {
 }
 
 impl Step {
+    /// Returns about how many bytes the values of the step take in the store.
+    pub(crate) fn value_bytes(&self) -> usize {
+        match self {
+            Self::Point(_) => 0,
+            Self::Execute(statement) | Self::ChangeOne(statement, _) => {
+                statement.values.iter().map(SqlValue::bytes).sum()
+            }
+        }
+    }
+
     /// Executes the step with `sqlx`, within the caller's transaction.
     pub(crate) async fn execute(self, connection: &mut AnyConnection) -> Result<(), StepError> {
         match self {

@@ -147,16 +147,16 @@ fn a_slow_call_is_named_on_a_terminal_until_it_ends_unless_the_result_is_json() 
     let person = Person::new();
     configure(&person, &json!({"ask": "never"}));
     // The line is refreshed every second once a call has taken two.
-    let slow = person.read("server.sh").replace("      name=$(", "      sleep 4\n      name=$(");
+    let slow = person.read("server.sh").replace("      name=$(", "      sleep 3\n      name=$(");
     person.write("server.sh", &slow);
     let cell = "return (await MCP.s.greet({name: \"Ada\"})).content[0].text";
     let (code, shown) = on_terminal(&person, &["exec", "-e", cell], "");
     assert_eq!(code, 0, "{shown}");
-    let line = shown.find("\r\u{1b}[Kwaiting for MCP.s.greet (2 s)…").unwrap_or_else(|| panic!("{shown:?}"));
+    let line = shown.find("\r\u{1b}[Kwaiting for MCP.s.greet (").unwrap_or_else(|| panic!("{shown:?}"));
     let end = shown.find("\r\u{1b}[K\"hello Ada\"").unwrap_or_else(|| panic!("{shown:?}"));
     assert!(line < end, "{shown:?}");
     let (code, shown) = on_terminal(&person, &["tools", "call", "s.greet", "name=Ada", "--json"], "");
     assert!(code == 0 && shown.contains("hello Ada") && !shown.contains("waiting for"), "{shown:?}");
     let (code, shown) = on_terminal(&person, &["tools", "call", "s.greet", "name=Ada"], "");
-    assert!(code == 0 && shown.contains("waiting for MCP.s.greet (2 s)…"), "{shown:?}");
+    assert!(code == 0 && shown.contains("waiting for MCP.s.greet ("), "{shown:?}");
 }

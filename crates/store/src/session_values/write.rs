@@ -15,6 +15,7 @@ use super::{ExpectedVersion, SessionKey, ValueWrite, VersionConflict};
 use crate::Millis;
 use crate::backend::Dialect;
 use crate::sql::{ROWS_PER_STATEMENT, placeholders, row_placeholders};
+use crate::statement::Statement;
 
 /// The most bytes of values per statement. A statement has at least one value.
 const BYTES_PER_STATEMENT: usize = 2 << 20;
@@ -194,9 +195,8 @@ async fn upsert(
              value = excluded.value",
             row_placeholders(batch.len(), 9)
         );
-        let mut query = sqlx::query(&sql);
-        for (write, value) in batch {
-            query = query
+        let statement = batch.iter().fold(Statement::new(sql), |statement, (write, value)| {
+            statement
                 .bind(session.agent_id.clone())
                 .bind(session.session_id.clone())
                 .bind(session.client.clone())
@@ -205,9 +205,9 @@ async fn upsert(
                 .bind(run_id.to_string())
                 .bind(now)
                 .bind(i64::try_from(value.len()).unwrap_or(i64::MAX))
-                .bind((*value).clone());
-        }
-        query.execute(&mut *connection).await?;
+                .bind((*value).clone())
+        });
+        statement.execute(&mut *connection).await?;
     }
     Ok(())
 }
@@ -235,16 +235,15 @@ async fn record(
              ON CONFLICT (run_id, version, key) DO NOTHING",
             row_placeholders(batch.len(), 5)
         );
-        let mut query = sqlx::query(&sql);
-        for (write, refusal) in batch {
-            query = query
+        let statement = batch.iter().fold(Statement::new(sql), |statement, (write, refusal)| {
+            statement
                 .bind(run_id.to_string())
                 .bind(write.version.clone())
                 .bind(write.key.clone())
                 .bind(i64::from(refusal.is_none()))
-                .bind(refusal.as_ref().and_then(|refusal| refusal.0.clone()));
-        }
-        query.execute(&mut *connection).await?;
+                .bind(refusal.as_ref().and_then(|refusal| refusal.0.clone()))
+        });
+        statement.execute(&mut *connection).await?;
     }
     Ok(())
 }

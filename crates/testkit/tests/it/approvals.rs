@@ -131,13 +131,17 @@ async fn an_approval_is_valid_for_one_call_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_is_void_if_the_tool_has_changed() {
     let (world, fakes) = world().await;
+    // A run that is still active has the definitions with which it started.
+    let is_suspended = async || world.code_mode.live_runs() == 0;
     let (run_id, _) = world.run().suspend(PAID).await;
+    eventually("the run is suspended", is_suspended).await;
     fakes.put(ToolSpec { description: "Pays twice.".to_owned(), ..pay() }, Behavior::Echo);
     decide(&world, &once(None)).await;
     let result = world.run().wait(&run_id).await;
     assert_eq!(value(&result), "the tool has changed since it was approved; call it again to request a new approval");
     // A call of a tool that was removed is refused, too.
     let (run_id, _) = world.run().suspend(PAID).await;
+    eventually("the run is suspended", is_suspended).await;
     fakes.remove(PAY);
     decide(&world, &once(None)).await;
     assert!(value(&world.run().wait(&run_id).await).as_str().unwrap().starts_with("unknown tool"));
