@@ -7,6 +7,7 @@ use std::time::Duration;
 use contract::config::{Quotas, Retention};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Database, Executor, Row, TransactionManager};
+use tokio::time::Instant;
 
 use crate::Millis;
 use crate::error::StoreError;
@@ -159,14 +160,35 @@ impl Backend {
     }
 }
 
+/// SQLite's code for a file that another connection has locked.
+const BUSY: &str = "5";
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
+const PREPARE_PAUSE: Duration = Duration::from_millis(20);
+
 /// Returns the address of a new in-memory database that no other store of this process uses.
 fn unique_memory_url() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("sqlite:file:cellmate-{}?mode=memory", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Checks that the file is an SQLite database. A pool would retry for 30 seconds before it reports that it is not.
+/// Checks that the file is an SQLite database, and prepares a new one. A pool would retry for 30 seconds before it
+/// reports that it is not a database. If another process prepares the same file, this waits for it: SQLite does not wait
+/// by itself for the lock that a change of the journal mode needs.
 async fn check_file(url: &str) -> Result<(), sqlx::Error> {
+    let began = Instant::now();
+    loop {
+        match prepare_file(url).await {
+            Err(sqlx::Error::Database(error))
+                if error.code().as_deref() == Some(BUSY) && began.elapsed() < PREPARE_TIMEOUT =>
+            {
+                tokio::time::sleep(PREPARE_PAUSE).await;
+            }
+            prepared => return prepared,
+        }
+    }
+}
+
+async fn prepare_file(url: &str) -> Result<(), sqlx::Error> {
     let mut connection = AnyConnection::connect(url).await?;
     connection.execute("PRAGMA busy_timeout = 10000; SELECT COUNT(*) FROM sqlite_master").await?;
     let pages: i64 = sqlx::query("PRAGMA page_count").fetch_one(&mut connection).await?.try_get(0)?;

@@ -199,7 +199,11 @@ impl Run {
 
     /// Runs a cell that must complete, and returns its value.
     pub(crate) async fn value(&self, code: &str) -> Value {
-        let result = self.exec(code).await;
+        let mut result = self.exec(code).await;
+        // On a busy machine a long cell can take more time than `exec` waits.
+        while result["pendingToolCalls"].as_array().is_some_and(Vec::is_empty) && result["reason"] == "pending_tools" {
+            result = self.wait(result["runId"].as_str().unwrap()).await;
+        }
         assert_eq!(result["status"], "completed", "{result}");
         result["value"].clone()
     }

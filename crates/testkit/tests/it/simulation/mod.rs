@@ -25,7 +25,7 @@ use history::{HistoryResult, run};
 use inspector::Sabotage;
 
 /// Default of `CELLMATE_SIM_HISTORIES`.
-const HISTORIES: usize = 300;
+const HISTORIES: usize = 120;
 
 /// A broken rule must be detected within this many histories.
 const DETECTED_WITHIN: u64 = 200;

@@ -13,7 +13,7 @@ use super::{check_histories, check_reproduction, first_failure, number};
 use history::run;
 
 /// The number of histories, if `CELLMATE_SIM_HISTORIES` is not set.
-const HISTORIES: u64 = 60;
+const HISTORIES: u64 = 24;
 
 /// Histories of turns are longer than those of cells, so a run of many has fewer of them.
 const SHARE: u64 = 5;
