@@ -53,7 +53,12 @@ pub async fn run(options: &Options) -> Result<Report> {
     let start = MemoryUsage::now();
     let mut cells = Vec::new();
     for cell in &index.cells {
-        cells.push(run_cell(&lab, options, cell, start).await?);
+        let mut report = run_cell(&lab, options, cell, &cell.id, start).await?;
+        // On a busy machine, a cell can use up its time before it has done what is expected.
+        if options.time_factor > 1 && !report.passed && report.has_timed_out {
+            report = run_cell(&lab, options, cell, &format!("{}-again", cell.id), start).await?;
+        }
+        cells.push(report);
     }
     let (unreleased, mut host_problems) = memory::wait_for_release(start, options.settle).await;
     host_problems.extend(process::new_files(&before, &process::listing(&options.untouched)));
@@ -61,12 +66,12 @@ pub async fn run(options: &Options) -> Result<Report> {
     Ok(Report { cells, host_problems, unreleased })
 }
 
-/// Runs one cell and checks everything that it may have harmed.
-async fn run_cell(lab: &Lab, options: &Options, cell: &Cell, start: MemoryUsage) -> Result<CellReport> {
+/// Runs one cell in a session with this name, and checks everything that it may have harmed.
+async fn run_cell(lab: &Lab, options: &Options, cell: &Cell, name: &str, start: MemoryUsage) -> Result<CellReport> {
     let store_growth = StoreGrowth::start(&lab::database(&options.state));
     let peaks = PeakMonitor::start()?;
-    let prepared = lab.prepare(&format!("cell-{}", cell.id), &cell.needs.config)?;
-    let bystander = Bystander::start_suspended(lab, &cell.id).await?;
+    let prepared = lab.prepare(&format!("cell-{name}"), &cell.needs.config)?;
+    let bystander = Bystander::start_suspended(lab, name).await?;
     let began = Instant::now();
     let outcome = drive::drive(lab, &prepared, cell).await;
     let wall = began.elapsed();

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use contract::cell::CellResult;
+use contract::error::ErrorCode;
 use serde::Serialize;
 use serde_json::json;
 
@@ -32,6 +33,9 @@ pub struct CellReport {
     pub title: String,
     pub category: String,
     pub passed: bool,
+    /// Whether the cell ended because its time was over.
+    #[serde(skip)]
+    pub has_timed_out: bool,
     pub expected: String,
     pub got: String,
     pub problems: Vec<String>,
@@ -48,6 +52,7 @@ impl CellReport {
             title: cell.title.clone(),
             category: cell.category.clone(),
             passed: problems.is_empty(),
+            has_timed_out: result.code() == Some(ErrorCode::Timeout),
             expected: expected.join(" or "),
             got: format_result(result),
             problems,
