@@ -165,10 +165,12 @@ async fn a_truncated_or_changed_backup_is_rejected_and_changes_nothing() {
     let bytes = backup(from).await;
     let expected = check_backup(&mut &bytes[..]).unwrap();
     assert_eq!(expected.sealed_with, BTreeSet::from([1]));
-    for cut in 0..bytes.len() {
+    // Each place of the header, and every third of the rest.
+    let positions = || (0..64).chain((64..bytes.len()).step_by(3));
+    for cut in positions() {
         assert!(check_backup(&mut &bytes[..cut]).is_err(), "cut at {cut}");
     }
-    for place in 0..bytes.len() {
+    for place in positions() {
         let mut flipped = bytes.clone();
         flipped[place] ^= 1 << (place % 8);
         assert!(check_backup(&mut &flipped[..]).is_err(), "flipped at {place}");

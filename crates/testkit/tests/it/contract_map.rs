@@ -1,9 +1,11 @@
 //! Checks `docs/internals/contract.md`: every line of the contract, with a test that shows it, a listed divergence, or the reason
 //! why there is neither.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// The lines of the contract are numbered from 1 to this.
 const LINES: usize = 480;
@@ -223,31 +225,59 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a crate has this test in a file whose path contains its modules.
-fn has_test(name: &str, path: &str) -> bool {
-    let folder = root().join("crates").join(name);
-    let (modules, test) = path.rsplit_once("::").unwrap_or(("", path));
-    let mut files = Vec::new();
-    if folder.is_dir() {
-        sources(&folder, &mut files);
-    }
-    files.iter().any(|file| {
-        let place = file.strip_prefix(&folder).unwrap().with_extension("");
-        let parts: Vec<_> = place.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        modules.split("::").all(|module| module == "tests" || parts.iter().any(|part| part == module))
-            && is_test(file, test)
-    })
+/// A source file with tests.
+struct TestFile {
+    /// The folders of its path in its crate, and its name without extension.
+    path: Vec<String>,
+    tests: BTreeSet<String>,
 }
 
-/// Whether the file has this function below a test attribute, and does not ignore it.
-fn is_test(file: &Path, test: &str) -> bool {
-    let text = std::fs::read_to_string(file).unwrap();
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let function = |line: &str| line.trim_start_matches("async ").starts_with(&format!("fn {test}("));
-    let Some(position) = lines.iter().position(|line| function(line)) else { return false };
-    let attributes: Vec<&&str> = lines[..position].iter().rev().take_while(|line| line.starts_with("#[")).collect();
-    attributes.iter().any(|line| line.starts_with("#[test") || line.starts_with("#[tokio::test"))
-        && !attributes.iter().any(|line| line.starts_with("#[ignore"))
+/// The files with tests of each crate, by the name of its folder.
+static TEST_FILES: LazyLock<BTreeMap<String, Vec<TestFile>>> = LazyLock::new(|| {
+    let crates = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    crates.filter(|folder| folder.is_dir()).map(|folder| (text_of(folder.file_name()), test_files(&folder))).collect()
+});
+
+fn text_of(name: Option<&OsStr>) -> String {
+    name.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn test_files(folder: &Path) -> Vec<TestFile> {
+    let mut files = Vec::new();
+    sources(folder, &mut files);
+    let read = |file: PathBuf| {
+        let path = file.strip_prefix(folder).unwrap().with_extension("");
+        let path = path.iter().map(|part| text_of(Some(part))).collect();
+        TestFile { path, tests: tests_in(&std::fs::read_to_string(&file).unwrap()) }
+    };
+    files.into_iter().map(read).filter(|file| !file.tests.is_empty()).collect()
+}
+
+/// Returns the names of the functions below a test attribute, except ignored ones.
+fn tests_in(text: &str) -> BTreeSet<String> {
+    let (mut attributes, mut found) = (Vec::new(), BTreeSet::new());
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("#[") {
+            attributes.push(line);
+            continue;
+        }
+        let has = |start: &str| attributes.iter().any(|attribute| attribute.starts_with(start));
+        let function = line.trim_start_matches("async ").strip_prefix("fn ").and_then(|rest| rest.split_once('('));
+        if let Some((name, _)) = function.filter(|_| (has("#[test") || has("#[tokio::test")) && !has("#[ignore")) {
+            found.insert(name.to_owned());
+        }
+        attributes.clear();
+    }
+    found
+}
+
+/// Whether a crate has this test in a file whose path contains its modules.
+fn has_test(name: &str, path: &str) -> bool {
+    let (modules, test) = path.rsplit_once("::").unwrap_or(("", path));
+    let is_in = |file: &TestFile| {
+        modules.split("::").all(|module| module == "tests" || file.path.iter().any(|part| part == module))
+    };
+    TEST_FILES.get(name).is_some_and(|files| files.iter().any(|file| is_in(file) && file.tests.contains(test)))
 }
 
 /// Whether a test, a case of `spec/cells` or a hostile cell of `spec/hostile` has this name.

@@ -223,7 +223,7 @@ async fn a_folder_that_is_swapped_with_a_link_under_load_never_leads_outside() {
         symlink("../../outside", world.path("a/link")).unwrap();
         let swapper = Swapper::start(&world, "a/swap", "a/link");
         let (mut reached, mut refused) = (0, 0);
-        for round in 0..250 {
+        for round in 0..100 {
             let name = format!("a/swap/new{}", round % 5);
             let patch = "*** Begin Patch\n*** Update File: a/swap/secret\n@@\n-SECRET\n+patched\n*** End Patch";
             let calls = [
@@ -273,7 +273,7 @@ async fn a_file_that_is_swapped_with_a_link_under_load_is_never_the_one_outside(
         world.put("file", "inside\n");
         symlink("../outside/secret", world.path("link")).unwrap();
         let swapper = Swapper::start(&world, "file", "link");
-        for _ in 0..300 {
+        for _ in 0..150 {
             if let Ok(read) = world.call("read", json!({"path": "file"})).await {
                 assert_ne!(read.details.unwrap()["text"], "SECRET\n", "{resolver:?}");
             }

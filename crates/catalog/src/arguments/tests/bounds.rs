@@ -125,11 +125,11 @@ fn unused_megabytes_of_schema_or_input_take_no_steps() {
 fn hostile_patterns_are_refused_or_run_in_linear_time() {
     // Without a period, so that the engine's state cache overflows and its slow path is used.
     let mut state = 1_u32;
-    let mixed = (0..60_000).map(|_| {
+    let mixed = (0..20_000).map(|_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         if state >> 31 == 0 { 'a' } else { 'b' }
     });
-    let texts = ["a".repeat(60_000), mixed.collect()];
+    let texts = ["a".repeat(20_000), mixed.collect()];
     let patterns = [
         "(a|b)*a(a|b){200}c".to_owned(),
         "[ab]*a[ab]{300}c".to_owned(),
@@ -150,7 +150,7 @@ fn hostile_patterns_are_refused_or_run_in_linear_time() {
             let before = Instant::now();
             verdict(&json!({"pattern": pattern}), &json!(text));
             let taken = before.elapsed();
-            assert!(taken < Duration::from_secs(20), "{pattern} {taken:?}");
+            assert!(taken < Duration::from_secs(10), "{pattern} {taken:?}");
         }
     }
 }
@@ -250,7 +250,7 @@ fn large_inputs_do_not_hide_violations_of_the_schema() {
     ];
     for (number, (name, bulk)) in bulks.iter().enumerate() {
         // The largest inputs take a second each in an unoptimised build.
-        let tried = if number == 0 { wrong.len() } else { 2 };
+        let tried = if number == 0 { wrong.len() } else { 1 };
         for (key, value) in wrong.iter().take(tried) {
             for first in [true, false] {
                 let mut fields = Map::new();

@@ -7,7 +7,7 @@ use store::{CallState, CommitError, Durability, FencedRun, LeaseError, NewRun, R
 use super::row::{self, ALL_RULES, Call, End, Outcome, Row};
 use crate::world::{NOW, Place, call, everywhere};
 
-const WALKS: u64 = 30;
+const WALKS: u64 = 15;
 const STEPS: u64 = 40;
 const LEASE: i64 = 1000;
 

@@ -25,7 +25,7 @@ use history::{HistoryResult, run};
 use inspector::Sabotage;
 
 /// Default of `CELLMATE_SIM_HISTORIES`.
-const HISTORIES: usize = 120;
+const HISTORIES: usize = 60;
 
 /// A broken rule must be detected within this many histories.
 const DETECTED_WITHIN: u64 = 200;
@@ -96,7 +96,7 @@ fn histories_with_faults_lose_nothing_repeat_nothing_and_end() {
 
 #[test]
 fn a_seed_reproduces_the_same_history_step_by_step() {
-    check_reproduction(1000..1010, |seed| run(seed, Sabotage::None));
+    check_reproduction(1000..1004, |seed| run(seed, Sabotage::None));
 }
 
 #[test]
