@@ -24,7 +24,7 @@ use clients::{Clients, WAIT_MS};
 use program::{Chance, Program};
 
 /// Default of `CELLMATE_FAULT_SEEDS`, the number of seeds for each fault point.
-const SEEDS: usize = 2;
+const SEEDS: usize = 1;
 
 /// Hosts that run in parallel; most of the time they wait for leases.
 const PARALLEL: usize = 8;
