@@ -46,11 +46,11 @@ impl Parser {
     /// Adds bytes and returns the events that they complete.
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, TooLong> {
         let mut ended = Vec::new();
-        for part in chunk.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
-            let (text, end) = match part.split_last() {
-                Some((end @ (b'\n' | b'\r'), text)) => (text, Some(*end)),
-                _ => (part, None),
-            };
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let (text, after) = rest.split_at(memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()));
+            let end = after.first().copied();
+            rest = after.get(1..).unwrap_or_default();
             let feed_of_pair = self.after_return && text.is_empty() && end == Some(b'\n');
             self.after_return = end == Some(b'\r');
             if feed_of_pair {
