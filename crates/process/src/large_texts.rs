@@ -221,8 +221,9 @@ impl Decoder {
                     let plain = memchr::memchr2(b'"', b'\\', rest);
                     let run = rest.get(..plain.unwrap_or(rest.len())).unwrap_or_default();
                     if !run.is_empty() {
-                        // JSON requires an escape for control characters.
-                        self.is_invalid |= run.iter().any(|byte| *byte < 0x20);
+                        // JSON requires an escape for control characters. All bytes are compared, because a loop that
+                        // could end early is not vectorised.
+                        self.is_invalid |= run.iter().fold(false, |found, byte| found | (*byte < 0x20));
                         self.lone_surrogate(sink);
                         self.utf8(run, sink);
                         at += run.len();
