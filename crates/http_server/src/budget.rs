@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::limits::{
     BODY_ROOM_TIMEOUT, FREE_BODY_BYTES, LARGE_PRINCIPAL_BODY_BYTES, LARGE_TOTAL_BODY_BYTES, MAX_PRINCIPAL_BODY_BYTES,
@@ -33,8 +34,8 @@ pub struct Budget {
     all_bodies: Arc<Semaphore>,
     /// The bodies of this principal, in units.
     bodies: Arc<Semaphore>,
-    /// The limit of `bodies`, for the refusal.
-    max_body_bytes: usize,
+    /// The limits of both, for refusals.
+    limits: BudgetLimits,
     requests: Arc<Semaphore>,
 }
 
@@ -45,7 +46,13 @@ pub struct BudgetShare {
     _permits: Arc<[OwnedSemaphorePermit]>,
 }
 
-/// The error that a budget is used up.
+impl BudgetShare {
+    pub(crate) fn new(permits: Vec<OwnedSemaphorePermit>) -> Self {
+        Self { _permits: permits.into() }
+    }
+}
+
+/// The error that a principal has too many requests in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -84,7 +91,7 @@ impl Budgets {
         let budget = Arc::new(Budget {
             all_bodies: Arc::clone(&self.all_bodies),
             bodies: Arc::new(Semaphore::new(self.limits.principal_bytes / UNIT_BYTES)),
-            max_body_bytes: self.limits.principal_bytes,
+            limits: self.limits,
             requests: Arc::new(Semaphore::new(MAX_REQUESTS_PER_PRINCIPAL)),
         });
         principals.insert(principal.clone(), Arc::clone(&budget));
@@ -98,31 +105,29 @@ impl Budget {
         bytes > FREE_BODY_BYTES
     }
 
-    /// Returns the response to a request whose body has found no room.
-    pub(crate) fn refusal(&self) -> Refusal {
-        Refusal::NoRoom(self.max_body_bytes)
-    }
-
-    /// Reserves a body of this size. Waits for room for at most `BODY_ROOM_TIMEOUT`. Returns `None` for a small body,
-    /// which is not counted.
-    pub(crate) async fn reserve_body(&self, bytes: usize) -> Result<Option<BudgetShare>, NoRoom> {
+    /// Reserves memory for a body or for its values. Waits for room for at most `BODY_ROOM_TIMEOUT`. A small one is not
+    /// counted and needs no permits.
+    pub(crate) async fn reserve_body(&self, bytes: usize) -> Result<Vec<OwnedSemaphorePermit>, Refusal> {
         if !self.is_counted(bytes) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
-        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).map_err(|_| NoRoom)?;
-        let acquire = async {
-            let own = Arc::clone(&self.bodies).acquire_many_owned(units).await.ok()?;
-            let all = Arc::clone(&self.all_bodies).acquire_many_owned(units).await.ok()?;
-            Some(BudgetShare { _permits: Arc::new([own, all]) })
-        };
-        tokio::time::timeout(BODY_ROOM_TIMEOUT, acquire).await.ok().flatten().map(Some).ok_or(NoRoom)
+        let until = Instant::now() + BODY_ROOM_TIMEOUT;
+        let own = acquire(&self.bodies, bytes, until).await.ok_or(Refusal::NoRoom(self.limits.principal_bytes))?;
+        let all = acquire(&self.all_bodies, bytes, until).await.ok_or(Refusal::NoTotalRoom(self.limits.total_bytes))?;
+        Ok(vec![own, all])
     }
 
     /// Reserves one request in progress. Does not wait.
     pub fn reserve_request(&self) -> Result<BudgetShare, NoRoom> {
         let permit = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| NoRoom)?;
-        Ok(BudgetShare { _permits: Arc::new([permit]) })
+        Ok(BudgetShare::new(vec![permit]))
     }
+}
+
+/// Reserves bytes of a limit, if there is room for them in time.
+async fn acquire(bodies: &Arc<Semaphore>, bytes: usize, until: Instant) -> Option<OwnedSemaphorePermit> {
+    let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).ok()?;
+    tokio::time::timeout_at(until, Arc::clone(bodies).acquire_many_owned(units)).await.ok()?.ok()
 }
 
 #[cfg(test)]
@@ -132,6 +137,7 @@ mod tests {
     use super::{BudgetLimits, Budgets, NoRoom};
     use crate::Principal;
     use crate::limits::{FREE_BODY_BYTES, MAX_BODY_BYTES, MAX_PRINCIPAL_BODY_BYTES, MAX_REQUESTS_PER_PRINCIPAL};
+    use crate::refusal::Refusal;
 
     #[tokio::test]
     async fn a_large_body_waits_until_others_of_its_principal_are_released() {
@@ -144,10 +150,22 @@ mod tests {
         let adas = budgets.of(&ada);
         let waits = tokio::time::timeout(Duration::from_millis(50), adas.reserve_body(MAX_BODY_BYTES));
         assert!(waits.await.is_err());
-        assert!(budgets.of(&ada).reserve_body(FREE_BODY_BYTES).await.unwrap().is_none());
-        assert!(budgets.of(&bob).reserve_body(MAX_BODY_BYTES).await.unwrap().is_some());
+        assert!(budgets.of(&ada).reserve_body(FREE_BODY_BYTES).await.unwrap().is_empty());
+        assert!(budgets.of(&bob).reserve_body(MAX_BODY_BYTES).await.is_ok());
         held.pop();
-        assert!(budgets.of(&ada).reserve_body(MAX_BODY_BYTES).await.unwrap().is_some());
+        assert!(budgets.of(&ada).reserve_body(MAX_BODY_BYTES).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_says_whether_the_principal_or_all_use_the_room() {
+        let budgets = Budgets::new(BudgetLimits { principal_bytes: 2 << 20, total_bytes: 3 << 20 });
+        let (ada, bob) = (Principal::named("ada").unwrap(), Principal::named("bob").unwrap());
+        let _adas = budgets.of(&ada).reserve_body(2 << 20).await.unwrap();
+        let refused = budgets.of(&ada).reserve_body(1 << 20).await.err();
+        assert!(matches!(refused, Some(Refusal::NoRoom(2_097_152))), "{refused:?}");
+        let refused = budgets.of(&bob).reserve_body(2 << 20).await.err();
+        assert!(matches!(refused, Some(Refusal::NoTotalRoom(3_145_728))), "{refused:?}");
+        assert!(budgets.of(&bob).reserve_body(1 << 20).await.is_ok());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use axum::response::Response;
 use contract::json;
 use futures_util::StreamExt;
 use tokio::net::TcpListener;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -275,9 +276,7 @@ async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> Resp
     };
     let mut response = match body {
         Ok((bytes, share)) => {
-            if let Some(share) = share {
-                parts.extensions.insert(share);
-            }
+            parts.extensions.insert(share);
             next.run(Request::from_parts(parts, Body::from(bytes))).await
         }
         Err(reason) => guard.refuse_caller(&parts, &caller, reason),
@@ -299,12 +298,7 @@ impl Guard {
         self.refuse(head, reason)
     }
 
-    async fn read_body(
-        &self,
-        head: &Parts,
-        body: Body,
-        budget: &Budget,
-    ) -> Result<(Bytes, Option<BudgetShare>), Refusal> {
+    async fn read_body(&self, head: &Parts, body: Body, budget: &Budget) -> Result<(Bytes, BudgetShare), Refusal> {
         if !is_identity(&head.headers) {
             return Err(Refusal::Encoding);
         }
@@ -316,7 +310,7 @@ impl Guard {
         }
         let read = collect(body, limit, declared.unwrap_or(limit), budget);
         let read = tokio::time::timeout(self.rules.body_timeout, read);
-        let (bytes, mut share) = read.await.map_err(|_| Refusal::TooSlow)??;
+        let (bytes, mut permits) = read.await.map_err(|_| Refusal::TooSlow)??;
         (self.rules.check_body)(head, &bytes)?;
         let json::Measure { depth, values } = json::measure(&bytes);
         if depth > self.rules.max_depth {
@@ -325,11 +319,10 @@ impl Guard {
         if values > self.rules.max_values {
             return Err(Refusal::TooManyValues(self.rules.max_values));
         }
-        if share.is_none() {
-            let parsed = bytes.len() + values * PARSED_VALUE_BYTES;
-            share = budget.reserve_body(parsed).await.map_err(|_| budget.refusal())?;
-        }
-        Ok((bytes, share))
+        // The parsed values take memory beside the body.
+        let counted = if permits.is_empty() { bytes.len() } else { 0 };
+        permits.extend(budget.reserve_body(counted + values * PARSED_VALUE_BYTES).await?);
+        Ok((bytes, BudgetShare::new(permits)))
     }
 }
 
@@ -346,10 +339,10 @@ async fn collect(
     limit: usize,
     expected: usize,
     budget: &Budget,
-) -> Result<(Bytes, Option<BudgetShare>), Refusal> {
+) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Refusal> {
     let mut stream = body.into_data_stream();
     let mut collected: Vec<u8> = Vec::new();
-    let mut share = None;
+    let mut permits = Vec::new();
     while let Some(chunk) = stream.next().await {
         // The client has disconnected, or its framing is broken; hyper closes the connection.
         let chunk = chunk.map_err(|_| Refusal::TooSlow)?;
@@ -357,10 +350,10 @@ async fn collect(
         if length > limit {
             return Err(Refusal::TooLarge(limit));
         }
-        if share.is_none() && budget.is_counted(length) {
-            share = budget.reserve_body(expected.max(length)).await.map_err(|_| budget.refusal())?;
+        if permits.is_empty() && budget.is_counted(length) {
+            permits = budget.reserve_body(expected.max(length)).await?;
         }
         collected.extend_from_slice(&chunk);
     }
-    Ok((Bytes::from(collected), share))
+    Ok((Bytes::from(collected), permits))
 }

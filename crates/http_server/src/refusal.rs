@@ -53,6 +53,8 @@ pub enum Refusal {
     TooSlow,
     #[error("large requests of this principal already use {0} bytes; try again later")]
     NoRoom(usize),
+    #[error("large requests of all principals already use {0} bytes; try again later")]
+    NoTotalRoom(usize),
 }
 
 fn connections(why: ConnectionRefusal) -> String {
@@ -73,7 +75,9 @@ impl Refusal {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Token => StatusCode::UNAUTHORIZED,
             Self::TooManyFailures(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Connections(_) | Self::NoRoom(_) | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Connections(_) | Self::NoRoom(_) | Self::NoTotalRoom(_) | Self::Unavailable => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::TooLarge(_) | Self::TooManyValues(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooDeep(_) => StatusCode::BAD_REQUEST,
             Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -97,7 +97,7 @@ fn respond(head: &Parts, refusal: &Refusal) -> Response {
         Refusal::TooManyFailures(_) => "too_many_requests",
         Refusal::Permission(_) => "permission_denied",
         Refusal::NotFound => "not_found",
-        Refusal::Unavailable | Refusal::Connections(_) | Refusal::NoRoom(_) => "unavailable",
+        Refusal::Unavailable | Refusal::Connections(_) | Refusal::NoRoom(_) | Refusal::NoTotalRoom(_) => "unavailable",
         Refusal::TooLarge(_) | Refusal::TooManyValues(_) => "too_large",
         Refusal::TooDeep(_) => "invalid_request",
         Refusal::Encoding => "unsupported_media_type",

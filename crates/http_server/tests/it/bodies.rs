@@ -118,3 +118,22 @@ async fn bodies_of_one_principal_that_take_too_much_memory_together_are_refused(
     assert!(tokio::time::timeout(Duration::from_millis(50), waiting.next()).await.is_err());
     drop(refused);
 }
+
+#[tokio::test]
+async fn the_values_of_a_large_body_count_beside_its_bytes() {
+    let served = Served::start().await;
+    let mut held = Vec::new();
+    // They leave room for the bytes of one more, but not for its values.
+    for length in [LARGE_BODY_BYTES, LARGE_BODY_BYTES, LARGE_BODY_BYTES, LARGE_BODY_BYTES / 2] {
+        let mut connection = served.connect().await;
+        connection.write_all(head("POST", "/v1/large", &[KEY], length).as_bytes()).await.unwrap();
+        connection.write_all(&vec![b' '; FREE_BODY_BYTES + 1]).await.unwrap();
+        held.push(connection);
+    }
+    let crowded = format!("[{}1]", "1,".repeat(LARGE_BODY_VALUES - 2)).into_bytes();
+    let blank = vec![b' '; crowded.len()];
+    assert_eq!(served.status("/v1/large", &[KEY], &blank).await, 200);
+    assert_eq!(served.status("/v1/large", &[KEY], &crowded).await, 503);
+    drop(held);
+    assert_eq!(served.status("/v1/large", &[KEY], &crowded).await, 200);
+}

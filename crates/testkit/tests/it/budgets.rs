@@ -30,7 +30,7 @@ async fn a_cell_can_catch_a_full_journal_and_return_partial_results() {
             try { await tools.call('openclaw:a:echo', { text }) }
             catch (error) { return { made, code: error.code, message: error.message } }
         }";
-    let result = world.run().exec(cell).await;
+    let result = world.run().finish(cell).await;
     let ended = value(&result);
     assert_eq!(ended["code"], "journal_limit_exceeded", "{result}");
     let made = ended["made"].as_u64().unwrap();
@@ -44,7 +44,7 @@ async fn a_cell_that_keeps_calling_after_its_calls_are_refused_fails() {
     let cell = "
         const text = 'a'.repeat(8 << 10);
         for (;;) await tools.call('openclaw:a:echo', { text }).catch(() => 0)";
-    let result = world.run().exec(cell).await;
+    let result = world.run().finish(cell).await;
     assert_eq!(result["code"], "too_many_pending_tool_calls", "{result}");
     assert!(result["error"].as_str().unwrap().contains("did not stop when its calls were refused"), "{result}");
 }
@@ -54,11 +54,7 @@ async fn a_cell_that_sets_timers_forever_fails_at_the_call_limit() {
     let world = open_world(long_timeouts()).await;
     let cell =
         "for (;;) await Promise.all(Array.from({ length: 900 }, () => new Promise(done => setTimeout(done, 0))))";
-    let run = world.run();
-    let mut result = run.exec(cell).await;
-    while result["status"] == "waiting" {
-        result = run.wait(result["runId"].as_str().unwrap()).await;
-    }
+    let result = world.run().finish(cell).await;
     assert_eq!(result["code"], "too_many_pending_tool_calls", "{result}");
     let error = result["error"].as_str().unwrap();
     assert!(error.starts_with("the cell set a timer") && error.contains(&MAX_RUN_CALLS.to_string()), "{result}");

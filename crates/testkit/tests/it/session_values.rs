@@ -14,7 +14,8 @@ use crate::replaying::pool;
 use crate::world::{Parts, Workers, World, code, value};
 
 async fn world() -> World {
-    Parts { workers: Workers::Attached, ..Parts::default() }.open().await
+    let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 60_000, "maxWaitMs": 5_000}});
+    Parts { workers: Workers::Attached, tools, ..Parts::default() }.open().await
 }
 
 /// Returns the record of the newest run.

@@ -65,7 +65,7 @@ async fn a_call_settled_between_turns_is_delivered_by_the_next_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_cell_that_waits_for_a_call_is_read_from_the_store_again() {
-    let (world, fakes) = world(short_timeouts()).await;
+    let (world, fakes) = world(json!({"codeMode": {"enabled": true, "timeoutMs": 60_000, "maxWaitMs": 400}})).await;
     let run = world.run();
     let code = "let seed = 1
                 const kept = Array.from({ length: 100000 }, () => (seed = (seed * 48271) % 2147483647))

@@ -197,6 +197,15 @@ impl Run {
         (result["runId"].as_str().unwrap().into(), result)
     }
 
+    /// Runs a cell until it has ended, and returns the result.
+    pub(crate) async fn finish(&self, code: &str) -> Value {
+        let mut result = self.exec(code).await;
+        while result["status"] == "waiting" {
+            result = self.wait(result["runId"].as_str().unwrap()).await;
+        }
+        result
+    }
+
     /// Runs a cell that must complete, and returns its value.
     pub(crate) async fn value(&self, code: &str) -> Value {
         let mut result = self.exec(code).await;
