@@ -16,7 +16,7 @@ const MAX_CANARY_TIME: Duration = Duration::from_secs(1);
 /// multiplies the time that it may take.
 pub(super) async fn canary(lab: &Lab, time_factor: u32) -> Option<String> {
     let began = Instant::now();
-    let prepared = match lab.prepare("canary", &Map::new()) {
+    let prepared = match lab.prepare("canary", &Map::new(), 1) {
         Ok(prepared) => prepared,
         Err(error) => return Some(format!("no new run could be prepared: {error}")),
     };
@@ -40,7 +40,7 @@ pub(super) struct Bystander {
 impl Bystander {
     /// Starts a run that yields, so that it is suspended.
     pub(super) async fn start_suspended(lab: &Lab, name: &str) -> Result<Self> {
-        let prepared = lab.prepare(&format!("bystander-{name}"), &Map::new())?;
+        let prepared = lab.prepare(&format!("bystander-{name}"), &Map::new(), 1)?;
         let input = json!({"code": "const kept = { n: 41 }; await yield_control(); return kept.n + 1"});
         match lab.code_mode.exec(&prepared.executor, &prepared.config, "exec-1", &input).await {
             CellResult::Waiting { run_id, .. } => Ok(Self { prepared, run_id }),

@@ -10,6 +10,7 @@ use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use contract::config::pattern::Pattern;
 use contract::config::{self, AgentsConfig};
+use contract::limits::TIMEOUT_MS;
 use contract::scope::Scope;
 use executor::run::{Host, LocalTools, RunRequest, prepare};
 use executor::{Executor, Hook, HookAnswer, HookFuture, ToolEvent, ToolSource};
@@ -64,11 +65,20 @@ impl Lab {
         Ok(Self { code_mode, state: state.to_owned(), server, namespaces, defaults })
     }
 
-    /// Prepares a session with separate effect counters and with `overrides` applied to the default configuration.
-    pub(super) fn prepare(&self, session: &str, overrides: &Map<String, Value>) -> Result<PreparedSession> {
+    /// Prepares a session with separate effect counters and with `overrides` applied to the default configuration, whose
+    /// time limit is multiplied by `time_factor`.
+    pub(super) fn prepare(
+        &self,
+        session: &str,
+        overrides: &Map<String, Value>,
+        time_factor: u32,
+    ) -> Result<PreparedSession> {
         let effects = Arc::new(Effects::open(&effects_file(&self.state, session))?);
         let mut code_mode = self.defaults.clone();
         code_mode.extend(overrides.clone());
+        if let Some(timeout) = code_mode.get_mut("timeoutMs") {
+            *timeout = json!(TIMEOUT_MS.clamp(timeout.as_u64().unwrap_or_default() * u64::from(time_factor)));
+        }
         code_mode.insert("enabled".to_owned(), Value::Bool(true));
         let tools = json!({"codeMode": code_mode, "deny": [FORBIDDEN]});
         let host = Host {
