@@ -320,8 +320,8 @@ impl Guard {
             return Err(Refusal::TooManyValues(self.rules.max_values));
         }
         // The parsed values take memory beside the body.
-        let counted = if permits.is_empty() { bytes.len() } else { 0 };
-        permits.extend(budget.reserve_body(counted + values * PARSED_VALUE_BYTES).await?);
+        let unreserved = if permits.is_empty() { bytes.len() } else { 0 };
+        permits.extend(budget.reserve_body(unreserved + values * PARSED_VALUE_BYTES).await?);
         Ok((bytes, BudgetShare::new(permits)))
     }
 }
