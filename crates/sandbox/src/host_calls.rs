@@ -97,6 +97,9 @@ struct OutstandingCall {
 }
 
 impl OutstandingCalls {
+    /// The most bytes that [`OutstandingCalls::write`] writes.
+    pub(crate) const MAX_BYTES: usize = 8 + 9 * MAX_OUTSTANDING_CALLS;
+
     fn insert(&mut self, id: u32, method: Method, bytes: usize) -> Result<(), Stop> {
         if id <= self.last_id {
             return Err(Stop::ProtocolViolation("a call id was reused"));

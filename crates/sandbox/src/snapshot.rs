@@ -18,14 +18,16 @@ use contract::snapshot::MAGIC;
 
 use zstd::bulk::{Compressor, Decompressor};
 
+use crate::host_calls::OutstandingCalls;
 use crate::page::{MAX_DIFFERENCE_BYTES, PAGE_BYTES, apply_difference, page_at, write_difference};
+use crate::source::Places;
 
 pub use contract::snapshot::VERSION;
 
 const HEADER_BYTES: usize = 4 + 2 + 2 + 32 + 32 + 4 + 4 + 4 + 4 + 4;
 const CRC_OFFSET: usize = HEADER_BYTES - 4;
 const WASM_PAGE_BYTES: usize = 64 << 10;
-const MAX_STATE_BYTES: usize = 1 << 20;
+const MAX_STATE_BYTES: usize = OutstandingCalls::MAX_BYTES + Places::MAX_BYTES;
 const COMPRESSION_LEVEL: i32 = 1;
 
 /// The estimated size of a changed page in a body, for the initial allocation only.

@@ -405,5 +405,5 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
         "more bytes of calls than a cell may have",
     )
     .await;
-    check_lie(Launch::InProcess(|s, _, _| liar(|_| Vec::new())(s)), "the worker did not answer within 1200 ms").await;
+    check_lie(Launch::InProcess(|s, _, _| liar(|_| Vec::new())(s)), "the worker did not answer within 5200 ms").await;
 }

@@ -20,8 +20,9 @@ use super::worker::Worker;
 use super::{PoolError, ROOM_WAIT};
 
 /// How much longer than its budget a leg may take before its worker is terminated. A worker stops a cell at its
-/// deadline; this is for a worker that does not.
-const GRACE: Duration = Duration::from_millis(1000);
+/// deadline; this is for a worker that does not. On a busy machine a worker may get the processor seconds too late, and
+/// all cells in it would be lost.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// How long a freeze may take. Memory is read, compared and compressed, which takes seconds for the largest cells.
 const FREEZE_WAIT: Duration = Duration::from_secs(30);

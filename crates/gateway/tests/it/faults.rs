@@ -105,7 +105,13 @@ struct Host {
 }
 
 impl Host {
-    fn start(place: &Place, fault: Option<&str>) -> Self {
+    /// Starts a host without a fault.
+    fn start(place: &Place) -> Self {
+        Self::start_with(place, None).unwrap()
+    }
+
+    /// Starts a host. Returns `None` if it ended before it listened: a background task may reach the fault point first.
+    fn start_with(place: &Place, fault: Option<&str>) -> Option<Self> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["faults::gateway_in_a_separate_process", "--exact", "--ignored", "--nocapture"])
@@ -120,8 +126,11 @@ impl Host {
         }
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        let base = after(&mut output, LISTENING).unwrap();
-        Self { child, output, base }
+        let Some(base) = after(&mut output, LISTENING) else {
+            child.wait().unwrap();
+            return None;
+        };
+        Some(Self { child, output, base })
     }
 
     /// Returns how often each fault point was reached.
@@ -253,8 +262,11 @@ impl<'a> Session<'a> {
         // Another test may have installed it.
         drop(rustls::crypto::ring::default_provider().install_default());
         let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
-        let host = block_in_place(|| Host::start(place, case.fault()));
-        Self { case, place, host, others: Vec::new(), client, deaths: 0, hang_ups: 0 }
+        let disturbed = block_in_place(|| Host::start_with(place, case.fault()));
+        let deaths = usize::from(disturbed.is_none());
+        assert!(deaths == 0 || matches!(case.disturbance, Disturbance::Kill(_)), "{case:?}: the host does not listen");
+        let host = disturbed.unwrap_or_else(|| block_in_place(|| Host::start(place)));
+        Self { case, place, host, others: Vec::new(), client, deaths, hang_ups: 0 }
     }
 
     /// Sends a request once.
@@ -286,7 +298,7 @@ impl<'a> Session<'a> {
     /// Sends a request, and repeats it until it is answered. If the host was killed, the next one is asked.
     async fn ask(&mut self, talk: &Talk) -> Answer {
         if self.case.disturbance == Disturbance::Nodes {
-            let next = block_in_place(|| Host::start(self.place, None));
+            let next = block_in_place(|| Host::start(self.place));
             self.others.push(std::mem::replace(&mut self.host, next));
         }
         let deadline = Instant::now() + PATIENCE;
@@ -300,9 +312,9 @@ impl<'a> Session<'a> {
                     self.hang_ups += 1;
                 }
                 Err(error) => block_in_place(|| {
-                    assert!(self.host.is_dead(), "{:?}: {error}", self.case);
+                    assert!(self.host.is_dead(), "{:?}: {error:?}", self.case);
                     self.deaths += 1;
-                    self.host = Host::start(self.place, None);
+                    self.host = Host::start(self.place);
                 }),
             }
         }

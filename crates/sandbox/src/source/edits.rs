@@ -15,6 +15,11 @@ pub(crate) struct Shift {
     pub delta: i32,
 }
 
+impl Shift {
+    /// Its size in a snapshot.
+    pub(crate) const BYTES: usize = 12;
+}
+
 /// Returns the place in the model's source for a place in the script.
 pub(super) fn original(shifts: &[Shift], line: u32, column: u32) -> SourcePosition {
     let following = shifts.partition_point(|shift| (shift.line, shift.column) <= (line, column));

@@ -20,8 +20,9 @@ use super::parse::WrappedCell;
 use super::rejection::Rejection;
 use super::trivia::Text;
 
-/// The maximum number of inserted bytes. An enum repeats its name for each member, so its output needs its own bound.
-const MAX_INSERTED_BYTES: usize = 1 << 20;
+/// The maximum size of all inserted text with its [`Shift`]s. An enum repeats its name for each member, so its output needs
+/// its own bound.
+pub(super) const MAX_INSERTED_BYTES: usize = 1 << 20;
 
 /// Returns the script without types, and the columns that insertions moved.
 pub(super) fn erase(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(String, Vec<Shift>), Rejection> {
@@ -49,7 +50,7 @@ pub(super) struct Eraser<'t> {
     source: Text<'t>,
     edits: Edits,
     refusal: Option<(&'static str, u32)>,
-    /// The number of inserted bytes.
+    /// The size of the inserted text with its [`Shift`]s.
     inserted: usize,
     /// The span that was erased last.
     erased: Span,
@@ -76,7 +77,7 @@ impl<'t> Eraser<'t> {
     /// Inserts text before `offset`, after anything inserted there earlier.
     pub(super) fn insert(&mut self, offset: u32, text: impl Into<String>) {
         let text = text.into();
-        self.inserted += text.len();
+        self.inserted += text.len() + Shift::BYTES;
         if self.inserted > MAX_INSERTED_BYTES {
             self.refuse(
                 "the enums and namespaces of this cell are too large, use objects instead",

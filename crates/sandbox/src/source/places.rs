@@ -1,8 +1,10 @@
 //! Maps places in the script that QuickJS ran to places in the source that the model wrote.
 
 use contract::frame::{BadFrame, Reader, SourcePosition};
+use contract::limits::MAX_SOURCE_BYTES;
 
 use super::edits::{Shift, original};
+use super::erase::MAX_INSERTED_BYTES;
 use super::lines;
 
 /// The lines of a cell's script, and the columns that a transformation moved. Part of a snapshot.
@@ -14,6 +16,11 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// The most bytes that [`Places::write`] writes: both counts; a byte for each line, of which there are not more than bytes
+    /// in the source; four more for each line of at least 255 bytes; and the shifts.
+    pub(crate) const MAX_BYTES: usize =
+        8 + (MAX_SOURCE_BYTES + 2) + 4 * (MAX_SOURCE_BYTES + MAX_INSERTED_BYTES) / 255 + MAX_INSERTED_BYTES;
+
     /// Reads the lines of a script from [`super::PreparedSource`]: its first and last lines belong to the wrapper.
     pub(crate) fn of(script: &str, shifts: Vec<Shift>) -> Self {
         let mut lengths = Vec::new();

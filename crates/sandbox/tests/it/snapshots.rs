@@ -1,11 +1,12 @@
 //! Freezing and thawing: a cell is restored exactly, or the snapshot is refused.
 
+use contract::cell::Language;
 use contract::frame::{LegEnd, Reply, ToWorker};
 use contract::ids::CallId;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::lab::{End, Lab, end, resolve};
+use crate::lab::{End, Lab, budget, end, resolve};
 
 /// A cell with state of many kinds, suspended on one call.
 const RICH: &str = "
@@ -59,6 +60,28 @@ fn a_cell_can_be_frozen_at_every_call() {
             _ => assert_eq!((call, end(leg)), (20, End::Value(json!(210)))),
         }
     }
+}
+
+/// The transformation of an enum records three moved columns for each member.
+#[test]
+fn a_cell_with_as_many_enum_members_as_the_eraser_accepts_is_restored() {
+    let lab = Lab::shared();
+    let start = |enums: usize| {
+        let members: Vec<String> = ('a'..='z').map(String::from).collect();
+        let declared = format!("enum E{{{}}}\n", members.join(",")).repeat(enums);
+        let cell = lab.new_cell();
+        let source = format!("{declared}await tools.call('openclaw:a:b', {{}}); return E.z");
+        (cell, lab.start_with(cell, &source, Language::TypeScript, budget()).end)
+    };
+    let accepted = |enums: usize| matches!(start(enums).1, LegEnd::Suspended { .. });
+    let (mut most, mut too_many) = (256, 2048);
+    assert!(accepted(most) && !accepted(too_many));
+    while most + 1 < too_many {
+        let middle = usize::midpoint(most, too_many);
+        if accepted(middle) { most = middle } else { too_many = middle }
+    }
+    let (cell, _) = start(most);
+    assert_eq!(end(lab.thaw(lab.new_cell(), &lab.freeze(cell), reply(9))), End::Value(json!(25)), "{most} enums");
 }
 
 #[test]

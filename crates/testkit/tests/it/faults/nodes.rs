@@ -17,10 +17,13 @@ use super::program::{Chance, Program, VALUE_FUNCTIONS};
 use super::{number, run_parallel};
 
 const NODES: usize = 3;
+/// The lease in tests whose runs are taken over.
 const LEASE_MS: u64 = 1000;
+/// The lease in tests whose runs are not taken over. A node that gets no processor for the time of a lease loses its runs.
+const LONG_LEASE_MS: u64 = 30_000;
 
-fn nodes(store: &str, ledger: &Path, wait_ms: u64) -> Vec<Arc<Node>> {
-    let start = Start { store, ledger, lease_ms: LEASE_MS, wait_ms, environment: Vec::new() };
+fn nodes(store: &str, ledger: &Path, lease_ms: u64, wait_ms: u64) -> Vec<Arc<Node>> {
+    let start = Start { store, ledger, lease_ms, wait_ms, environment: Vec::new() };
     (0..NODES).map(|_| Arc::new(Node::start(&start))).collect()
 }
 
@@ -28,7 +31,7 @@ fn nodes(store: &str, ledger: &Path, wait_ms: u64) -> Vec<Arc<Node>> {
 fn concurrent_waits_on_different_nodes_resume_a_run_once() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let ledger = folder.path().join("ledger");
-    let nodes = nodes(&server.url(), &ledger, 2000);
+    let nodes = nodes(&server.url(), &ledger, LONG_LEASE_MS, 2000);
     let pairs: Vec<usize> = (0..number("CELLMATE_FAULT_PAIRS", 150)).collect();
     run_parallel(&pairs, |pair| {
         let mut chance = Chance::new(*pair as u64);
@@ -56,7 +59,7 @@ fn concurrent_waits_on_different_nodes_resume_a_run_once() {
 #[test]
 fn racing_cells_on_different_nodes_lose_no_acknowledged_session_value() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
-    let nodes = nodes(&server.url(), &folder.path().join("ledger"), 2000);
+    let nodes = nodes(&server.url(), &folder.path().join("ledger"), LONG_LEASE_MS, 2000);
     let pairs: Vec<usize> = (0..number("CELLMATE_FAULT_PAIRS", 150)).collect();
     run_parallel(&pairs, |pair| {
         let mut chance = Chance::new(*pair as u64);
@@ -99,7 +102,7 @@ fn racing_cells_on_different_nodes_lose_no_acknowledged_session_value() {
 fn a_node_paused_past_its_lease_writes_and_dispatches_nothing() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let ledger = folder.path().join("ledger");
-    let nodes = nodes(&server.url(), &ledger, 20_000);
+    let nodes = nodes(&server.url(), &ledger, LEASE_MS, 20_000);
     // Read-only calls are dispatched without a commit, so only the lease's clock can stop them.
     let code =
         "await tools.call('openclaw:ledger:slow', { n: 0 }).catch(() => 'written with the next commit, or unknown')
@@ -130,7 +133,7 @@ fn an_outcome_or_decision_from_another_node_is_noticed_within_a_second() {
     let file = folder.path().join("store.db").display().to_string();
     for store in [server.url(), file] {
         let ledger = folder.path().join(format!("ledger-{}", store.len()));
-        let nodes = nodes(&store, &ledger, 20_000);
+        let nodes = nodes(&store, &ledger, LEASE_MS, 20_000);
         let code = "const task = n => tools.call('openclaw:ledger:task', { n })
                     return [await task(1), await task(2)]";
         // The first node runs the cell in `exec`; the second holds a `wait` for it.
@@ -174,7 +177,7 @@ const NOTICED: Duration = Duration::from_millis(2500);
 
 /// Runs random cells on random nodes while the caller disturbs the server.
 fn storm(store: &str, ledger: &Path, tolerance: Tolerance) {
-    let nodes = nodes(store, ledger, WAIT_MS);
+    let nodes = nodes(store, ledger, LEASE_MS, WAIT_MS);
     let seeds: Vec<usize> = (0..number("CELLMATE_FAULT_RUNS", 24)).collect();
     let ended = AtomicUsize::new(0);
     run_parallel(&seeds, |seed| {
@@ -228,7 +231,7 @@ fn a_commit_with_a_lost_answer_is_found_and_not_repeated() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let proxy = Proxy::start(&server.socket()).unwrap();
     // Creates the tables first: a host that cannot open its store exits.
-    drop(nodes(&server.url(), &folder.path().join("none"), WAIT_MS)[0].ask(&json!({"op": "runs"})).unwrap());
+    drop(nodes(&server.url(), &folder.path().join("none"), LEASE_MS, WAIT_MS)[0].ask(&json!({"op": "runs"})).unwrap());
     proxy.cut_every(7);
     let tolerance = Tolerance { unknown_outcomes: false, lost_answers: true };
     storm(&proxy.url(), &folder.path().join("ledger"), tolerance);
