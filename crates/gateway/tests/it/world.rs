@@ -48,7 +48,7 @@ pub(crate) const WIRES: [Wire; 3] = [Wire::Chat, Wire::Responses, Wire::Messages
 pub(crate) const APIS: [Api; 3] = [Api::Chat, Api::Responses, Api::Messages];
 
 /// How long a test waits for anything before it has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What a world is started with.
 #[derive(Clone, Debug)]
