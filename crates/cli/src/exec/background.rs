@@ -71,15 +71,17 @@ impl Background {
         Ok(Some((Self(socket), cell)))
     }
 
-    /// Lets the first process end with this exit code, and detaches from its terminal and output.
+    /// Detaches from the terminal and the output of the first process, and lets that end with this exit code.
     pub(super) fn detach(mut self, code: u8) -> io::Result<()> {
-        // The first process may have been killed; the calls are finished in any case.
-        self.0.write_all(&[code]).log_expected("report the exit code of a cell's first turn");
+        // First: the terminal may be closed as soon as the first process has ended, and its end is a signal for all
+        // processes of the session.
         setsid()?;
         let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         dup2_stdin(&nothing)?;
         dup2_stdout(&nothing)?;
         dup2_stderr(&nothing)?;
+        // The first process may have been killed; the calls are finished in any case.
+        self.0.write_all(&[code]).log_expected("report the exit code of a cell's first turn");
         Ok(())
     }
 }

@@ -1,19 +1,39 @@
 //! Cells that a user runs on the command line with the configured servers: `cellmate exec`, `wait`, `runs cancel` and
 //! `runs rm`.
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, getsid};
 use serde_json::{Value, json};
 
 use super::clients::{Era, Streams};
 use super::place::{Place, on_terminal, reads, writes};
 
 const PUSH: &str = "text('before');\nreturn (await MCP.s.push({ to: 'main' })).structuredContent.done";
+const SLOW: &str = "return (await MCP.s.slow({})).structuredContent.done";
 
 fn place() -> Place {
     let found = json!([{"result": {"content": [], "structuredContent": {"when": "now"}}}]);
     Place::new(json!([reads("look", found), writes("push")]))
+}
+
+/// A place whose tool `slow` takes this time and needs no approval.
+fn place_with_slow_tool(ms: u64) -> Place {
+    let slow = json!({
+        "name": "slow",
+        "inputSchema": {"type": "object"},
+        "does": [{"sleepMs": ms}, {"result": {"content": [], "structuredContent": {"done": "slowly"}}}],
+    });
+    let place = Place::new(json!([slow]));
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
+    config["approvals"] = json!({"ask": "never"});
+    place.configure(&config);
+    place
 }
 
 impl Place {
@@ -207,20 +227,11 @@ fn a_run_of_an_mcp_client_can_be_continued_on_the_command_line() {
 
 #[test]
 fn no_wait_returns_early_and_lets_calls_that_are_under_way_finish() {
-    let slow = json!({
-        "name": "slow",
-        "inputSchema": {"type": "object"},
-        "does": [{"sleepMs": 6000}, {"result": {"content": [], "structuredContent": {"done": "slowly"}}}],
-    });
-    let place = Place::new(json!([slow]));
-    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
-    config["approvals"] = json!({"ask": "never"});
-    place.configure(&config);
+    let place = place_with_slow_tool(6000);
     // The first start of the server must not count.
     assert_eq!(place.json(&["exec", "-e", "return Object.keys(MCP.s).length > 0"]).0, Some(0));
     let began = Instant::now();
-    let code = "return (await MCP.s.slow({})).structuredContent.done";
-    let (exit, waiting) = place.json(&["exec", "-e", code, "--no-wait", "--timeout-ms", "300"]);
+    let (exit, waiting) = place.json(&["exec", "-e", SLOW, "--no-wait", "--timeout-ms", "300"]);
     assert_eq!((exit, &waiting["status"]), (Some(3), &json!("waiting")), "{waiting}");
     assert!(began.elapsed() < Duration::from_millis(5_500), "{:?}", began.elapsed());
     let run = waiting["runId"].as_str().unwrap();
@@ -228,6 +239,25 @@ fn no_wait_returns_early_and_lets_calls_that_are_under_way_finish() {
     assert_eq!((exit, &done["value"]), (Some(0), &json!("slowly")), "the call must not end as unknown: {done}");
     let calls = place.received().lines().filter(|line| line.contains("tools/call")).count();
     assert_eq!(calls, 1);
+}
+
+/// A terminal may be closed as soon as the command has ended, which is a signal for all processes of its session.
+#[test]
+fn the_background_process_of_no_wait_leaves_the_session_before_the_command_ends() {
+    let place = place_with_slow_tool(1500);
+    // The test acts as the command: it sends the cell, and receives the exit code.
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = place.typed(&["exec", "-e", SLOW, "--no-wait", "--timeout-ms", "300"]);
+    command.env("CELLMATE_EXEC_BACKGROUND", "1").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+    let mut process = command.spawn().unwrap();
+    drop(command);
+    ours.write_all(json!({"source": SLOW, "language": "javascript"}).to_string().as_bytes()).unwrap();
+    ours.shutdown(Shutdown::Write).unwrap();
+    let mut code = [0];
+    ours.read_exact(&mut code).unwrap();
+    let pid = Pid::from_child(&process);
+    assert_eq!((code, getsid(Some(pid)).unwrap()), ([3], pid));
+    assert_eq!(process.wait().unwrap().code(), Some(3));
 }
 
 #[test]
