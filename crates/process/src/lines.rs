@@ -205,6 +205,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{LargeMessages, Line, LineError, Lines};
+    use crate::spool::BUDGET_LOCK;
 
     const MAX_BYTES: usize = 100_000;
 
@@ -241,6 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_large_texts_of_a_line_over_the_limit_are_taken_out() {
+        let _alone = BUDGET_LOCK.lock().await;
         let input = format!("first\n{}last\n", large_line());
         let mut lines = Lines::new(input.as_bytes(), MAX_BYTES);
         assert!(
@@ -256,6 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_cannot_be_kept_is_skipped_and_its_outline_and_the_next_line_are_returned() {
+        let _alone = BUDGET_LOCK.lock().await;
         let many_texts = format!("{{\"result\":[{}1],\"id\":1}}\nlast\n", r#""text","#.repeat(2 << 20));
         let one_text = large_line() + "last\n";
         for (input, large, expected, why) in [
@@ -279,6 +282,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_is_too_long_to_be_skipped_is_not_read_to_its_end() {
+        let _alone = BUDGET_LOCK.lock().await;
         for large in [LargeMessages::Accepted, LargeMessages::Refused] {
             let mut endless = Lines::new(tokio::io::repeat(b'x'), MAX_BYTES);
             endless.max_large_bytes = 10 * MAX_BYTES;
@@ -288,6 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_the_future_of_next_or_large_does_not_lose_a_large_line() {
+        let _alone = BUDGET_LOCK.lock().await;
         let (mut writer, reader) = tokio::io::duplex(1_000);
         tokio::spawn(async move {
             let input = format!("{}last\n", large_line());

@@ -30,6 +30,10 @@ const STEP_BYTES: usize = 256 << 10;
 /// The budget for the temporary files of this process.
 static SPOOLS: Semaphore = Semaphore::const_new(MAX_SPOOL_BYTES / PERMIT_BYTES);
 
+/// Held by tests that use the budget of the process, so that they run one after the other.
+#[cfg(test)]
+pub(crate) static BUDGET_LOCK: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// A message with large texts that has been read whole.
 #[derive(Debug)]
 pub struct LargeMessage {

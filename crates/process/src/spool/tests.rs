@@ -4,12 +4,8 @@ use std::time::Duration;
 use contract::limits::{
     LARGE_TEXT_BYTES, MAX_LARGE_MESSAGE_BYTES, MAX_SERVER_MESSAGE_BYTES, MAX_SPOOL_BYTES, MAX_STORED_RESULT_BYTES,
 };
-use tokio::sync::Mutex;
 
-use super::{LargeMessage, LargeMessageReader, MessageTooLong, PERMIT_BYTES, SPOOLS, SpooledText};
-
-/// Held by tests that use the budget of the process, so that they run one after the other.
-static BUDGET_LOCK: Mutex<()> = Mutex::const_new(());
+use super::{BUDGET_LOCK, LargeMessage, LargeMessageReader, MessageTooLong, PERMIT_BYTES, SPOOLS, SpooledText};
 
 async fn read(parts: impl IntoIterator<Item = Vec<u8>>) -> Result<LargeMessage, MessageTooLong> {
     let mut reader = LargeMessageReader::new(Vec::new()).unwrap();
@@ -139,6 +135,7 @@ async fn a_message_with_invalid_utf8_has_no_texts() {
 
 #[tokio::test]
 async fn dropping_the_future_of_process_during_a_write_loses_nothing() {
+    let _alone = BUDGET_LOCK.lock().await;
     let text: String = (0..400_000).map(|number| format!("{number} ")).collect();
     let mut reader = LargeMessageReader::new(Vec::new()).unwrap();
     reader.push(format!(r#"{{"text":"{text}"}}"#).as_bytes());
