@@ -11,7 +11,10 @@ pub(crate) const WASM_STACK_BYTES: usize = 8 << 20;
 pub(crate) fn base() -> Config {
     let mut config = Config::new();
     config.memory_init_cow(true);
+    // Nothing reads backtraces of guest code, so the image has no tables for them.
     config.wasm_backtrace_max_frames(None);
+    config.generate_address_map(false);
+    config.native_unwind_info(false);
     stacks(&mut config);
     config
 }
