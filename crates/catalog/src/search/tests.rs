@@ -143,7 +143,7 @@ fn hidden_tools_are_not_found_and_limits_apply() {
 /// A table of four words: `mail` and `letter` have the same meaning, `car` and `engine` another.
 fn table() -> &'static [u8] {
     let mut bytes = b"CMEANING".to_vec();
-    for number in [1_u32, 4, 2, 0] {
+    for number in [2_u32, 4, 8, 0] {
         bytes.extend(number.to_le_bytes());
     }
     for word in ["mail", "letter", "car", "engine"] {
@@ -151,7 +151,10 @@ fn table() -> &'static [u8] {
         bytes.extend(word.as_bytes());
     }
     bytes.extend([1.0_f32; 4].iter().flat_map(|scale| scale.to_le_bytes()));
-    bytes.extend([100, 0, 90, 10, 0, 100, 0, 80]);
+    // The low bits of numbers 0 and 4, 1 and 5, 2 and 6, 3 and 7, and the fifth bits of all: 0 and 4 are large or small.
+    for (zero_and_four, fifth) in [(0x0F, 0b0000_0001), (0x0E, 0b0000_0001), (0xF0, 0b0001_0000), (0xE0, 0b0001_0000)] {
+        bytes.extend([zero_and_four, 0xFF, 0xFF, 0xFF, fifth]);
+    }
     bytes.leak()
 }
 
@@ -175,7 +178,7 @@ fn a_damaged_table_is_refused() {
     longer.push(0);
     assert!(Meaning::read(longer.leak()).is_err());
     let mut foreign = whole.to_vec();
-    foreign[8] = 2;
+    foreign[8] = 1;
     assert!(Meaning::read(foreign.leak()).is_err());
 }
 
