@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::tool::write_hex;
+
 /// The id of a cell in a worker. The host assigns ids and never reuses one within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CellId(pub u64);
@@ -166,13 +168,13 @@ impl fmt::Display for CallId {
 
 impl fmt::Display for ImageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
+        write_hex(&self.0, f)
     }
 }
 
 impl fmt::Display for CatalogHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
+        write_hex(&self.0, f)
     }
 }
 

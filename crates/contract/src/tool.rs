@@ -264,15 +264,22 @@ impl ContentHash {
     }
 }
 
+/// Writes the bytes as hexadecimal digits, without an allocation.
+pub(crate) fn write_hex(bytes: &[u8; 32], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut digits = [0; 64];
+    hex::encode_to_slice(bytes, &mut digits).map_err(|_| fmt::Error)?;
+    f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
+}
+
 impl fmt::Display for ToolHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
+        write_hex(&self.0, f)
     }
 }
 
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
+        write_hex(&self.0, f)
     }
 }
 

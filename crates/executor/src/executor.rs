@@ -127,7 +127,8 @@ impl Executor {
     /// Makes a call, or parks it until it is approved.
     pub async fn call(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
         let call = self.call_of(journal, request);
-        dispatch::start(call).instrument(call.span()).await
+        // On the heap, because this future is moved several times before it runs.
+        Box::pin(dispatch::start(call)).instrument(call.span()).await
     }
 
     /// Retries a call that was dispatched before a crash, if its tool may be called twice. Otherwise settles the call

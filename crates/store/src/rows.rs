@@ -258,12 +258,25 @@ pub struct CallRow {
 impl CallRow {
     /// Returns the row of a new call of the first leg.
     pub fn requested(call: CallId, method: &str, target: &str, payload: String, parent: &str, since: Millis) -> Self {
+        let hash = ContentHash::of(payload.as_bytes());
+        Self::requested_with_hash(call, method, target, (payload, hash), parent, since)
+    }
+
+    /// Returns the row of a new call whose payload is recorded in another form than the one that is hashed.
+    pub fn requested_with_hash(
+        call: CallId,
+        method: &str,
+        target: &str,
+        (payload, hash): (String, ContentHash),
+        parent: &str,
+        since: Millis,
+    ) -> Self {
         Self {
             call,
             leg: 0,
             method: method.to_owned(),
             target: target.to_owned(),
-            input_hash: ContentHash::of(payload.as_bytes()).to_string(),
+            input_hash: hash.to_string(),
             payload,
             tool_id: None,
             input: None,

@@ -11,17 +11,30 @@ pub(crate) const ROWS_PER_STATEMENT: usize = 64;
 
 /// Returns the placeholders of a `VALUES` clause with several rows: `($1, $2), ($3, $4)`.
 pub(crate) fn row_placeholders(rows: usize, columns: usize) -> String {
-    let row = |row: usize| {
-        let placeholders: Vec<String> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
-        format!("({})", placeholders.join(", "))
-    };
-    (0..rows).map(row).collect::<Vec<_>>().join(", ")
+    // Built for every commit, so without a text for each placeholder.
+    let mut text = String::with_capacity(rows * columns * "$1000, ".len());
+    for row in 0..rows {
+        text.push_str(if row == 0 { "(" } else { "), (" });
+        write_placeholders(&mut text, row * columns + 1, columns);
+    }
+    if rows > 0 {
+        text.push(')');
+    }
+    text
+}
+
+fn write_placeholders(text: &mut String, first: usize, count: usize) {
+    for number in first..first + count {
+        text.push_str(if number == first { "$" } else { ", $" });
+        text.push_str(itoa::Buffer::new().format(number));
+    }
 }
 
 /// Returns consecutive placeholders for an `IN` clause: `$3, $4, $5`.
 pub(crate) fn placeholders(first: usize, count: usize) -> String {
-    let placeholders: Vec<String> = (first..first + count).map(|number| format!("${number}")).collect();
-    placeholders.join(", ")
+    let mut text = String::with_capacity(count * "$1000, ".len());
+    write_placeholders(&mut text, first, count);
+    text
 }
 
 /// Whether a retry may succeed: the server is unavailable, starting up or overloaded.
@@ -73,5 +86,9 @@ mod tests {
     #[test]
     fn placeholders_are_numbered_across_all_rows() {
         assert_eq!(super::row_placeholders(2, 3), "($1, $2, $3), ($4, $5, $6)");
+        assert_eq!(super::row_placeholders(1, 1), "($1)");
+        assert_eq!(super::row_placeholders(0, 3), "");
+        assert_eq!(super::placeholders(9, 3), "$9, $10, $11");
+        assert_eq!(super::placeholders(1, 0), "");
     }
 }

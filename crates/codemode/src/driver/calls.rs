@@ -327,7 +327,7 @@ impl Driver {
 
     /// Returns the control call that a call was requested in. A queued or parked call may be made in a later one.
     fn parent_of(&self, call: CallId) -> String {
-        self.run.journal.call(call).map_or_else(|| self.parent.clone(), |row| row.parent)
+        self.run.journal.parent_of(call).unwrap_or_else(|| self.parent.clone())
     }
 
     /// Rebuilds the request of a call from the journal.
@@ -586,9 +586,10 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
         _ => json::text(&call.payload).into_owned(),
     };
     let target = recorded_target(&call.target);
-    let row = CallRow::requested(call.id, call.method.as_str(), &target, payload, parent, now);
     // The hash is over the original bytes: replayed legs are compared by it.
-    CallRow { leg, due_at, input_hash: ContentHash::of(&call.payload).to_string(), ..row }
+    let payload = (payload, ContentHash::of(&call.payload));
+    let row = CallRow::requested_with_hash(call.id, call.method.as_str(), &target, payload, parent, now);
+    CallRow { leg, due_at, ..row }
 }
 
 /// Returns the waiting calls that have an outcome in the store, and those that have a decision.

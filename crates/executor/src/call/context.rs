@@ -166,7 +166,7 @@ impl<'a> Call<'a> {
             self.journal.entry(RecordedCall::new(self.request, tool).result_entry(&outcome));
         }
         // Counted from when the cell made the call, so it includes the time in which the call was parked.
-        let duration_ms = self.journal.call(self.number()).map(|row| now_ms().saturating_sub(row.since));
+        let duration_ms = self.journal.since(self.number()).map(|since| now_ms().saturating_sub(since));
         tracing::info!(outcome = outcome.kind(), duration_ms, "call settled");
         outcome
     }

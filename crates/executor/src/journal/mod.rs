@@ -14,7 +14,7 @@ use contract::tool::Repeat;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use store::{
-    CallRow, CallState, Change, CommitError, Durability, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow,
+    CallRow, CallState, Change, CommitError, Durability, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow, Millis,
     NewEntry, NewOutput, OutputWriter, Quota, RunState, SessionKey, Store, StoreError, StoredReply, ValueWrite,
     VersionConflict,
 };
@@ -292,6 +292,16 @@ impl Journal {
 
     pub fn call(&self, call: CallId) -> Option<CallRow> {
         self.lock().known.get(&call).map(|known| known.row.clone())
+    }
+
+    /// Returns the control call that a call belongs to.
+    pub fn parent_of(&self, call: CallId) -> Option<String> {
+        self.lock().known.get(&call).map(|known| known.row.parent.clone())
+    }
+
+    /// Returns when the cell made a call.
+    pub fn since(&self, call: CallId) -> Option<Millis> {
+        self.lock().known.get(&call).map(|known| known.row.since)
     }
 
     /// Records that a call is about to be dispatched.
