@@ -535,6 +535,14 @@ static void enter(double now_us) {
 // lines, because QuickJS treats a first line number of 0 as "not given".)
 #define WRAPPER_LINE (-1)
 
+// The cell's own function. QuickJS asks whether it may keep the variables of a function that has returned. With calls in
+// flight, the cell may still be suspended, and its snapshot should not contain them.
+static const void *cell_function;
+
+int cellmate_keeps_frame(const void *function) {
+    return function == cell_function && open_calls == 0;
+}
+
 // script: "\n(async()=>{\n…\n})" and a NUL
 EXPORT("start") int32_t start(const char *script, size_t len, double now_us, uint64_t seed) {
     JSEvalOptions options = {JS_EVAL_OPTIONS_VERSION, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_COMPILE_ONLY, "cell", WRAPPER_LINE};
@@ -549,6 +557,7 @@ EXPORT("start") int32_t start(const char *script, size_t len, double now_us, uin
     if (JS_IsException(begun)) return fail_with(JS_GetException(context), FAILED);
     function = JS_EvalFunction(context, compiled);
     if (JS_IsException(function)) return fail_with(JS_GetException(context), FAILED);
+    cell_function = JS_VALUE_GET_PTR(function);
     promise = JS_Call(context, function, JS_UNDEFINED, 0, NULL);
     JS_FreeValue(context, function);
     if (JS_IsException(promise)) return fail_with(JS_GetException(context), FAILED);

@@ -3,13 +3,13 @@
 
 use libfuzzer_sys::fuzz_target;
 
-const HEADER_BYTES: usize = 88;
+const HEADER_BYTES: usize = 92;
 
 fuzz_target!(|bytes: &[u8]| {
     // Unchanged.
     cellmate_fuzz::read_snapshot(bytes);
     // With a valid header, so that the counts and the compressed body are tested.
-    let mut forged = b"CMSS\x01\0\0\0".to_vec();
+    let mut forged = b"CMSS\x03\0\0\0".to_vec();
     forged.resize(72, 0);
     forged.extend_from_slice(bytes);
     if forged.len() > HEADER_BYTES {

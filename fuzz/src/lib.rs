@@ -5,9 +5,11 @@
 #[path = "../../crates/sandbox/src/source/mod.rs"]
 pub mod source;
 
+#[path = "../../crates/sandbox/src/spare_thread.rs"]
+mod spare_thread;
 #[path = "../../crates/sandbox/src/page.rs"]
 mod page;
-#[path = "../../crates/sandbox/src/snapshot.rs"]
+#[path = "../../crates/sandbox/src/snapshot/mod.rs"]
 mod snapshot;
 
 pub mod wire_check;
@@ -17,11 +19,11 @@ use contract::ids::{CatalogHash, ImageId};
 /// Decodes a snapshot of an image and a catalog whose hashes are all zeros. Returns whether it is valid.
 pub fn read_snapshot(bytes: &[u8]) -> bool {
     static BASE: [u8; 2 << 20] = [0; 2 << 20];
-    let expected = snapshot::Expected {
+    let expected = snapshot::SnapshotRequirements {
         image: ImageId([0; 32]),
         catalog: CatalogHash([0; 32]),
         base: &BASE,
         memory_limit: BASE.len() + (64 << 20),
     };
-    snapshot::decode(bytes, &expected).is_ok()
+    snapshot::decode(bytes.to_vec(), &expected, &spare_thread::SpareThread::default()).is_ok()
 }

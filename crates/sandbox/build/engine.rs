@@ -7,8 +7,9 @@ use crate::Result;
 
 /// Replacements, as pairs of old and new text. Each old text must occur exactly once; otherwise the version has changed
 /// and the replacements need a review.
-const CHANGES: [(&str, &str); 17] = [
+const CHANGES: [(&str, &str); 18] = [
     POLL,
+    FRAME_OF_THE_CELL,
     READ_OF_A_PROPERTY,
     PLACE_OF_THE_FIRST_NAME,
     PLACE_OF_A_CONSTRUCTOR,
@@ -44,6 +45,25 @@ const POLL: (&str, &str) = (
         __builtin_trap();
     return 0;
 }
+",
+);
+
+/// QuickJS frees the variables of a function that has returned, one object at a time. Those of the cell's own function can
+/// be most of its memory, which is discarded as a whole after the cell's end.
+const FRAME_OF_THE_CELL: (&str, &str) = (
+    "\
+            JS_FreeValue(ctx, ret2);
+        }
+        js_async_function_terminate(ctx->rt, s);
+",
+    "\
+            JS_FreeValue(ctx, ret2);
+        }
+        extern int cellmate_keeps_frame(const void *function);
+        if (cellmate_keeps_frame(JS_VALUE_GET_PTR(s->func_state.frame.cur_func)))
+            JS_REF_COUNT(s)++;
+        else
+            js_async_function_terminate(ctx->rt, s);
 ",
 );
 

@@ -8,6 +8,7 @@ use contract::frame::{Budget, LegEnd};
 use crate::image::Image;
 use crate::pages::PageFinder;
 use crate::source;
+use crate::spare_thread::SpareThread;
 use crate::vm::Vm;
 
 const BUDGET: Budget =
@@ -77,9 +78,9 @@ fn thawed_memory_equals_the_frozen_memory() {
     let image = image();
     for source in CELLS {
         let vm = suspended(&image, source);
-        let bytes = vm.freeze(&PageFinder::open()).unwrap();
+        let bytes = vm.freeze(&PageFinder::open(), &SpareThread::default()).unwrap();
         let mut thawed = Vm::new(&image, None, Arc::default(), BUDGET.memory_bytes).unwrap();
-        thawed.thaw(&bytes).unwrap();
+        thawed.thaw(bytes, &SpareThread::default()).unwrap();
         assert!(thawed.memory() == vm.memory(), "{source}");
     }
 }

@@ -19,6 +19,7 @@ mod pages;
 mod raw;
 mod snapshot;
 mod source;
+mod spare_thread;
 mod tables;
 mod vm;
 mod watchdog;

@@ -17,6 +17,7 @@ use crate::image::Image;
 use crate::pages::PageFinder;
 use crate::snapshot::BadSnapshot;
 use crate::source::{self, Rejection};
+use crate::spare_thread::SpareThread;
 use crate::tables::{CatalogError, Catalogs, Tables};
 use crate::vm::Vm;
 
@@ -24,6 +25,7 @@ use crate::vm::Vm;
 pub struct Sandbox {
     image: Arc<Image>,
     finder: PageFinder,
+    spare_thread: SpareThread,
     catalogs: Catalogs,
     cells: Mutex<HashMap<CellId, Slot>>,
 }
@@ -91,7 +93,19 @@ impl Sandbox {
     }
 
     pub(crate) fn with(image: Image, finder: PageFinder) -> Self {
-        Self { image: Arc::new(image), finder, catalogs: Catalogs::default(), cells: Mutex::default() }
+        Self {
+            image: Arc::new(image),
+            finder,
+            spare_thread: SpareThread::default(),
+            catalogs: Catalogs::default(),
+            cells: Mutex::default(),
+        }
+    }
+
+    /// Makes this thread compress and decompress parts of other threads' large snapshots, and never returns. Without such
+    /// a thread, they do all of it.
+    pub fn help(&self) {
+        self.spare_thread.run();
     }
 
     /// Returns the size of the image in a cell's memory.
@@ -121,7 +135,7 @@ impl Sandbox {
             ToWorker::Start(cell, start) => self.start(cell, start),
             ToWorker::Deliver(cell, deliver) => self.deliver(cell, &deliver),
             ToWorker::Freeze { cell, max_bytes } => self.freeze(cell, max_bytes),
-            ToWorker::Thaw(cell, thaw) => self.thaw(cell, &thaw),
+            ToWorker::Thaw(cell, thaw) => self.thaw(cell, thaw),
             ToWorker::Drop(cell) => {
                 self.drop_cell(cell);
                 Ok(Answer::default())
@@ -154,7 +168,7 @@ impl Sandbox {
 
     fn freeze(&self, cell: CellId, max_bytes: u64) -> Result<Answer, Violation> {
         let vm = self.take(cell)?;
-        let frozen = vm.freeze(&self.finder);
+        let frozen = vm.freeze(&self.finder, &self.spare_thread);
         self.forget(cell);
         let reply = match frozen {
             Ok(snapshot) if snapshot.len() as u64 <= max_bytes => FromWorker::Frozen { cell, snapshot },
@@ -166,7 +180,7 @@ impl Sandbox {
         Ok(Answer { reply: Some(reply), _ended: Some(EndedCell(vm)) })
     }
 
-    fn thaw(&self, cell: CellId, thaw: &Thaw) -> Result<Answer, Violation> {
+    fn thaw(&self, cell: CellId, thaw: Thaw) -> Result<Answer, Violation> {
         let tables = self.tables(thaw.catalog)?;
         let dropped = self.begin(cell)?;
         let budget = thaw.deliver.budget;
@@ -174,7 +188,7 @@ impl Sandbox {
             Ok(vm) => vm,
             Err(error) => return Ok(self.fail(cell, unavailable(&error))),
         };
-        if let Err(bad) = vm.thaw(&thaw.snapshot) {
+        if let Err(bad) = vm.thaw(thaw.snapshot, &self.spare_thread) {
             let code = match bad {
                 BadSnapshot::NoMemory => ErrorCode::MemoryLimitExceeded,
                 _ => ErrorCode::SnapshotRestoreFailed,

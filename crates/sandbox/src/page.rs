@@ -33,17 +33,23 @@ pub(crate) fn write_difference(now: &[u8], then: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// Writes the changed words and returns a bitmap of them.
+/// Writes the changed words and returns a bitmap of them. Every word is put behind the changed ones before it and kept if
+/// it has changed, because branches that cannot be predicted would take most of the time.
 fn write_changed_words(now: &[u8; LINE_BYTES], then: &[u8; LINE_BYTES], into: &mut Vec<u8>) -> u8 {
+    let mut changed = [0; LINE_BYTES];
+    let (mut map, mut count) = (0, 0);
     let words = now.as_chunks::<WORD_BYTES>().0.iter().zip(then.as_chunks::<WORD_BYTES>().0);
-    words.enumerate().fold(0, |map, (bit, (now, then))| {
+    for (bit, (now, then)) in words.enumerate() {
         let difference = u64::from_le_bytes(*now) ^ u64::from_le_bytes(*then);
-        if difference == 0 {
-            return map;
+        if let Some(next) = changed.as_chunks_mut::<WORD_BYTES>().0.get_mut(count) {
+            *next = difference.to_le_bytes();
         }
-        into.extend_from_slice(&difference.to_le_bytes());
-        map | 1 << bit
-    })
+        let is_changed = difference != 0;
+        map |= u8::from(is_changed) << bit;
+        count += usize::from(is_changed);
+    }
+    into.extend_from_slice(changed.get(..count * WORD_BYTES).unwrap_or_default());
+    map
 }
 
 /// Restores a page from a difference. Returns the bytes after the difference, or `None` if it is truncated.

@@ -19,6 +19,7 @@ use crate::pages::PageFinder;
 use crate::raw::StopFlag;
 use crate::snapshot::{self, BadSnapshot, SnapshotInput, SnapshotRequirements};
 use crate::source::{Places, PreparedSource};
+use crate::spare_thread::SpareThread;
 use crate::tables::Tables;
 
 pub(crate) struct Vm {
@@ -113,30 +114,29 @@ impl Vm {
         })
     }
 
-    pub(crate) fn freeze(&self, finder: &PageFinder) -> std::io::Result<Vec<u8>> {
+    pub(crate) fn freeze(&self, finder: &PageFinder, spare: &SpareThread) -> std::io::Result<Vec<u8>> {
         let memory = self.memory.data(&self.store);
         let changed = finder.changed(memory, &self.image.base);
-        snapshot::encode(&SnapshotInput {
+        let input = SnapshotInput {
             image: IMAGE_ID,
             catalog: self.catalog(),
             memory,
             base: &self.image.base,
             changed: &changed,
             state: &self.notes(),
-        })
+        };
+        snapshot::encode(&input, spare)
     }
 
     /// Restores a snapshot into this fresh instance.
-    pub(crate) fn thaw(&mut self, bytes: &[u8]) -> Result<(), BadSnapshot> {
-        let thawed = snapshot::decode(
-            bytes,
-            &SnapshotRequirements {
-                image: IMAGE_ID,
-                catalog: self.catalog(),
-                base: &self.image.base,
-                memory_limit: self.store.data().memory_limit,
-            },
-        )?;
+    pub(crate) fn thaw(&mut self, bytes: Vec<u8>, spare: &SpareThread) -> Result<(), BadSnapshot> {
+        let required = SnapshotRequirements {
+            image: IMAGE_ID,
+            catalog: self.catalog(),
+            base: &self.image.base,
+            memory_limit: self.store.data().memory_limit,
+        };
+        let mut thawed = snapshot::decode(bytes, &required, spare)?;
         let have = self.memory.size(&self.store);
         let grow = (thawed.wasm_pages as u64).saturating_sub(have);
         if grow > 0 {
@@ -144,8 +144,9 @@ impl Vm {
             // The cell's own limit was checked above, so this failure means that the system has no more memory.
             self.memory.grow(&mut self.store, grow).map_err(|_| BadSnapshot::NoMemory)?;
         }
+        let state = std::mem::take(&mut thawed.state);
         thawed.apply(self.memory.data_mut(&mut self.store))?;
-        self.read_notes(&thawed.state).map_err(|_| BadSnapshot::Damaged)
+        self.read_notes(&state).map_err(|_| BadSnapshot::Damaged)
     }
 
     /// Returns the flag that stops the cell from another thread.

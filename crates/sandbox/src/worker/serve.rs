@@ -21,6 +21,9 @@ use crate::source;
 /// The stack holds either the parser's frames or the guest's. Only touched pages take memory.
 pub(super) const THREAD_STACK_BYTES: usize = source::STACK_BYTES + WASM_STACK_BYTES;
 
+/// The stack of the thread that compresses and decompresses, of which zstd takes a few KiB.
+const SPARE_STACK_BYTES: usize = 256 << 10;
+
 const READ_BYTES: usize = 64 << 10;
 
 /// All threads of a worker, started and waiting for [`Crew::go`].
@@ -61,8 +64,9 @@ impl Crew {
                 chunk: vec![0; READ_BYTES].into_boxed_slice(),
             }),
         });
-        let up = Arc::new(Barrier::new(threads + 2));
-        let go = Arc::new(Barrier::new(threads + 2));
+        // The threads for cells, the ticker, the spare thread and this one.
+        let up = Arc::new(Barrier::new(threads + 3));
+        let go = Arc::new(Barrier::new(threads + 3));
 
         let ticker = (Arc::clone(&shared), Arc::clone(&up), Arc::clone(&go));
         Builder::new().name("ticker".into()).stack_size(256 << 10).spawn(move || {
@@ -73,6 +77,13 @@ impl Crew {
                 shared.sandbox.tick();
                 shared.turns.tick();
             })
+        })?;
+        let spare = (Arc::clone(&shared.sandbox), Arc::clone(&up), Arc::clone(&go));
+        Builder::new().name("spare".into()).stack_size(SPARE_STACK_BYTES).spawn(move || {
+            let (sandbox, up, go) = spare;
+            up.wait();
+            go.wait();
+            sandbox.help();
         })?;
         for _ in 0..threads {
             let (shared, up, go) = (Arc::clone(&shared), Arc::clone(&up), Arc::clone(&go));

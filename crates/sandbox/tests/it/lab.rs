@@ -51,6 +51,8 @@ impl Lab {
                 ticking.tick();
             }
         });
+        let spare = Arc::clone(&sandbox);
+        std::thread::spawn(move || spare.help());
         let tables = CatalogTables::new(entries);
         sandbox.handle(ToWorker::Catalog { hash: tables.hash(), tables: tables.bytes().to_vec() }).unwrap();
         Self { sandbox, catalog: tables.hash(), next: AtomicU64::new(1), stop }

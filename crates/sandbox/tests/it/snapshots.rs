@@ -155,6 +155,61 @@ fn damaged_snapshots_are_refused() {
     }
 }
 
+/// The engine keeps the variables of a cell's own function when it has returned, unless the cell may be suspended.
+#[test]
+fn a_cell_that_has_returned_is_suspended_without_its_variables() {
+    let lab = Lab::shared();
+    let variables = "const big = Array.from({ length: 50000 }, (_, i) => ({ id: i, name: `item ${i}` }));";
+    let source = format!("tools.call('openclaw:a:b'); {variables} return big.length");
+    let snapshot = lab.freeze(suspended(lab, &source));
+    // Blocks that were freed are in the snapshot, too, as far as they differ from the image.
+    let kept = lab.freeze(suspended(lab, &format!("{variables} await tools.call('openclaw:a:b'); return big.length")));
+    assert!(snapshot.len() * 3 < kept.len() * 2, "{} bytes, with variables {}", snapshot.len(), kept.len());
+    assert_eq!(end(lab.thaw(lab.new_cell(), &snapshot, reply(1))), End::Value(json!(50000)));
+    assert_eq!(end(lab.thaw(lab.new_cell(), &kept, reply(1))), End::Value(json!(50000)));
+}
+
+/// A large snapshot consists of several compressed pieces.
+#[test]
+fn a_large_snapshot_is_restored_whole_or_refused() {
+    let lab = Lab::shared();
+    let source = "let next = 1; const numbers = new Uint32Array(1 << 20).map(() => next = (next * 48271) % 2147483647); \
+                  await tools.call('openclaw:a:b'); let sum = 0; for (const one of numbers) sum += one; return sum";
+    let expected = (0..1 << 20).scan(1_u64, |next, _| {
+        *next = *next * 48271 % 2_147_483_647;
+        Some(*next)
+    });
+    let expected = json!(expected.sum::<u64>());
+    let snapshot = lab.freeze(suspended(lab, source));
+    assert!(snapshot.len() > 3 << 20, "{} bytes", snapshot.len());
+    for _ in 0..4 {
+        assert_eq!(end(lab.thaw(lab.new_cell(), &snapshot, reply(1))), End::Value(expected.clone()));
+    }
+    // The beginnings of two pieces exchanged, a piece left out, a piece twice, each with a correct checksum.
+    let magic = [0x28, 0xb5, 0x2f, 0xfd];
+    let frames: Vec<usize> = (92..snapshot.len() - 4).filter(|&at| snapshot[at..at + 4] == magic).collect();
+    assert!(frames.len() > 4, "{frames:?}");
+    let (head, pieces) = snapshot.split_at(92);
+    let ends = frames.iter().skip(1).copied().chain([snapshot.len()]);
+    let pieces: Vec<&[u8]> = frames.iter().zip(ends).map(|(&from, to)| &pieces[from - 92..to - 92]).collect();
+    let last = pieces.len() - 1;
+    let orders: [Vec<usize>; 4] = [
+        (1..=last).chain([0]).collect(),
+        (0..last).collect(),
+        (0..=last).chain([last]).collect(),
+        (0..last).chain([last - 1]).collect(),
+    ];
+    for order in orders {
+        let mut forged = head.to_vec();
+        order.iter().for_each(|&piece| forged.extend_from_slice(pieces[piece]));
+        let crc = checksum(&forged).to_le_bytes();
+        forged[88..92].copy_from_slice(&crc);
+        let refused = end(lab.thaw(lab.new_cell(), &forged, reply(1)));
+        let damaged = "the suspended cell cannot be resumed: the snapshot is damaged";
+        assert_eq!(refused, End::Failed(Some("snapshot_restore_failed"), damaged.to_owned()), "{order:?}");
+    }
+}
+
 /// The checksum detects accidents. This tests snapshots whose checksum was recomputed.
 #[test]
 fn forged_snapshots_are_contained() {
