@@ -18,6 +18,10 @@ pub(super) const PIECE_BYTES: usize = 512 << 10;
 
 const COMPRESSION_LEVEL: i32 = 1;
 
+/// How many pieces of a body are in memory without being converted, or were converted before they are needed. The bodies of
+/// the largest cells have hundreds of pieces.
+const MAX_AHEAD: usize = 4;
+
 /// Bytes to compress or to decompress.
 pub(super) struct Piece {
     bytes: Arc<Vec<u8>>,
@@ -56,9 +60,11 @@ pub(super) fn split_frames(bytes: &Arc<Vec<u8>>, mut rest: Range<usize>, bodies:
 /// What is done with each piece.
 type Convert = fn(&[u8]) -> io::Result<Vec<u8>>;
 
-/// Pieces in order, which are converted by this thread and by the spare.
+/// Pieces in order, which are converted by this thread and by a spare one.
 pub(super) struct Pieces {
     shared: Arc<Shared>,
+    /// Pieces that were not passed to `shared` yet.
+    later: VecDeque<Piece>,
     pushed: usize,
     taken: usize,
 }
@@ -85,26 +91,23 @@ impl Pieces {
 
     pub(super) fn to_decompress(pieces: Vec<Piece>, spare: &SpareThread) -> Self {
         let mut decompressed = Self::converted_by(decompress);
-        for piece in pieces {
-            decompressed.push(piece, spare);
-        }
-        decompressed.complete();
+        decompressed.later = pieces.into();
+        decompressed.pass_on();
+        decompressed.share_with(spare);
         decompressed
     }
 
     fn converted_by(convert: Convert) -> Self {
         let shared = Shared { convert, state: Mutex::default(), changed: Condvar::new() };
-        Self { shared: Arc::new(shared), pushed: 0, taken: 0 }
+        Self { shared: Arc::new(shared), later: VecDeque::new(), pushed: 0, taken: 0 }
     }
 
-    /// Adds a piece. A single piece is converted by this thread, because waking another takes about as long.
+    /// Adds a piece. If many wait already, converts one of them.
     pub(super) fn push(&mut self, piece: Piece, spare: &SpareThread) {
-        self.shared.lock().waiting.push_back((self.pushed, piece));
-        self.shared.changed.notify_all();
-        self.pushed += 1;
+        self.shared.leave_waiting(MAX_AHEAD);
+        self.add(piece);
         if self.pushed == 2 {
-            let shared = Arc::clone(&self.shared);
-            spare.offer(move || shared.convert_until_complete());
+            self.share_with(spare);
         }
     }
 
@@ -121,7 +124,37 @@ impl Pieces {
         }
         let converted = self.shared.wait_for(self.taken);
         self.taken += 1;
+        if !self.later.is_empty() {
+            self.pass_on();
+        }
         Some(converted)
+    }
+
+    /// Adds pieces until enough are ahead of the next one that is taken.
+    fn pass_on(&mut self) {
+        while self.pushed <= self.taken + MAX_AHEAD
+            && let Some(piece) = self.later.pop_front()
+        {
+            self.add(piece);
+        }
+        if self.later.is_empty() {
+            self.complete();
+        }
+    }
+
+    fn add(&mut self, piece: Piece) {
+        self.shared.lock().waiting.push_back((self.pushed, piece));
+        self.shared.changed.notify_all();
+        self.pushed += 1;
+    }
+
+    /// Lets the spare thread convert pieces, if there are several. A single one is converted by this thread, because waking
+    /// another takes about as long.
+    fn share_with(&self, spare: &SpareThread) {
+        if self.pushed > 1 {
+            let shared = Arc::clone(&self.shared);
+            spare.offer(move || shared.convert_until_complete());
+        }
     }
 }
 
@@ -148,6 +181,17 @@ impl Shared {
                 }
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
+        }
+    }
+
+    /// Converts waiting pieces until fewer than this many are left.
+    fn leave_waiting(&self, fewer_than: usize) {
+        let mut state = self.lock();
+        while state.waiting.len() >= fewer_than
+            && let Some(piece) = state.waiting.pop_front()
+        {
+            drop(state);
+            state = self.convert(piece);
         }
     }
 
@@ -208,7 +252,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
 
-    use super::{PIECE_BYTES, Piece, Pieces, split_frames};
+    use super::{MAX_AHEAD, PIECE_BYTES, Piece, Pieces, split_frames};
     use crate::spare_thread::SpareThread;
 
     fn body(piece: usize) -> Vec<u8> {
@@ -219,6 +263,7 @@ mod tests {
         let mut compressed = Pieces::to_compress();
         for piece in 0..pieces {
             compressed.push(body(piece).into(), spare);
+            assert!(compressed.shared.lock().waiting.len() <= MAX_AHEAD);
         }
         compressed.complete();
         let frames: Vec<Vec<u8>> = std::iter::from_fn(|| compressed.next()).map(Result::unwrap).collect();
@@ -230,6 +275,8 @@ mod tests {
         let mut decompressed = Pieces::to_decompress(split, spare);
         for piece in 0..pieces {
             assert!(decompressed.next().unwrap().unwrap() == body(piece), "{piece}");
+            let state = decompressed.shared.lock();
+            assert!(state.waiting.len() + state.converted.len() <= MAX_AHEAD + 1);
         }
         assert!(decompressed.next().is_none());
     }
@@ -237,11 +284,11 @@ mod tests {
     #[test]
     fn pieces_keep_their_order_with_and_without_a_spare_thread() {
         let spare = Arc::new(SpareThread::default());
-        round_trip(6, &spare);
+        round_trip(16, &spare);
         let thread = Arc::clone(&spare);
         thread::spawn(move || thread.run());
-        for pieces in [0, 1, 2, 3, 9] {
-            for _ in 0..20 {
+        for pieces in [0, 1, 2, 3, 16] {
+            for _ in 0..10 {
                 round_trip(pieces, &spare);
             }
         }

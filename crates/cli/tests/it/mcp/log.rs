@@ -79,7 +79,10 @@ fn a_server_logs_its_start_its_problems_and_its_shutdown() {
     let lines: Vec<&str> = printed(&text).lines().collect();
     assert_eq!(lines.len(), events.len());
     let first = lines[0];
-    assert!(first.contains("INFO cellmate::serve::") && first.contains(": cellmate mcp started version="), "{first}");
+    assert!(
+        first.contains("INFO cellmate_commands::serve::") && first.contains(": cellmate mcp started version="),
+        "{first}"
+    );
     let last = logs(&place, &["-n", "1", "--json"]);
     assert_eq!(parse(printed(&last)), events[events.len() - 1..]);
     let all = logs(&place, &["-n", "0", "--json"]);
