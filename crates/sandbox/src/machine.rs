@@ -51,6 +51,8 @@ impl std::fmt::Debug for Slot {
 pub struct Answer {
     pub reply: Option<FromWorker>,
     _ended: Option<EndedCell>,
+    /// Dropped after the cell.
+    _release: Option<MemoryRelease>,
 }
 
 /// A cell that is kept only to be dropped later.
@@ -62,9 +64,26 @@ impl std::fmt::Debug for EndedCell {
     }
 }
 
+/// Returns free memory of the allocator to the system when it is dropped. The pieces of a large snapshot leave many blocks,
+/// which the allocator would keep.
+#[derive(Debug)]
+struct MemoryRelease;
+
+impl MemoryRelease {
+    fn after_snapshot_of(vm: &Vm) -> Option<Self> {
+        vm.has_grown().then_some(Self)
+    }
+}
+
+impl Drop for MemoryRelease {
+    fn drop(&mut self) {
+        crate::raw::release_free_memory();
+    }
+}
+
 impl From<FromWorker> for Answer {
     fn from(reply: FromWorker) -> Self {
-        Self { reply: Some(reply), _ended: None }
+        Self { reply: Some(reply), ..Self::default() }
     }
 }
 
@@ -177,7 +196,8 @@ impl Sandbox {
                 FromWorker::NotFrozen { cell, failure: failure::internal("the suspended cell could not be compressed") }
             }
         };
-        Ok(Answer { reply: Some(reply), _ended: Some(EndedCell(vm)) })
+        let release = MemoryRelease::after_snapshot_of(&vm);
+        Ok(Answer { reply: Some(reply), _ended: Some(EndedCell(vm)), _release: release })
     }
 
     fn thaw(&self, cell: CellId, thaw: Thaw) -> Result<Answer, Violation> {
@@ -202,8 +222,9 @@ impl Sandbox {
                 },
             ));
         }
+        let release = MemoryRelease::after_snapshot_of(&vm);
         let leg = vm.deliver(&thaw.deliver.replies, budget);
-        Ok(self.rest(cell, Box::new(vm), leg))
+        Ok(Answer { _release: release, ..self.rest(cell, Box::new(vm), leg) })
     }
 
     fn drop_cell(&self, cell: CellId) {
@@ -261,7 +282,7 @@ impl Sandbox {
             cells.remove(&cell);
             Some(EndedCell(vm))
         };
-        Answer { reply: Some(FromWorker::Leg(cell, leg)), _ended: ended }
+        Answer { reply: Some(FromWorker::Leg(cell, leg)), _ended: ended, _release: None }
     }
 
     fn fail(&self, cell: CellId, failure: Failure) -> Answer {

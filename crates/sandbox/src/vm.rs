@@ -149,6 +149,11 @@ impl Vm {
         self.read_notes(&state).map_err(|_| BadSnapshot::Damaged)
     }
 
+    /// Whether the cell has more memory than the image.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.memory.data_size(&self.store) > self.image.base.len()
+    }
+
     /// Returns the flag that stops the cell from another thread.
     pub(crate) fn dropped(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.dropped)
