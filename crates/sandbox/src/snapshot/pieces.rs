@@ -47,7 +47,7 @@ pub(super) fn split_frames(bytes: &Arc<Vec<u8>>, mut rest: Range<usize>, bodies:
     let mut left = bodies;
     while !rest.is_empty() {
         let frames = bytes.get(rest.clone())?;
-        let content = usize::try_from(zstd_safe::get_frame_content_size(frames).ok()??).ok()?;
+        let content = content_size(frames)?;
         // Frames without content could be many more than the limits of a body allow.
         left = left.checked_sub(content).filter(|_| content > 0)?;
         let end = rest.start.checked_add(zstd_safe::find_frame_compressed_size(frames).ok()?)?;
@@ -55,6 +55,11 @@ pub(super) fn split_frames(bytes: &Arc<Vec<u8>>, mut rest: Range<usize>, bodies:
         rest.start = end;
     }
     (left == 0).then_some(pieces)
+}
+
+/// Returns the size that the first of these frames declares for its content.
+fn content_size(frames: &[u8]) -> Option<usize> {
+    usize::try_from(zstd_safe::get_frame_content_size(frames).ok()??).ok()
 }
 
 /// What is done with each piece.
@@ -238,8 +243,7 @@ fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Decompresses one frame. [`split_frames`] has checked the size that it declares.
 fn decompress(frame: &[u8]) -> io::Result<Vec<u8>> {
-    let declared = zstd_safe::get_frame_content_size(frame).ok().flatten().and_then(|size| usize::try_from(size).ok());
-    let size = declared.ok_or(io::ErrorKind::InvalidData)?;
+    let size = content_size(frame).ok_or(io::ErrorKind::InvalidData)?;
     let body = DECOMPRESSOR.with_borrow_mut(|decompressor| match decompressor {
         Some(decompressor) => decompressor.decompress(frame, size),
         None => decompressor.insert(Decompressor::new()?).decompress(frame, size),
