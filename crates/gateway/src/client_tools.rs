@@ -7,7 +7,7 @@ use contract::tool::{Repeat, Source, ToolId, ToolSpec, is_visible_name};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ParkedOn, ToolSource};
 use wire::downstream::ClientTool;
 
-/// The most tools that one request may bring.
+/// The most tools that a request may contain.
 pub const MAX_CLIENT_TOOLS: usize = 2_000;
 
 /// The most bytes of all definitions of a request's tools together.

@@ -12,10 +12,10 @@ use store::{COMPACTION, RunPageFilter, RunState, StoreError, TurnRow, TurnState}
 use wire::conversation::{Item, Part};
 use wire::upstream::ToolChoice;
 
+use crate::compactions::Compactions;
 use crate::excerpt;
 use crate::gateway::{Abandonment, Gateway, MAX_ANCESTORS, NewTurnRequest, TurnError, owner_of};
 use crate::provider::ModelTarget;
-use crate::summaries::Compactions;
 use crate::turn::log::{LogEnd, LogReader, TurnEvent};
 use crate::turn::prepared::PreparedTurn;
 use crate::turn::record::{Compaction, TurnRequest};
@@ -43,7 +43,7 @@ pub struct CompactionRequest {
 
 /// A compaction of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compacted {
+pub struct SessionSummary {
     pub turn_id: TurnId,
     /// The last turn that is summarized.
     pub up_to: TurnId,
@@ -74,7 +74,7 @@ impl Gateway {
         &self,
         session_id: &str,
         request: &CompactionRequest,
-    ) -> Result<Option<Compacted>, CompactionError> {
+    ) -> Result<Option<SessionSummary>, CompactionError> {
         let turns = self.store().turns_of_session(session_id).await?;
         let Some(latest) = turns.into_iter().rev().find(|row| row.wire != COMPACTION) else { return Ok(None) };
         // Compactions of one session are made one after another, so that equal requests lead to one.
@@ -86,9 +86,9 @@ impl Gateway {
             return Ok(Some(made));
         }
         let last = match self.last_summarized(latest, request.keep_turns).await? {
-            Found::Nothing => return Ok(None),
-            Found::Summarized(compaction) => return self.compacted(&compaction).await,
-            Found::Turn(last) => *last,
+            SummaryEnd::Nothing => return Ok(None),
+            SummaryEnd::Summarized(compaction) => return self.compacted(&compaction).await,
+            SummaryEnd::Turn(last) => *last,
         };
         let digest = keyed.unwrap_or_else(|| format!("{COMPACTION}:{}", last.turn_id));
         if let Some(made) = self.requested(&last.principal, &digest).await? {
@@ -183,7 +183,7 @@ impl Gateway {
     }
 
     /// Lets the model summarize the conversation up to a turn.
-    async fn summarize(&self, last: &TurnRow, digest: String) -> Result<Option<Compacted>, CompactionError> {
+    async fn summarize(&self, last: &TurnRow, digest: String) -> Result<Option<SessionSummary>, CompactionError> {
         let record = self.read_record(&last.turn_id).await?;
         let filter = RunPageFilter {
             session: Some(last.session_id.clone()),
@@ -206,7 +206,7 @@ impl Gateway {
 
     /// Returns the compaction that an equal request has led to. If it is in progress, waits for its end: the client of the
     /// first request may have disconnected.
-    async fn requested(&self, principal: &str, digest: &str) -> Result<Option<Compacted>, CompactionError> {
+    async fn requested(&self, principal: &str, digest: &str) -> Result<Option<SessionSummary>, CompactionError> {
         let Some(row) = self.store().turn_by_request(principal, digest, 0).await? else { return Ok(None) };
         match (row.state, self.live(&row.turn_id, principal)) {
             (TurnState::Completed, _) => self.compacted(&row.turn_id).await,
@@ -220,7 +220,7 @@ impl Gateway {
     }
 
     /// Returns a finished compaction.
-    async fn compacted(&self, turn_id: &TurnId) -> Result<Option<Compacted>, CompactionError> {
+    async fn compacted(&self, turn_id: &TurnId) -> Result<Option<SessionSummary>, CompactionError> {
         let record = self.read_record(turn_id).await?;
         let text = record.summary().and_then(|item| match item {
             Item::User(parts) => parts.into_iter().find_map(|part| match part {
@@ -230,28 +230,28 @@ impl Gateway {
             Item::System(_) | Item::Assistant(_) | Item::Results(_) => None,
         });
         let up_to = record.request().parent.clone();
-        Ok(text.zip(up_to).map(|(summary, up_to)| Compacted { turn_id: turn_id.clone(), up_to, summary }))
+        Ok(text.zip(up_to).map(|(summary, up_to)| SessionSummary { turn_id: turn_id.clone(), up_to, summary }))
     }
 
     /// Finds the newest turn up to which the conversation can be summarized, if this many turns are kept.
     ///
-    /// Its calls must have their results: the results of later turns could not be sent without them.
-    async fn last_summarized(&self, latest: TurnRow, keep: usize) -> Result<Found, CompactionError> {
+    /// The calls of the turn must have their results: the results of later turns could not be sent without them.
+    async fn last_summarized(&self, latest: TurnRow, keep: usize) -> Result<SummaryEnd, CompactionError> {
         let (mut next, mut compactions) = (Some(latest), Compactions::default());
         for depth in 0..MAX_ANCESTORS {
             let Some(row) = next.take() else { break };
             if let Some(compaction) = compactions.of(self.store(), &row).await? {
-                return Ok(if depth >= keep { Found::Summarized(compaction) } else { Found::Nothing });
+                return Ok(if depth >= keep { SummaryEnd::Summarized(compaction) } else { SummaryEnd::Nothing });
             }
             if depth >= keep && row.state.is_over() && self.read_record(&row.turn_id).await?.open_calls().is_empty() {
-                return Ok(Found::Turn(Box::new(row)));
+                return Ok(SummaryEnd::Turn(Box::new(row)));
             }
             next = match &row.parent {
                 Some(parent) => self.store().turn(parent).await?.filter(|parent| parent.principal == row.principal),
                 None => None,
             };
         }
-        Ok(Found::Nothing)
+        Ok(SummaryEnd::Nothing)
     }
 }
 
@@ -271,8 +271,8 @@ fn summary_request(last: &TurnRow, earlier: &TurnRequest, waiting_runs: Vec<RunI
     }
 }
 
-/// What a search for the last turn to summarize has found.
-enum Found {
+/// The end of the part of a conversation that is to be summarized.
+enum SummaryEnd {
     Nothing,
     /// The conversation is summarized already, by this compaction.
     Summarized(TurnId),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use telemetry::{REDACTED, Redactor};
+use tracing::Level;
 use url::Url;
 use wire::Wire;
 use wire::conversation::Usage;
@@ -53,9 +54,9 @@ pub struct DebugSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadDetail {
     Summary,
-    /// Also the names of all tools.
+    /// The summary and the names of all tools.
     Tools,
-    /// Also the body itself, shortened and without secrets. It contains prompts.
+    /// The names and the body itself, shortened and without secrets. The body contains prompts.
     FullRedacted,
 }
 
@@ -64,7 +65,7 @@ pub enum PayloadDetail {
 pub enum SseDetail {
     /// When the first one came, and how many there were.
     Events,
-    /// Also the first five, shortened and without secrets.
+    /// The times and the first five events, shortened and without secrets.
     Peek,
 }
 
@@ -91,6 +92,16 @@ impl DebugSettings {
 
     fn is_any(self) -> bool {
         self != Self::default()
+    }
+
+    /// Returns the level of the lines about a request.
+    fn request_level(self) -> Level {
+        if self.transport || self.payload.is_some() { Level::INFO } else { Level::DEBUG }
+    }
+
+    /// Returns the level of the lines about a response.
+    fn response_level(self) -> Level {
+        if self.transport || self.sse.is_some() { Level::INFO } else { Level::DEBUG }
     }
 }
 
@@ -209,9 +220,9 @@ pub(crate) struct CallLog {
 impl CallLog {
     pub(crate) fn start(settings: DebugSettings, facts: &CallFacts<'_>, body: &[u8]) -> Self {
         // Reading the body again is too much work for a line that nothing shows.
-        if settings.is_any() || tracing::enabled!(tracing::Level::DEBUG) {
+        if settings.is_any() || tracing::enabled!(Level::DEBUG) {
             for line in start_lines(settings, facts, body) {
-                write(settings.transport || settings.payload.is_some(), &line);
+                write(settings.request_level(), &line);
             }
         }
         let reader = settings.sse.map(|_| SseReader::new(MAX_EVENT_BYTES));
@@ -233,7 +244,7 @@ impl CallLog {
                 for event in events {
                     self.events += 1;
                     if self.settings.sse == Some(SseDetail::Peek) && self.events <= MAX_EVENTS {
-                        write(true, &event_line(self.wire, self.events, &event.name, &event.data));
+                        write(Level::INFO, &event_line(self.wire, self.events, &event.name, &event.data));
                     }
                 }
             }
@@ -262,12 +273,12 @@ impl CallLog {
     }
 
     fn line(&self, text: &str) {
-        write(self.settings.transport || self.settings.sse.is_some(), &format!("[{}] {text}", self.wire));
+        write(self.settings.response_level(), &format!("[{}] {text}", self.wire));
     }
 }
 
-fn write(is_info: bool, line: &str) {
-    if is_info {
+fn write(level: Level, line: &str) {
+    if level == Level::INFO {
         tracing::info!("{line}");
     } else {
         tracing::debug!("{line}");

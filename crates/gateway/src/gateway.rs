@@ -21,21 +21,20 @@ use store::{
 use telemetry::LogIgnored;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
-use wire::conversation::{CallResult, Item, Part, StopReason};
+use tracing::Instrument;
+use wire::conversation::{self, CallResult, Item, Part, StopReason};
 
-use crate::history;
-use crate::live::{Interventions, LiveTurn, LiveTurns};
+use crate::compactions::Compactions;
 use crate::provider::{ModelTarget, Providers};
-use crate::services::Services;
-use crate::settings::Settings;
-use crate::summaries::Compactions;
-use crate::turn::driver::Driver;
+use crate::services::{Services, Settings};
+use crate::turn::driver::{Driver, TAKEN_OVER};
+use crate::turn::live::{Interventions, LiveTurn, LiveTurns};
 use crate::turn::log::{LogEnd, LogReader, TurnLog};
 use crate::turn::prepared::{PreparationError, PreparedTurn};
 use crate::turn::record::{
     ClientResults, DeliveredCall, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest,
 };
-use crate::turn::{Attempt, ControlCalls, OnEnd, Owner, Unfinished, abort_held};
+use crate::turn::{Attempt, ControlCalls, OnEnd, OpenCallPolicy, Owner, abort_held};
 
 /// How long a process keeps its turns without renewing their leases.
 const LEASE: Duration = Duration::from_millis(6_000);
@@ -70,7 +69,7 @@ struct Inner {
     starting: Mutex<HashSet<TurnId>>,
     /// The requests whose meaning this process is finding out, by their digests.
     requests: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    /// One permit for each turn that may run at once.
+    /// A permit for each turn that may run at once.
     admissions: Arc<Semaphore>,
     /// Identifies this process in leases.
     holder: String,
@@ -86,12 +85,12 @@ pub struct TurnHandle {
     pub round: u32,
 }
 
-/// What becomes of a turn that no client reads.
+/// Whether a turn that no client reads is aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abandonment {
-    /// It is aborted after `abandonedSeconds`.
+    /// The turn is aborted after `abandonedSeconds`.
     Abort,
-    /// It continues.
+    /// The turn continues.
     Continue,
 }
 
@@ -136,7 +135,7 @@ pub enum TurnError {
     Commit(#[from] CommitError),
     #[error("the turn cannot be read: {0}")]
     Corrupt(String),
-    #[error("cannot read system randomness: {0}")]
+    #[error("cannot read the system's randomness: {0}")]
     Randomness(#[from] getrandom::Error),
 }
 
@@ -233,7 +232,7 @@ impl Gateway {
                 let open = self.open_results(parent, &record).await?;
                 if !open.is_empty() {
                     // Recorded here, so that later turns of the conversation show the model the same.
-                    request.items = history::join(Vec::new(), [vec![Item::Results(open)], request.items].concat());
+                    request.items = conversation::join(Vec::new(), [vec![Item::Results(open)], request.items].concat());
                 }
                 self.history(parent, &owner.principal, &request, &prepared, &targets).await?
             }
@@ -259,8 +258,8 @@ impl Gateway {
         let held = self.store().create_turn(&row, &first, holder, lease_until(now), now).await?;
         fault::point("turn.after_create").map_err(StoreError::from)?;
         let record = TurnRecord::new(request);
-        let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::First, admission };
-        Ok(self.launch(held, driven, abandonment, on_end))
+        let ready = ReadyTurn { owner, record, history, targets, prepared, attempt: Attempt::First, admission };
+        Ok(self.launch(held, ready, abandonment, on_end))
     }
 
     /// Continues a turn that waits for results of its client. Results that were given before are ignored.
@@ -271,8 +270,8 @@ impl Gateway {
         abandonment: Abandonment,
         on_end: OnEnd,
     ) -> Result<TurnHandle, TurnError> {
-        let (mut held, mut driven, _starting) = self.take_over(row).await?;
-        let unanswered = driven.record.unanswered();
+        let (mut held, mut ready, _starting) = self.take_over(row).await?;
+        let unanswered = ready.record.unanswered();
         let is_answered = |call: &DeliveredCall| results.results.iter().any(|result| result.call_id == call.client.id);
         if unanswered.is_empty() || !unanswered.iter().all(is_answered) {
             // Another process received the results first, and may have sent newer calls to the client.
@@ -294,8 +293,8 @@ impl Gateway {
         fault::point("answer.before_commit").map_err(StoreError::from)?;
         self.store().commit_turn(&mut held, &change, Durability::Synced, now_ms()).await?;
         fault::point("answer.after_commit").map_err(StoreError::from)?;
-        driven.record.push(step);
-        Ok(self.launch(held, driven, abandonment, on_end))
+        ready.record.push(step);
+        Ok(self.launch(held, ready, abandonment, on_end))
     }
 
     /// Continues a turn whose process ended while it was running. The client receives the response from its beginning.
@@ -305,8 +304,8 @@ impl Gateway {
         abandonment: Abandonment,
         on_end: OnEnd,
     ) -> Result<TurnHandle, TurnError> {
-        let (held, driven, _starting) = self.take_over(row).await?;
-        Ok(self.launch(held, driven, abandonment, on_end))
+        let (held, ready, _starting) = self.take_over(row).await?;
+        Ok(self.launch(held, ready, abandonment, on_end))
     }
 
     /// Returns a recorded response of a turn, to be sent again; `None` if it is not complete. Responses are numbered from
@@ -338,9 +337,9 @@ impl Gateway {
         let prepared = self.prepare(&owner_of(&row, record.request()), turn_id, record.request(), &targets)?;
         let cancelled = CancellationToken::new();
         let calls = ControlCalls { code_mode: self.code_mode(), prepared: &prepared, cancelled: &cancelled };
-        let unfinished = if row.state.is_over() { Unfinished::Resume } else { Unfinished::Leave };
+        let policy = if row.state.is_over() { OpenCallPolicy::Resume } else { OpenCallPolicy::Leave };
         // Together: each may wait for a tool. The results have the order of the calls.
-        Ok(try_join_all(open.iter().map(|call| calls.recorded(call, unfinished))).await?)
+        Ok(try_join_all(open.iter().map(|call| calls.recorded(call, policy))).await?)
     }
 
     /// Returns a turn that this process runs, if it belongs to the principal.
@@ -390,7 +389,7 @@ impl Gateway {
             turns.push(record);
         }
         for record in turns.iter().rev() {
-            items = history::join(items, record.items());
+            items = conversation::join(items, record.items());
         }
         Ok(items)
     }
@@ -490,7 +489,7 @@ impl Gateway {
     }
 
     /// Takes a turn that no process runs.
-    async fn take_over(&self, row: &TurnRow) -> Result<(HeldTurn, Driven, StartingTurn), TurnError> {
+    async fn take_over(&self, row: &TurnRow) -> Result<(HeldTurn, ReadyTurn, StartingTurn), TurnError> {
         let admission = self.admit()?;
         // The store lets a process take its own turns again, so that a turn is taken once here is checked here.
         let starting = StartingTurn::new(&self.inner, &row.turn_id).ok_or(TurnError::HeldElsewhere)?;
@@ -508,12 +507,12 @@ impl Gateway {
             Some(parent) => self.history(parent, &row.principal, record.request(), &prepared, &targets).await?,
             None => Vec::new(),
         };
-        let driven = Driven { owner, record, history, targets, prepared, attempt: Attempt::Repeated, admission };
-        Ok((held, driven, starting))
+        let ready = ReadyTurn { owner, record, history, targets, prepared, attempt: Attempt::Repeated, admission };
+        Ok((held, ready, starting))
     }
 
-    fn launch(&self, held: HeldTurn, driven: Driven, abandonment: Abandonment, on_end: OnEnd) -> TurnHandle {
-        let Driven { owner, record, history, targets, prepared, attempt, admission } = driven;
+    fn launch(&self, held: HeldTurn, ready: ReadyTurn, abandonment: Abandonment, on_end: OnEnd) -> TurnHandle {
+        let ReadyTurn { owner, record, history, targets, prepared, attempt, admission } = ready;
         let (log, interventions) = (TurnLog::default(), Arc::new(Interventions::default()));
         // A response that was interrupted is sent from its beginning.
         log.append_all(&record.responses().last().map(|response| response.said.clone()).unwrap_or_default());
@@ -544,7 +543,7 @@ impl Gateway {
         let (gateway, id) = (self.clone(), turn_id.clone());
         let reader = log.read();
         let (watched, lost_log) = (log.clone(), log.clone());
-        tokio::spawn(async move {
+        let task = async move {
             let running = driver.run();
             tokio::pin!(running);
             let abandoned = abandoned(watched, abandonment, gateway.settings().gateway.abandoned_seconds);
@@ -553,7 +552,7 @@ impl Gateway {
                 () = &mut running => {}
                 () = interventions.lost.cancelled() => {
                     // The other process continues the turn and its runs, so nothing is aborted here.
-                    let message = "another process has taken over the turn; send the request again".to_owned();
+                    let message = TAKEN_OVER.to_owned();
                     lost_log.end(LogEnd::Failed { status: 503, message, has_effects: false, retry_after: None });
                 }
                 () = abandoned => {
@@ -562,7 +561,9 @@ impl Gateway {
                 }
             }
             gateway.inner.live.forget(&id, &interventions);
-        });
+        };
+        // At level `error`, so that a log of errors only has it, too.
+        tokio::spawn(task.instrument(tracing::error_span!("turn", turn = %turn_id)));
         TurnHandle { turn_id, reader, round }
     }
 
@@ -666,7 +667,7 @@ pub(crate) fn owner_of(row: &TurnRow, request: &TurnRequest) -> Owner {
 }
 
 /// A turn that is ready to be driven.
-struct Driven {
+struct ReadyTurn {
     owner: Owner,
     record: TurnRecord,
     history: Vec<Item>,
@@ -711,9 +712,9 @@ async fn renew(inner: Weak<Inner>) {
         }
         let store = inner.services.code_mode.store();
         store.renew_turns(&inner.holder, &ids, lease_until(now_ms())).await.log_ignored("renew the leases of turns");
-        let Ok(lost) = store.lost_turns(&inner.holder, &ids).await else { continue };
-        for turn_id in lost {
-            inner.live.lose(&turn_id);
+        match store.lost_turns(&inner.holder, &ids).await {
+            Ok(lost) => lost.iter().for_each(|turn_id| inner.live.lose(turn_id)),
+            Err(error) => tracing::warn!(error = telemetry::error_chain(&error), "lost turns cannot be looked for"),
         }
     }
 }

@@ -62,9 +62,9 @@ pub struct Prefix {
 /// The beginnings of a conversation that may have been answered by a turn, the longest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes {
-    /// Those that end with a complete answer of the model.
+    /// The beginnings that end with a complete answer of the model.
     pub answered: Vec<Prefix>,
-    /// Those after which the client may have dropped calls.
+    /// The beginnings after which the client may have dropped calls.
     pub cut: Vec<Prefix>,
 }
 
@@ -92,24 +92,6 @@ pub fn prefixes(agent: &str, items: &[Item]) -> Prefixes {
         list.truncate(MAX_PREFIXES);
     }
     found
-}
-
-/// Adds items to a conversation. Results at their beginning belong to the last calls of the conversation, even if messages
-/// of the user follow those calls.
-pub fn join(mut history: Vec<Item>, items: Vec<Item>) -> Vec<Item> {
-    let mut items = items.into_iter().peekable();
-    let Some(Item::Results(_)) = items.peek() else {
-        history.extend(items);
-        return history;
-    };
-    let Some(Item::Results(given)) = items.next() else { return history };
-    let after = history.iter().rposition(|item| matches!(item, Item::Assistant(_))).map_or(history.len(), |at| at + 1);
-    match history.get_mut(after) {
-        Some(Item::Results(results)) => results.extend(given),
-        Some(_) | None => history.insert(after, Item::Results(given)),
-    }
-    history.extend(items);
-    history
 }
 
 /// What is stored of the turns whose calls occur in a client's history.

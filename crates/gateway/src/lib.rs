@@ -6,24 +6,25 @@
 //! and stops turns; it knows nothing of HTTP. [`intake`] decides what a client's request means, and [`http`] serves it.
 //! [`api`] is the interface for other programs, and [`openapi`] describes it.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 pub mod api;
 pub mod client_tools;
 pub mod compaction;
+mod compactions;
 pub mod debug;
 mod excerpt;
 mod gateway;
 pub mod history;
 pub mod http;
 pub mod intake;
-mod live;
+mod internal_error;
 mod messages;
-pub mod openapi;
 pub mod provider;
 mod random;
 mod services;
-mod settings;
-mod summaries;
 pub mod turn;
 
+pub use api::openapi;
 pub use gateway::{Abandonment, Gateway, NewTurnRequest, RequestLock, TurnError, TurnHandle};
-pub use settings::Settings;
+pub use services::Settings;

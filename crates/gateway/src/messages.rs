@@ -13,7 +13,7 @@ use crate::gateway::{Gateway, TurnError};
 /// How long the process that runs a turn may take to abort it.
 const MAX_ABORT_TIME: Duration = Duration::from_secs(5);
 
-/// How often it is checked whether the turn has ended.
+/// How often it is checked whether the turn has ended. The store notifies of changes of runs only, not of turns.
 const ABORT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Gateway {

@@ -1,15 +1,29 @@
-//! What every turn of a process shares: the runs, the settings, the tools that are offered, and the models.
+//! The services and settings that every turn of a process shares: the runs, the tools that are offered, and the models.
 
 use std::sync::Arc;
 
+use catalog::SurfaceChoice;
 use codemode::CodeMode;
+use contract::config::GatewayConfig;
 use executor::clock::now_ms;
 use mcp::server::{CallPolicy, OfferedSources};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::provider::Providers;
-use crate::settings::Settings;
+
+/// The settings of a gateway. The tool sources that it is offered may replace the policy later.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub policy: CallPolicy,
+    pub gateway: GatewayConfig,
+    /// The surface that the operator asks for, instead of the configured one.
+    pub surface: Option<SurfaceChoice>,
+    /// Whether the agents' own tools run in a sandbox, for which policy has separate lists.
+    pub sandboxed: bool,
+    /// Whether this process can run cells.
+    pub runtime_available: bool,
+}
 
 /// The services that turns use.
 #[derive(Debug)]

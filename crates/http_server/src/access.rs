@@ -21,7 +21,7 @@ const MAX_TOKEN_BYTES: usize = 512;
 /// The header in which clients of the Messages wire send their token.
 pub(crate) const API_KEY: &str = "x-api-key";
 
-/// One token of the server's configuration, kept and compared as its hash only.
+/// A token of the server's configuration, kept and compared as its hash only.
 #[derive(Clone)]
 pub struct Token {
     caller: Caller,
@@ -146,7 +146,7 @@ impl fmt::Debug for GeneratedSecret {
 }
 
 impl GeneratedSecret {
-    /// Generates a secret from system randomness.
+    /// Generates a secret from the system's randomness.
     pub fn new() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)?;

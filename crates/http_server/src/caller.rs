@@ -6,14 +6,14 @@ use crate::permissions::{Permission, Permissions};
 use crate::principal::Principal;
 use crate::refusal::Refusal;
 
-/// The authenticated sender of a request. The front door puts it into the request's extensions.
+/// The authenticated sender of a request. The request gate puts it into the request's extensions.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub principal: Principal,
     /// The id or name of the token, for logs. It is no secret.
     pub token: String,
     pub permissions: Permissions,
-    /// Cancelled when the token is revoked or expires. The front door then closes the caller's connections; work that
+    /// Cancelled when the token is revoked or expires. The request gate then closes the caller's connections; work that
     /// outlives its connection must watch it itself.
     pub revoked: CancellationToken,
 }

@@ -78,9 +78,9 @@ pub fn check_address(address: SocketAddr, gate: &Gate) -> Result<(), HttpError> 
 pub enum Requirement {
     /// Any valid token. The handler checks what it needs, with [`Caller::require`].
     Token,
-    /// Other tokens are answered with 403.
+    /// A token that lacks the permission is answered with 403.
     Permission(Permission),
-    /// Other tokens are answered with 404, as if the routes did not exist.
+    /// A token that lacks the permission is answered with 404, as if the routes did not exist.
     HiddenUnless(Permission),
 }
 
@@ -110,7 +110,7 @@ pub struct RouteRules {
     pub check_body: fn(&Parts, &[u8]) -> Result<(), Refusal>,
     /// How long a write of a response may make no progress.
     pub write_stall: Duration,
-    /// Writes the response to a refused request. The front door adds the refusal's headers.
+    /// Writes the response to a refused request. The request gate adds the refusal's headers.
     pub respond: fn(&Parts, &Refusal) -> Response,
 }
 
@@ -148,9 +148,9 @@ impl Default for RouteRules {
     }
 }
 
-/// The front door of one server.
+/// The request gate of one server.
 #[derive(Debug)]
-pub struct FrontDoor {
+pub struct RequestGate {
     listener: TcpListener,
     transport: Transport,
     checks: Arc<Checks>,
@@ -187,7 +187,7 @@ struct Guard {
     rules: RouteRules,
 }
 
-impl FrontDoor {
+impl RequestGate {
     pub fn new(listener: TcpListener, gate: Gate) -> Result<Self, HttpError> {
         let address = listener.local_addr()?;
         check_address(address, &gate)?;
@@ -229,7 +229,7 @@ impl FrontDoor {
 
 /// Marks the response to a request with a valid token.
 #[derive(Clone, Copy, Debug)]
-struct Admitted;
+struct AdmissionMark;
 
 /// Checks the host. After a request without a valid token the connection is closed, so that an unauthenticated client
 /// gets one response per connection, also from `/healthz`.
@@ -240,7 +240,7 @@ async fn check_host(State(checks): State<Arc<Checks>>, request: Request, next: N
         tracing::info!(reason = "host or origin not allowed", "refused an HTTP request");
         Refusal::Host.plain()
     };
-    if response.extensions().get::<Admitted>().is_none() {
+    if response.extensions().get::<AdmissionMark>().is_none() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -281,7 +281,7 @@ async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> Resp
         }
         Err(reason) => guard.refuse_caller(&parts, &caller, reason),
     };
-    response.extensions_mut().insert(Admitted);
+    response.extensions_mut().insert(AdmissionMark);
     response
 }
 

@@ -1,7 +1,9 @@
-//! The HTTP front door that all servers of the program share: connections, host names, tokens, limits and budgets.
+//! The request gate that all servers of the program share: connections, host names, tokens, limits and budgets.
 //!
-//! A server hands its routes to [`FrontDoor::guard`], with the rules of each group of routes, and the guarded routes to
-//! [`FrontDoor::serve`]. A handler finds the authenticated [`Caller`] in the request's extensions.
+//! A server hands its routes to [`RequestGate::guard`], with the rules of each group of routes, and the guarded routes to
+//! [`RequestGate::serve`]. A handler finds the authenticated [`Caller`] in the request's extensions.
+
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
 
 mod access;
 mod budget;
@@ -23,7 +25,7 @@ mod tls;
 pub use access::{Access, BadToken, GeneratedSecret, Token};
 pub use budget::{Budget, BudgetLimits, BudgetShare, NoRoom};
 pub use caller::Caller;
-pub use gate::{FrontDoor, Gate, HttpError, Requirement, RouteRules, check_address};
+pub use gate::{Gate, HttpError, RequestGate, Requirement, RouteRules, check_address};
 pub use health::health;
 pub use permissions::{BadPermissions, Permission, Permissions};
 pub use principal::{BadPrincipal, Principal};

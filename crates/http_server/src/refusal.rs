@@ -34,7 +34,7 @@ pub enum Refusal {
     TooManyFailures(u64),
     #[error("this token may not {}; use one with the permission `{}`", .0.action(), .0.as_str())]
     Permission(Permission),
-    /// Also sent for things that the client may not see, to hide that they exist.
+    /// The thing does not exist, or the client may not see it, which is hidden from the client.
     #[error("not found")]
     NotFound,
     #[error("tokens cannot be checked now; try again later")]

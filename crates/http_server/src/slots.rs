@@ -36,7 +36,7 @@ impl PeerNetwork {
 
 /// A connection that has not shown a valid token.
 #[derive(Debug)]
-struct Unauthenticated {
+struct UnauthenticatedConnection {
     network: PeerNetwork,
     opened: Instant,
     closed: CancellationToken,
@@ -45,7 +45,7 @@ struct Unauthenticated {
 /// What happens to a new connection.
 #[derive(Debug)]
 enum Admission {
-    /// It has the slot with this id. The token is cancelled when another connection takes the slot.
+    /// The connection has the slot with this id. The token is cancelled when another connection takes the slot.
     Opened(u64, CancellationToken),
     /// No slot is free. Unless one is released before, the connection can take one at this time.
     Wait(Instant),
@@ -55,7 +55,7 @@ enum Admission {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    unauthenticated: BTreeMap<u64, Unauthenticated>,
+    unauthenticated: BTreeMap<u64, UnauthenticatedConnection>,
     authenticated: HashMap<u64, Principal>,
 }
 
@@ -81,7 +81,8 @@ impl Table {
         }
         let closed = CancellationToken::new();
         self.next += 1;
-        self.unauthenticated.insert(self.next, Unauthenticated { network, opened: now, closed: closed.clone() });
+        self.unauthenticated
+            .insert(self.next, UnauthenticatedConnection { network, opened: now, closed: closed.clone() });
         Admission::Opened(self.next, closed)
     }
 
@@ -123,7 +124,7 @@ impl Table {
         counts.into_iter().max_by_key(|(_, rank)| *rank).map(|(network, _)| network)
     }
 
-    fn oldest(&self, network: PeerNetwork) -> Option<(u64, &Unauthenticated)> {
+    fn oldest(&self, network: PeerNetwork) -> Option<(u64, &UnauthenticatedConnection)> {
         self.unauthenticated.iter().find(|(_, one)| one.network == network).map(|(id, one)| (*id, one))
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::spool::SpooledText;
 
-/// One permit stands for one KiB.
+/// The bytes that a permit stands for.
 const UNIT: usize = 1 << 10;
 
 static LARGE: Semaphore = Semaphore::const_new((MAX_SERVER_DATA_BYTES - SMALL_SERVER_DATA_BYTES) / UNIT);

@@ -12,7 +12,7 @@
 //! the usual limit: it writes their long strings to a file (`large_texts`) and keeps only the rest in memory. Of a message
 //! that is too long even so, only the outline is kept (`outline`), which says whose response it is.
 //!
-//! [`Lifecycle`] decides when a process is started, restarted and given up.
+//! [`Lifecycle`] decides when a process is started, and when it is restarted after a failure.
 
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 

@@ -1,5 +1,5 @@
-//! Decides when an MCP server or plugin is started, when it is restarted after a failure, and when it is given up. A
-//! pure state machine: the caller passes the time.
+//! Decides when an MCP server or plugin is started, when it is restarted after a failure, and when it is no longer
+//! restarted. A pure state machine: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ pub struct Restart {
     /// The wait after the first failure; it doubles with each further failure in a row.
     pub first_wait: Duration,
     pub max_wait: Duration,
-    /// After this many failures in a row the server is given up, and calls fail at once.
+    /// The failures in a row after which the server is not restarted for a while, and calls fail at once.
     pub give_up_after: u32,
-    /// How long a server that was given up is not started again.
+    /// How long a server that failed too often is not started again.
     pub retry_given_up_after: Duration,
     /// A server that has run this long was healthy: its end counts as a first failure, not as one more in a row.
     pub healthy_after: Duration,
@@ -47,7 +47,7 @@ pub enum Phase {
     BackingOff {
         until: Instant,
     },
-    /// Failed too often and given up for a while.
+    /// Failed too often, and not restarted for a while.
     Failed {
         until: Instant,
     },
@@ -60,7 +60,7 @@ pub enum Phase {
 pub enum Event {
     /// A caller needs the server for a call or a listing.
     Needed,
-    /// An operator requests a start now, even if the server was given up.
+    /// An operator requests a start now, even if the server has failed too often.
     ForceStart,
     Started,
     StartFailed,
@@ -175,7 +175,8 @@ impl Lifecycle {
     }
 }
 
-/// Returns a random number between zero and one. Without system randomness it returns one, so that waits are longest.
+/// Returns a random number between zero and one. If the system's randomness cannot be read, it returns one, so that waits
+/// are longest.
 pub fn jitter() -> f64 {
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }

@@ -1,5 +1,8 @@
 //! Reads messages, one per line, with a length limit. Lines within the limit are not parsed; of a longer line, the
 //! large texts are taken out.
+//!
+//! The reader is our own, because the process is not trusted to end its lines: tokio's `Lines` has no limit, and the codec
+//! `LinesCodec`, which has one, discards a longer line, so neither its large texts nor the id of its request would be known.
 
 use contract::limits::MAX_LARGE_MESSAGE_BYTES;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -56,7 +59,7 @@ pub struct Lines<R> {
 struct LargeLine {
     /// Takes the large texts out of the line; `None` if the line is only skipped.
     reader: Option<LargeMessageReader>,
-    /// What is kept of a line that is skipped, so that its JSON-RPC id is known.
+    /// The outline of a line that is skipped, so that its JSON-RPC id is known.
     outline: Outline,
     /// The reason to report if the line is skipped.
     skip_reason: String,

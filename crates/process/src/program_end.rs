@@ -11,7 +11,7 @@ use crate::keeper::SIGNALLED;
 /// How a program ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramEnd {
-    /// It exited with this code.
+    /// The program exited with this code.
     Exited(i32),
     /// The signal of this number ended it.
     Signalled(i32),

@@ -106,19 +106,19 @@ pub struct LargeMessageReader {
     scanner: LargeTexts,
     prefix: String,
     texts: Texts,
-    reserving: Option<Reserving>,
+    reserving: Option<ReservationFuture>,
     permit: Option<SemaphorePermit<'static>>,
     file: Option<Arc<File>>,
-    writing: Option<Writing>,
+    writing: Option<WriteTask>,
     /// When the message must have arrived. After that, its texts are dropped.
     until: Instant,
 }
 
 /// A write that is in progress. It returns the file and the empty buffer.
-type Writing = JoinHandle<io::Result<(Arc<File>, Vec<u8>)>>;
+type WriteTask = JoinHandle<io::Result<(Arc<File>, Vec<u8>)>>;
 
 /// A reservation that is in progress. It returns `None` if there was no room in time.
-type Reserving = Pin<Box<dyn Future<Output = Option<SemaphorePermit<'static>>> + Send + Sync>>;
+type ReservationFuture = Pin<Box<dyn Future<Output = Option<SemaphorePermit<'static>>> + Send + Sync>>;
 
 impl fmt::Debug for LargeMessageReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,8 +127,8 @@ impl fmt::Debug for LargeMessageReader {
 }
 
 impl LargeMessageReader {
-    /// Creates a reader for a message whose first bytes have arrived. `None` if the system has no randomness for its
-    /// markers.
+    /// Creates a reader for a message whose first bytes have arrived. `None` if the system's randomness, from
+    /// which its markers are made, cannot be read.
     pub fn new(arrived: Vec<u8>) -> Option<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
@@ -318,7 +318,7 @@ fn unnamed_file() -> io::Result<File> {
 /// The texts of a message as the scanner finds them.
 #[derive(Debug, Default)]
 struct Texts {
-    /// What is not written yet.
+    /// The bytes that are not written yet.
     buffer: Vec<u8>,
     /// The size of all texts so far.
     bytes: u64,
@@ -327,7 +327,7 @@ struct Texts {
     dropped: Option<String>,
 }
 
-/// Where a text is in the file; see the fields of `SpooledText`.
+/// The position of a text in the file; see the fields of `SpooledText`.
 #[derive(Debug)]
 struct TextRange {
     start: u64,

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::Wire;
 
-/// One message of a conversation, or the results of the tool calls in one message.
+/// A message of a conversation, or the results of the tool calls in one message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Item {
     /// Instructions that are not at the beginning of the conversation.
@@ -14,6 +14,24 @@ pub enum Item {
     Assistant(Assistant),
     /// The results of tool calls that an earlier assistant message made.
     Results(Vec<CallResult>),
+}
+
+/// Adds items to a conversation. Results at their beginning belong to the last calls of the conversation, even if messages
+/// of the user follow those calls.
+pub fn join(mut history: Vec<Item>, items: Vec<Item>) -> Vec<Item> {
+    let mut items = items.into_iter().peekable();
+    let Some(Item::Results(_)) = items.peek() else {
+        history.extend(items);
+        return history;
+    };
+    let Some(Item::Results(given)) = items.next() else { return history };
+    let after = history.iter().rposition(|item| matches!(item, Item::Assistant(_))).map_or(history.len(), |at| at + 1);
+    match history.get_mut(after) {
+        Some(Item::Results(results)) => results.extend(given),
+        Some(_) | None => history.insert(after, Item::Results(given)),
+    }
+    history.extend(items);
+    history
 }
 
 /// A part of a message's content.

@@ -8,6 +8,8 @@
 //! The types are open: fields and items that this crate does not know are kept and passed on. A provider's assistant
 //! message is stored as it was received, because signatures in it cover its bytes.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 pub mod conversation;
 pub mod downstream;
 pub mod limits;

@@ -1,6 +1,9 @@
 //! A reader of server-sent events that limits their size while it reads.
+//!
+//! The reader is our own, because a provider is not trusted to end its events: libraries such as `eventsource-stream` collect
+//! an event of any size before they return it.
 
-/// One event.
+/// An event of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// The text after `event:`; empty if there is none.

@@ -12,7 +12,7 @@ use super::error::ApiError;
 
 /// The permission that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Needs {
+pub(crate) enum RequiredPermission {
     /// Any valid token.
     Token,
     One(Permission),
@@ -20,7 +20,7 @@ pub(crate) enum Needs {
     Either(Permission, Permission),
 }
 
-impl Needs {
+impl RequiredPermission {
     /// Returns the permissions of which a caller must have one; none if any token will do.
     pub(crate) fn permissions(self) -> Vec<Permission> {
         match self {
@@ -72,7 +72,7 @@ impl Viewer {
         (!self.sees_all()).then(|| self.principal())
     }
 
-    /// Whether the caller sees what belongs to this principal; `None` belongs to nobody.
+    /// Whether the caller sees what belongs to this principal; `None` belongs to no principal.
     pub(crate) fn sees(&self, owner: Option<&str>) -> bool {
         self.sees_all() || owner == Some(self.principal())
     }

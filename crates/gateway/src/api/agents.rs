@@ -12,6 +12,7 @@ use super::Api;
 use super::error::ApiError;
 use super::schema::Presence::Required;
 use super::schema::{boolean, nullable_text, object, page, text};
+use crate::internal_error::internal_message;
 use crate::turn::prepared::PreparedTurn;
 use crate::turn::record::TurnRequest;
 
@@ -72,7 +73,7 @@ pub(super) fn prepare(api: &Api, scope: Scope) -> Result<PreparedTurn, ApiError>
     };
     let request = TurnRequest::new(&scope.agent_id, Wire::Chat, Vec::new());
     PreparedTurn::new(api.gateway.settings(), &api.gateway.offered(), scope, &request, provider).map_err(|error| {
-        tracing::warn!(error = telemetry::error_chain(&error), "the tools of an agent cannot be prepared");
-        ApiError::unavailable("the tools of this agent cannot be prepared; the server's log says why")
+        let (what_failed, next) = ("the tools of this agent cannot be prepared", "the server's log says why");
+        ApiError::unavailable(internal_message("prepare the tools of an agent", &error, what_failed, next))
     })
 }

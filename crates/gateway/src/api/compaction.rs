@@ -15,6 +15,7 @@ use super::schema::{boolean, nullable_text, object, short_text};
 use super::sessions::visible;
 use crate::compaction::{CompactionError, CompactionRequest};
 use crate::gateway::TurnError;
+use crate::internal_error::internal_message;
 
 pub(super) fn request_schema() -> Value {
     object(&[
@@ -68,8 +69,8 @@ fn refused(error: CompactionError) -> ApiError {
             ApiError::invalid(message)
         }
         CompactionError::Turn(error) => {
-            tracing::warn!(error = telemetry::error_chain(&error), "a session cannot be compacted");
-            ApiError::unavailable("the session cannot be compacted now; try again")
+            let what_failed = "the session cannot be compacted now";
+            ApiError::unavailable(internal_message("compact a session", &error, what_failed, "try again"))
         }
     }
 }

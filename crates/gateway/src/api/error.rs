@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use store::StoreError;
 
 use super::limits::RETRY_AFTER;
+use crate::internal_error::internal_message;
 
 /// An error as a client receives it: a status, a word for programs and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +56,28 @@ impl ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(error = telemetry::error_chain(&error), "a request to the programs' interface cannot be served");
-        Self::unavailable("the store cannot be used now; try again")
+        let operation = "serve a request to the programs' interface";
+        Self::unavailable(internal_message(operation, &error, "the store cannot be used now", "try again"))
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         self.response(&json!({"error": self.to_json()}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::StoreError;
+
+    use super::ApiError;
+
+    #[test]
+    fn an_error_of_the_store_reaches_the_client_as_an_incident_id() {
+        let error = ApiError::from(StoreError::Corrupt("no such column: SELECT secret FROM runs".to_owned()));
+        let message = error.message;
+        assert!(message.starts_with("the store cannot be used now (incident "), "{message}");
+        assert!(message.ends_with("); try again") && !message.contains("SELECT"), "{message}");
     }
 }

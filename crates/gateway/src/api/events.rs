@@ -113,15 +113,15 @@ impl Ring {
     }
 }
 
-/// What the last reads of the store returned.
+/// The state of runs, turns and approvals as the last reads of the store returned it.
 #[derive(Debug)]
-struct Seen {
+struct StoreView {
     since: Millis,
     rows: HashMap<(ChangedKind, String), (String, Millis)>,
     pending: HashMap<String, ChangedRow>,
 }
 
-impl Seen {
+impl StoreView {
     fn new(now: Millis) -> Self {
         Self { since: now.saturating_sub(CLOCK_SKEW_MS), rows: HashMap::new(), pending: HashMap::new() }
     }
@@ -210,7 +210,7 @@ impl EventHub {
     /// Starts the task that reads the store, with the first stream.
     fn start(self: &Arc<Self>) {
         if !self.is_started.swap(true, Ordering::AcqRel) {
-            tokio::spawn(follow_store(Arc::downgrade(self), Seen::new(now_ms())));
+            tokio::spawn(follow_store(Arc::downgrade(self), StoreView::new(now_ms())));
         }
     }
 
@@ -254,7 +254,7 @@ impl EventHub {
     }
 }
 
-/// One of the streams of a principal, until it is dropped.
+/// A place among the streams that a principal may have open. Dropping it frees the place.
 #[derive(Debug)]
 struct StreamSlot {
     streams: Arc<Mutex<HashMap<String, usize>>>,
@@ -274,11 +274,11 @@ impl Drop for StreamSlot {
 }
 
 /// Reads the store whenever it has changed, until the hub is dropped.
-async fn follow_store(hub: Weak<EventHub>, mut seen: Seen) {
+async fn follow_store(hub: Weak<EventHub>, mut view: StoreView) {
     let Some((mut watch, stop)) = hub.upgrade().map(|hub| (hub.store.watch(), hub.stop.clone())) else { return };
     loop {
         let Some(hub) = hub.upgrade() else { return };
-        match seen.read(&hub.store).await {
+        match view.read(&hub.store).await {
             Ok(events) => hub.publish(events),
             Err(error) => tracing::debug!(error = telemetry::error_chain(&error), "cannot read what has changed"),
         }
@@ -294,12 +294,12 @@ async fn follow_store(hub: Weak<EventHub>, mut seen: Seen) {
     }
 }
 
-/// One connection.
+/// A connection that reads events.
 struct Reader {
     hub: Arc<EventHub>,
     viewer: Viewer,
     changed: watch::Receiver<u64>,
-    /// What is written before anything else.
+    /// The text that is written before anything else.
     first: Option<String>,
     /// The number of the next event.
     next: u64,
@@ -386,7 +386,7 @@ pub(super) async fn follow(State(api): State<Api>, viewer: Viewer, headers: Head
 mod tests {
     use store::{ChangedKind, ChangedRow};
 
-    use super::{CLOCK_SKEW_MS, Event, Ring, Seen};
+    use super::{CLOCK_SKEW_MS, Event, Ring, StoreView};
 
     fn row(kind: ChangedKind, id: &str, state: &str, at: i64) -> ChangedRow {
         ChangedRow {
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_change_is_one_event_however_often_it_is_read_and_a_running_run_is_no_news() {
-        let mut seen = Seen::new(10_000);
+        let mut seen = StoreView::new(10_000);
         let run = |state: &str, at: i64| row(ChangedKind::Run, "r", state, at);
         assert_eq!(names(&seen.rows(&[run("running", 10_001)])), ["run r running"]);
         assert!(seen.rows(&[run("running", 10_001)]).is_empty());
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn an_approval_is_reported_when_it_is_asked_for_and_when_it_is_over() {
-        let mut seen = Seen::new(0);
+        let mut seen = StoreView::new(0);
         let asked = |id: &str| row(ChangedKind::Approval, id, "pending", 1);
         let (events, over) = seen.approvals(vec![asked("a"), asked("b")]);
         assert_eq!((events.len(), over.len()), (2, 0));

@@ -33,6 +33,7 @@ use super::limits::{MAX_ID_BYTES, MAX_INVOKES_PER_PRINCIPAL};
 use super::request::{Fields, is_id};
 use super::schema::Presence::{Optional, Required};
 use super::schema::{any, boolean, object, open_object, short_text};
+use crate::internal_error::{commit_message, internal_message};
 
 pub(super) const PATH: &str = "/tools/invoke";
 
@@ -79,7 +80,7 @@ pub(super) fn response_schema() -> Value {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Invocations(Arc<Mutex<HashMap<String, usize>>>);
 
-/// One of the calls of a principal, until it is dropped.
+/// A place among the calls that a principal may have in progress. Dropping it frees the place.
 #[derive(Debug)]
 struct InvokeSlot {
     invocations: Invocations,
@@ -240,7 +241,7 @@ async fn make(
     arguments: Value,
     hold: Duration,
 ) -> Result<DirectCall, ApiError> {
-    let no_randomness = |_| ApiError::unavailable("cannot read system randomness; try again");
+    let no_randomness = |_| ApiError::unavailable("cannot read the system's randomness; try again");
     let name = call_name(&id, &arguments);
     let parked = executor.parked_direct_calls(store, &name).await?;
     let stop = CancellationToken::new();
@@ -267,8 +268,9 @@ async fn make(
     })?;
     drop(guard.disarm());
     made.map_err(|error| {
-        tracing::warn!(%error, "the task of a tool call failed");
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "tool_error", "the call failed in this server; see its log")
+        let (what_failed, next) = ("the call failed in this server", "see its log");
+        let message = internal_message("make a tool call", &error, what_failed, next);
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "tool_error", message)
     })
 }
 
@@ -304,8 +306,9 @@ async fn answer(store: &Store, made: DirectCall) -> Result<Value, InvokeError> {
             Err(ApiError::busy("another request continues the same call; try again").into())
         }
         CallEnd::Stopped(error) => {
-            tracing::warn!(error = telemetry::error_chain(&error), "a call cannot be recorded");
-            Err(ApiError::unavailable("the call cannot be recorded, so it was not made; try again later").into())
+            let what_failed = "the call cannot be recorded, so it was not made or its outcome is not known";
+            let next = "check whether it took effect before you repeat it";
+            Err(ApiError::unavailable(commit_message("record a tool call", &error, what_failed, next)).into())
         }
     }
 }

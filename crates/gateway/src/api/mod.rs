@@ -1,7 +1,7 @@
 //! The interface for programs: runs, sessions, turns, approvals and the catalog under `/api/v1`, events, and
 //! `POST /tools/invoke`.
 //!
-//! `table` has one row for each route. The router and the document of [`crate::openapi`] are both built from it.
+//! `table` has one row for each route. The router and the document of [`openapi`] are both built from it.
 
 mod access;
 mod agents;
@@ -14,6 +14,7 @@ mod events;
 mod invoke;
 pub mod limits;
 mod nesting;
+pub mod openapi;
 mod request;
 mod runs;
 mod schema;
@@ -58,7 +59,7 @@ impl Api {
 /// Returns the routes of the interface. They need an authenticated caller: guard them with [`rules`].
 pub fn routes(gateway: Gateway) -> Router {
     let events = Arc::new(EventHub::new(gateway.code_mode().store().clone(), gateway.shutdown().clone()));
-    let document = Arc::new(crate::openapi::document());
+    let document = Arc::new(openapi::document());
     table::router().with_state(Api { gateway, events, invocations: Invocations::default(), document })
 }
 

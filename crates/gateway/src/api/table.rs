@@ -9,7 +9,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use http_server::{Caller, Permission};
 use serde_json::{Value, json};
 
-use super::access::{Needs, no_token};
+use super::access::{RequiredPermission, no_token};
 use super::error::ApiError;
 use super::limits::{
     DEFAULT_PAGE, DEFAULT_TRANSCRIPT_PAGE, DEFAULT_USAGE_DAYS, MAX_CATALOG_PAGE, MAX_INVOKE_BYTES, MAX_PAGE,
@@ -61,14 +61,14 @@ impl Verb {
     }
 }
 
-/// One route.
+/// A route of the interface.
 pub(crate) struct Route {
     pub(crate) verb: Verb,
     pub(crate) path: &'static str,
     /// The operation's id in the OpenAPI document.
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
-    pub(crate) needs: Needs,
+    pub(crate) needs: RequiredPermission,
     pub(crate) query: &'static [Parameter],
     /// The schema of the request's body; `None` if the route takes none.
     pub(crate) request: Option<Schema>,
@@ -92,10 +92,10 @@ impl std::fmt::Debug for Route {
     }
 }
 
-const READ: Needs = Needs::One(Permission::Read);
-const EXECUTE: Needs = Needs::One(Permission::Execute);
-const READ_OR_APPROVE: Needs = Needs::Either(Permission::Read, Permission::Approve);
-const READ_OR_EXECUTE: Needs = Needs::Either(Permission::Read, Permission::Execute);
+const READ: RequiredPermission = RequiredPermission::One(Permission::Read);
+const EXECUTE: RequiredPermission = RequiredPermission::One(Permission::Execute);
+const READ_OR_APPROVE: RequiredPermission = RequiredPermission::Either(Permission::Read, Permission::Approve);
+const READ_OR_EXECUTE: RequiredPermission = RequiredPermission::Either(Permission::Read, Permission::Execute);
 
 const LIMIT: Parameter = limit(MAX_PAGE, DEFAULT_PAGE);
 const CURSOR: Parameter =
@@ -134,7 +134,7 @@ const fn get(
     path: &'static str,
     name: &'static str,
     summary: &'static str,
-    needs: Needs,
+    needs: RequiredPermission,
     content: Content,
     handler: fn(MethodFilter) -> MethodRouter<Api>,
 ) -> Route {
@@ -157,7 +157,7 @@ const fn post(
     path: &'static str,
     name: &'static str,
     summary: &'static str,
-    needs: Needs,
+    needs: RequiredPermission,
     (request, response): (Schema, Schema),
     handler: fn(MethodFilter) -> MethodRouter<Api>,
 ) -> Route {
@@ -315,7 +315,7 @@ pub(crate) static ROUTES: &[Route] = &[
         "/api/v1/approvals/{approvalId}/decision",
         "decideApproval",
         "Approves or denies a call. The caller's principal is recorded as the one who decided.",
-        Needs::One(Permission::Approve),
+        RequiredPermission::One(Permission::Approve),
         (approvals::decision_schema, approvals::decided_schema),
         |m| on(m, approvals::decide),
     ),
@@ -372,7 +372,7 @@ pub(crate) static ROUTES: &[Route] = &[
         "/openapi.json",
         "getDocument",
         "Returns the OpenAPI document, which describes all routes.",
-        Needs::Token,
+        RequiredPermission::Token,
         Content::Json(document::document_schema),
         |m| on(m, document::get),
     ),

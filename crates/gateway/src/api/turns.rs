@@ -5,7 +5,7 @@ use axum::extract::State;
 use contract::ids::TurnId;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{LeaseError, Store, TurnRow, TurnState};
+use store::{CommitError, LeaseError, Store, TurnRow, TurnState};
 use wire::conversation::Part;
 
 use super::Api;
@@ -16,6 +16,7 @@ use super::request::{Fields, Ids};
 use super::schema::Presence::Required;
 use super::schema::{boolean, integer, list, nullable_integer, nullable_text, object, one_of, short_text, text};
 use crate::gateway::TurnError;
+use crate::internal_error::{commit_message, internal_message};
 use crate::turn::abort_held;
 
 /// How long the turn is held to write its end.
@@ -122,16 +123,19 @@ pub(super) async fn abort_turn(api: &Api, turn: &TurnRow, reason: &str) -> Resul
         Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Ok(false),
     };
     let record = api.gateway.read_record(&turn.turn_id).await.map_err(unavailable)?;
-    abort_held(api.gateway.code_mode(), &mut held, &record, reason).await.map_err(|error| {
-        tracing::warn!(error = telemetry::error_chain(&error), "the end of a turn cannot be written");
-        ApiError::unavailable("the turn changed meanwhile; try again")
+    abort_held(api.gateway.code_mode(), &mut held, &record, reason).await.map_err(|error| match error {
+        CommitError::Fenced => ApiError::unavailable("the turn changed meanwhile; try again"),
+        error => {
+            let what_failed = "the end of the turn cannot be written";
+            ApiError::unavailable(commit_message("write the end of a turn", &error, what_failed, "try again"))
+        }
     })?;
     Ok(true)
 }
 
 fn unavailable(error: TurnError) -> ApiError {
-    tracing::warn!(error = telemetry::error_chain(&error), "a message to a turn cannot be sent");
-    ApiError::unavailable("the store cannot be used now; try again")
+    let operation = "send a message to a turn";
+    ApiError::unavailable(internal_message(operation, &error, "the store cannot be used now", "try again"))
 }
 
 pub(super) async fn steer(

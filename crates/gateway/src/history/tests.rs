@@ -3,11 +3,13 @@ use std::collections::HashMap;
 use contract::ids::{CallId, RunId, TurnId};
 use serde_json::json;
 use wire::Wire;
-use wire::conversation::{Arguments, Assistant, CallResult, Item, ModelCall, Part, RawAssistant, StopReason, Usage};
+use wire::conversation::{
+    Arguments, Assistant, CallResult, Item, ModelCall, Part, RawAssistant, StopReason, Usage, join,
+};
 use wire::downstream::{ClientCall, ClientRequest};
 use wire::upstream::ModelEvent;
 
-use super::{KnownTurn, KnownTurns, digest, digests_at_end, join, prefixes, rebuild, with_answer};
+use super::{KnownTurn, KnownTurns, digest, digests_at_end, prefixes, rebuild, with_answer};
 use crate::turn::log::LogEnd;
 use crate::turn::record::{
     ClientResults, ControlResult, DeliveredCall, ModelStep, RecordedResponse, Step, TurnRecord, TurnRequest,

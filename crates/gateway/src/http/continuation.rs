@@ -6,7 +6,7 @@ use store::StoreError;
 use wire::downstream::{ClientRequest, Thread, WireError};
 
 use super::response::turn_error;
-use super::stored::Stored;
+use super::stored::StoredResponse;
 use crate::gateway::{Gateway, TurnError};
 
 /// The most items of earlier responses that one request may refer to.
@@ -25,13 +25,13 @@ pub(super) async fn resolve_references(
         return Err(WireError::new(400, message).in_field("input"));
     }
     let store = gateway.code_mode().store();
-    let mut last: Option<Stored> = None;
+    let mut last: Option<StoredResponse> = None;
     for item in items.iter_mut().filter(|item| is_reference(item)) {
         let id = item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut found = last.as_ref().and_then(|stored| stored.item(&id).cloned());
         if found.is_none() {
             let row = store.response_of_item(principal, &id).await.map_err(store_error)?;
-            last = row.as_ref().and_then(Stored::read);
+            last = row.as_ref().and_then(StoredResponse::read);
             found = last.as_ref().and_then(|stored| stored.item(&id).cloned());
         }
         *item = found.ok_or_else(|| {
@@ -78,7 +78,7 @@ pub(super) async fn named_parent(
 
 async fn turn_of(gateway: &Gateway, principal: &str, response_id: &str) -> Result<Option<TurnId>, WireError> {
     let row = gateway.code_mode().store().response(principal, response_id).await.map_err(store_error)?;
-    Ok(row.filter(|row| Stored::read(row).is_some()).map(|row| row.turn_id))
+    Ok(row.filter(|row| StoredResponse::read(row).is_some()).map(|row| row.turn_id))
 }
 
 pub(super) fn store_error(error: StoreError) -> WireError {

@@ -7,13 +7,13 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use http_server::Principal;
 use serde_json::{Value, json};
-use store::TurnRow;
+use store::{StoreError, TurnRow};
 use wire::Wire;
 use wire::downstream::WireError;
 
 use super::continuation::{shown, store_error};
 use super::response::{error_response, request_id, turn_error};
-use super::stored::{Stored, response_key};
+use super::stored::{StoredResponse, response_key};
 use crate::gateway::Gateway;
 
 /// The running turns of a principal among which a response of another process is looked for.
@@ -34,13 +34,13 @@ pub(super) async fn get(
     if let Some(turn_id) = live(&gateway, &principal, &id) {
         return respond(Ok(unfinished(&gateway, &turn_id, &principal, &id, "in_progress").await));
     }
-    let stored = find(&gateway, &principal, &id).await;
-    if is_unknown(&stored)
-        && let Some(turn) = running_elsewhere(&gateway, &principal, &id).await
-    {
-        return respond(Ok(unfinished(&gateway, &turn.turn_id, &principal, &id, "in_progress").await));
-    }
-    respond(stored.map(|stored| stored.response))
+    respond(match find_anywhere(&gateway, &principal, &id).await {
+        Ok(FoundResponse::Stored(response)) => Ok(response),
+        Ok(FoundResponse::Running(turn)) => {
+            Ok(unfinished(&gateway, &turn.turn_id, &principal, &id, "in_progress").await)
+        }
+        Err(error) => Err(error),
+    })
 }
 
 pub(super) async fn delete(
@@ -66,15 +66,11 @@ pub(super) async fn cancel(
         Some(turn_id) if gateway.abort(&turn_id, CANCELLED) => {
             respond(Ok(unfinished(&gateway, &turn_id, &principal, &id, "cancelled").await))
         }
-        _ => {
-            let stored = find(&gateway, &principal, &id).await;
-            if is_unknown(&stored)
-                && let Some(turn) = running_elsewhere(&gateway, &principal, &id).await
-            {
-                return respond(cancel_elsewhere(&gateway, &principal, &id, &turn).await);
-            }
-            respond(stored.map(|stored| stored.response))
-        }
+        _ => respond(match find_anywhere(&gateway, &principal, &id).await {
+            Ok(FoundResponse::Stored(response)) => Ok(response),
+            Ok(FoundResponse::Running(turn)) => cancel_elsewhere(&gateway, &principal, &id, &turn).await,
+            Err(error) => Err(error),
+        }),
     }
 }
 
@@ -96,23 +92,37 @@ async fn cancel_elsewhere(
     }
 }
 
-fn is_unknown(stored: &Result<Stored, WireError>) -> bool {
-    stored.as_ref().is_err_and(|error| error.status == 404)
+/// A response that this process does not work on.
+enum FoundResponse {
+    Stored(Value),
+    /// The turn of a response that another process works on.
+    Running(Box<TurnRow>),
+}
+
+async fn find_anywhere(gateway: &Gateway, principal: &Principal, id: &str) -> Result<FoundResponse, WireError> {
+    match find(gateway, principal, id).await {
+        Ok(stored) => Ok(FoundResponse::Stored(stored.response)),
+        Err(unknown) if unknown.status == 404 => {
+            let running = running_elsewhere(gateway, principal, id).await.map_err(store_error)?;
+            running.map(|turn| FoundResponse::Running(Box::new(turn))).ok_or(unknown)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the running turn of a response that another process works on.
-async fn running_elsewhere(gateway: &Gateway, principal: &Principal, id: &str) -> Option<TurnRow> {
-    let key = id.strip_prefix("resp_")?;
+async fn running_elsewhere(gateway: &Gateway, principal: &Principal, id: &str) -> Result<Option<TurnRow>, StoreError> {
+    let Some(key) = id.strip_prefix("resp_") else { return Ok(None) };
     let store = gateway.code_mode().store();
-    let running = store.running_turns(principal.name(), MAX_SEARCHED_TURNS).await.ok()?;
+    let running = store.running_turns(principal.name(), MAX_SEARCHED_TURNS).await?;
     for turn in running.into_iter().filter(|turn| turn.wire == Wire::Responses.as_str()) {
-        let sent = store.deliveries_of_turn(&turn.turn_id).await.ok()?;
+        let sent = store.deliveries_of_turn(&turn.turn_id).await?;
         let round = sent.iter().map(|delivery| delivery.round.saturating_add(1)).max().unwrap_or(0);
         if response_key(&turn.turn_id, round) == key {
-            return Some(turn);
+            return Ok(Some(turn));
         }
     }
-    None
+    Ok(None)
 }
 
 /// How a client reads a list.
@@ -183,7 +193,10 @@ async fn unfinished(
     id: &str,
     status: &str,
 ) -> Value {
-    let row = gateway.code_mode().store().turn(turn_id).await.ok().flatten();
+    let row = gateway.code_mode().store().turn(turn_id).await.unwrap_or_else(|error| {
+        tracing::warn!(error = telemetry::error_chain(&error), "the turn of a response cannot be read");
+        None
+    });
     let row = row.filter(|row| row.principal == principal.name());
     let created_at = row.as_ref().map_or(0, |row| row.created_at / 1_000);
     let model = row.map_or_else(|| "openclaw".to_owned(), |row| super::request::model_name(&row.agent_id));
@@ -194,11 +207,11 @@ async fn unfinished(
     })
 }
 
-async fn find(gateway: &Gateway, principal: &Principal, id: &str) -> Result<Stored, WireError> {
+async fn find(gateway: &Gateway, principal: &Principal, id: &str) -> Result<StoredResponse, WireError> {
     let row = gateway.code_mode().store().response(principal.name(), id).await.map_err(store_error)?;
     // Messages of threads are in the same table, but are not part of this API.
     let row = row.filter(|row| row.response_id.starts_with("resp_"));
-    row.as_ref().and_then(Stored::read).ok_or_else(|| unknown(id))
+    row.as_ref().and_then(StoredResponse::read).ok_or_else(|| unknown(id))
 }
 
 fn unknown(id: &str) -> WireError {

@@ -10,6 +10,7 @@ use wire::Wire;
 use wire::downstream::{Repetition, ResponseWriter, WireError};
 
 use crate::gateway::TurnError;
+use crate::internal_error::internal_message;
 use crate::turn::log::{LogEnd, LogReader, TurnEvent};
 
 /// How many pieces of a response may wait for a slow client.
@@ -192,8 +193,7 @@ pub(super) fn turn_error(error: &TurnError) -> WireError {
     };
     let message = match error {
         TurnError::Store(_) | TurnError::Commit(_) | TurnError::Corrupt(_) => {
-            tracing::warn!(error = telemetry::error_chain(error), "a turn cannot be started or continued");
-            "the store cannot be used now; try again".to_owned()
+            internal_message("start or continue a turn", error, "the store cannot be used now", "try again")
         }
         _ => error.to_string(),
     };
@@ -206,4 +206,22 @@ fn with_request_id(mut response: Response, request_id: &str) -> Response {
         response.headers_mut().insert("x-request-id", value);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use store::StoreError;
+
+    use super::turn_error;
+    use crate::gateway::TurnError;
+
+    #[test]
+    fn an_error_of_the_store_reaches_the_client_as_an_incident_id() {
+        let error = TurnError::Store(StoreError::Corrupt("no such column: SELECT secret FROM turns".to_owned()));
+        let refused = turn_error(&error);
+        assert_eq!(refused.status, 503);
+        let message = refused.message;
+        assert!(message.starts_with("the store cannot be used now (incident "), "{message}");
+        assert!(message.ends_with("); try again") && !message.contains("SELECT"), "{message}");
+    }
 }

@@ -88,13 +88,13 @@ pub(super) fn row(writer: ResponseWriter, input: Option<&str>, summary: &TurnSum
 
 /// A stored response and the input that it belongs to.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredResponse {
     pub(super) response: Value,
     /// `None` if the input was too large.
     pub(super) input: Option<Vec<Value>>,
 }
 
-impl Stored {
+impl StoredResponse {
     /// Reads a row that has not expired.
     pub(super) fn read(row: &ResponseRow) -> Option<Self> {
         if row.expires_at <= now_ms() {

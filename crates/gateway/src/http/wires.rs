@@ -22,6 +22,7 @@ use super::stored::{self, input_items, response_key};
 use crate::gateway::{Abandonment, Gateway, NewTurnRequest, TurnError, TurnHandle};
 use crate::history;
 use crate::intake::{Plan, RequestFacts, plan};
+use crate::internal_error::internal_message;
 use crate::turn::record::{Origin, TurnRequest};
 use crate::turn::{EndRecord, OnEnd, TurnSummary};
 
@@ -42,11 +43,11 @@ pub(super) async fn turn(
     // must also be started, before an equal request is read.
     let begun = tokio::spawn(async move { begin(wire, &gateway, &principal, &uri, &headers, &body).await }).await;
     let begun = begun.unwrap_or_else(|error| {
-        tracing::error!(%error, "a request was interrupted");
-        Err(WireError::new(500, "the request was interrupted; send it again"))
+        let message = internal_message("begin a turn", &error, "the request was interrupted", "send it again");
+        Err(WireError::new(500, message))
     });
     match begun {
-        Ok(Begun { writer, form, handle }) => {
+        Ok(PendingResponse { writer, form, handle }) => {
             let writer = writer.with_id(&response_key(&handle.turn_id, handle.round));
             let mut response = turn_response(writer, wire, form, handle.reader, keep_alive, request_id).await;
             if let Ok(turn_id) = HeaderValue::from_str(handle.turn_id.as_str()) {
@@ -58,9 +59,9 @@ pub(super) async fn turn(
     }
 }
 
-/// A request whose turn is in progress.
-struct Begun {
-    /// It has no id yet.
+/// The response to a request whose turn is in progress.
+struct PendingResponse {
+    /// The writer of the response, which has no id yet.
     writer: ResponseWriter,
     form: Form,
     handle: TurnHandle,
@@ -73,7 +74,7 @@ async fn begin(
     uri: &Uri,
     headers: &HeaderMap,
     body: &[u8],
-) -> Result<Begun, WireError> {
+) -> Result<PendingResponse, WireError> {
     let mut fields: Map<String, Value> = serde_json::from_slice(body)
         .map_err(|error| WireError::new(400, format!("the request is not a JSON object: {error}")))?;
     if wire == Wire::Responses {
@@ -88,8 +89,10 @@ async fn begin(
     let created = u64::try_from(now_ms() / 1_000).unwrap_or(0);
     let writer = ResponseWriter::new(&request, "", created);
     let kept = match wire {
-        Wire::Responses if request.store => Some(Kept { writer: writer.clone(), input: input_items(&fields) }),
-        Wire::Messages if request.thread.is_some() => Some(Kept { writer: writer.clone(), input: None }),
+        Wire::Responses if request.store => {
+            Some(RetrievableResponse { writer: writer.clone(), input: input_items(&fields) })
+        }
+        Wire::Messages if request.thread.is_some() => Some(RetrievableResponse { writer: writer.clone(), input: None }),
         Wire::Chat | Wire::Responses | Wire::Messages => None,
     };
     drop(fields);
@@ -120,7 +123,7 @@ async fn begin(
         }
     };
     let form = if request.stream { Form::Stream } else { Form::Whole };
-    Ok(Begun { writer, form, handle })
+    Ok(PendingResponse { writer, form, handle })
 }
 
 /// Returns the error for a request that cannot be read.
@@ -168,9 +171,9 @@ pub(super) fn turn_request(
     }
 }
 
-/// What is kept of a response that can be retrieved or continued by its id.
-struct Kept {
-    /// It has no id yet.
+/// The parts of a response that are stored, so that it can be retrieved or continued by its id.
+struct RetrievableResponse {
+    /// The writer of the response, which has no id yet.
     writer: ResponseWriter,
     /// The items of the request's input, as JSON.
     input: Option<String>,
@@ -178,11 +181,11 @@ struct Kept {
 
 /// Returns what is written with the end of the response: the digest of the conversation as the client will send it back,
 /// and the response if it can be retrieved.
-fn on_end(agent: &str, request: &ClientRequest, kept: Option<Kept>) -> OnEnd {
+fn on_end(agent: &str, request: &ClientRequest, kept: Option<RetrievableResponse>) -> OnEnd {
     let (agent, items) = (agent.to_owned(), request.items.clone());
     Box::new(move |summary: &TurnSummary<'_>| {
         let conversations = history::digests_at_end(&agent, &items, summary.text, summary.end);
-        let response = kept.and_then(|Kept { writer, input }| {
+        let response = kept.and_then(|RetrievableResponse { writer, input }| {
             let writer = writer.with_id(&response_key(summary.turn_id, summary.round));
             stored::row(writer, input.as_deref(), summary)
         });

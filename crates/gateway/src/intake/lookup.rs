@@ -34,7 +34,7 @@ pub struct EqualRequestTurn {
     pub row: TurnRow,
     /// Whether the first response is complete, because the client was asked to make calls.
     pub has_delivered: bool,
-    /// Whether this process runs it.
+    /// Whether this process runs the turn.
     pub is_live: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct ClientCallTurn {
     pub row: TurnRow,
     pub deliveries: Vec<DeliveryRow>,
     pub record: TurnRecord,
-    /// Whether this process runs it.
+    /// Whether this process runs the turn.
     pub is_live: bool,
 }
 

@@ -20,9 +20,9 @@ use wire::Wire;
 /// Which addresses a provider's host may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Only global ones.
+    /// Global addresses only.
     Public,
-    /// Also those of this machine and of private networks.
+    /// Global addresses, and those of this machine and of private networks.
     Private,
 }
 
@@ -38,7 +38,9 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Returns the URL of requests of a wire, from the configured base URL.
-    pub(super) fn new(base: &str, wire: Wire, allow_private: bool) -> Result<Self, String> {
+    ///
+    /// `allowed` is what the configuration permits; a host that is private by its name or address needs no permission.
+    pub(super) fn new(base: &str, wire: Wire, allowed: Reach) -> Result<Self, String> {
         let mut url = Url::parse(base.trim()).map_err(|error| format!("it is not a URL: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err("only http and https are supported".to_owned());
@@ -53,7 +55,7 @@ impl Endpoint {
             Some(Host::Ipv4(address)) => literal(IpAddr::from(address))?,
             Some(Host::Ipv6(address)) => literal(IpAddr::from(address))?,
         };
-        let reach = if allow_private { Reach::Private } else { reach };
+        let reach = if allowed == Reach::Private { Reach::Private } else { reach };
         if url.scheme() == "http" && reach == Reach::Public {
             return Err("prompts and keys would be sent unencrypted to a public host; use https".to_owned());
         }
@@ -177,13 +179,13 @@ mod tests {
             ("https://a.example/x?api-version=1#f", Wire::Chat, "https://a.example/x/chat/completions?api-version=1"),
         ];
         for (base, wire, expected) in cases {
-            assert_eq!(Endpoint::new(base, wire, false).unwrap().url.as_str(), expected, "{base}");
+            assert_eq!(Endpoint::new(base, wire, Reach::Public).unwrap().url.as_str(), expected, "{base}");
         }
     }
 
     #[test]
     fn the_configured_host_decides_which_addresses_it_may_have() {
-        let reach = |base: &str| Endpoint::new(base, Wire::Chat, false).map(|endpoint| endpoint.reach);
+        let reach = |base: &str| Endpoint::new(base, Wire::Chat, Reach::Public).map(|endpoint| endpoint.reach);
         for base in [
             "http://localhost:11434",
             "http://a.localhost",
@@ -213,7 +215,7 @@ mod tests {
         ] {
             assert!(reach(base).is_err(), "{base}");
         }
-        assert_eq!(Endpoint::new("http://nas.example", Wire::Chat, true).unwrap().reach, Reach::Private);
+        assert_eq!(Endpoint::new("http://nas.example", Wire::Chat, Reach::Private).unwrap().reach, Reach::Private);
     }
 
     #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! One provider: sends a request once and reads its response.
+//! A provider: sends a request once and reads its response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::debug::{CallFacts, CallLog, DebugSettings};
 /// A provider that requests can be sent to. Clones share its connections.
 #[derive(Clone)]
 pub struct Provider {
-    inner: Arc<Settings>,
+    inner: Arc<ProviderSettings>,
 }
 
-/// What a provider is created from.
-pub(super) struct Settings {
+/// The parts from which a provider is created.
+pub(super) struct ProviderSettings {
     pub(super) id: String,
     pub(super) wire: Wire,
     pub(super) url: Url,
@@ -50,7 +50,7 @@ impl fmt::Debug for Provider {
 }
 
 impl Provider {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: ProviderSettings) -> Self {
         Self { inner: Arc::new(settings) }
     }
 
@@ -122,7 +122,8 @@ impl Provider {
             return Err(self.failed(response).await);
         }
         let mut body = Body { response, idle: self.inner.idle, deadline };
-        if is_stream(&body.response, self.inner.streams) {
+        // A server that does not say what it sends sends what was asked for.
+        if is_stream(&body.response).unwrap_or(self.inner.streams) {
             self.read_stream(body, call, on_event).await
         } else {
             let whole = body.read(MAX_RESPONSE_BYTES).await?;
@@ -235,16 +236,16 @@ impl Body {
     }
 }
 
-/// Whether a response is a stream of events. A server that does not say so sends what was asked for.
-fn is_stream(response: &Response, requested: bool) -> bool {
+/// Whether a response is a stream of events; `None` if its server does not say so.
+fn is_stream(response: &Response) -> Option<bool> {
     let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if kind.eq_ignore_ascii_case(b"text/event-stream") {
-        true
+        Some(true)
     } else if kind.eq_ignore_ascii_case(b"application/json") {
-        false
+        Some(false)
     } else {
-        requested
+        None
     }
 }
 

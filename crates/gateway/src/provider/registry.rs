@@ -12,8 +12,8 @@ use telemetry::Redactor;
 use wire::Wire;
 use wire::upstream::Quirks;
 
-use super::address::{Endpoint, Guard, Lookup, SystemLookup};
-use super::client::{Provider, Settings};
+use super::address::{Endpoint, Guard, Lookup, Reach, SystemLookup};
+use super::client::{Provider, ProviderSettings};
 use super::limits::{CONNECT, IDLE_CONNECTION, MAX_HEADERS};
 use crate::debug::DebugSettings;
 
@@ -129,7 +129,8 @@ fn create(
     };
     let wire = wire(config.api);
     let base = expand(&config.base_url).map_err(failed("baseUrl"))?;
-    let endpoint = Endpoint::new(&base, wire, config.allow_private).map_err(failed("baseUrl"))?;
+    let allowed = if config.allow_private { Reach::Private } else { Reach::Public };
+    let endpoint = Endpoint::new(&base, wire, allowed).map_err(failed("baseUrl"))?;
     let key = config.api_key.as_deref().map(expand).transpose().map_err(failed("apiKey"))?;
     let mut headers = HeaderMap::new();
     if let Some(key) = &key {
@@ -154,7 +155,7 @@ fn create(
         .http1_max_headers(MAX_HEADERS)
         .build()
         .map_err(|error| failed("baseUrl")(format!("the HTTP client cannot be created: {error}")))?;
-    Ok(Provider::new(Settings {
+    Ok(Provider::new(ProviderSettings {
         id: id.to_owned(),
         wire,
         url: endpoint.url,

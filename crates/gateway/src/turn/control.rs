@@ -16,12 +16,14 @@ use executor::clock::now_ms;
 use executor::{CallEnd, DirectRequest, Executor, Outcome, ProgressSink, ToolResult, UNKNOWN_OUTCOME};
 use mcp::server::ModelAnswer;
 use serde_json::{Value, json};
-use store::{Approval, StoreError};
+use store::{Approval, CommitError, StoreError};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 use wire::conversation::{Arguments, CallResult, Image, ModelCall, Part};
 
 use super::prepared::{EXEC_HOLD, PreparedTurn};
 use super::record::ControlResult;
+use crate::internal_error::{commit_message, internal_message};
 
 /// How a call of the model ended, for now.
 #[derive(Debug)]
@@ -44,11 +46,11 @@ pub(crate) enum Attempt {
     Repeated,
 }
 
-/// What is done with the run of a call that has no result in its turn.
+/// How the run of a call that has no result in its turn is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfinished {
+pub(crate) enum OpenCallPolicy {
     Resume,
-    /// Another driver resumes it.
+    /// The run is left to another driver, which resumes it.
     Leave,
 }
 
@@ -101,7 +103,7 @@ impl ControlCalls<'_> {
     }
 
     /// Returns what the model receives for a call of an earlier turn that has no result.
-    pub(crate) async fn recorded(&self, call: &ModelCall, unfinished: Unfinished) -> Result<CallResult, StoreError> {
+    pub(crate) async fn recorded(&self, call: &ModelCall, open: OpenCallPolicy) -> Result<CallResult, StoreError> {
         let (executor, store) = (&self.prepared.executor, self.code_mode.store());
         let named = match call.name.as_str() {
             "wait" => contract::json::read(call.arguments.text())
@@ -120,11 +122,11 @@ impl ControlCalls<'_> {
         };
         let Some(row) = run else {
             let why = "the turn ended before this call was made";
-            return Ok(failure_result(call, why));
+            return Ok(error_result(call, ErrorCode::Aborted, why));
         };
         let executor = executor.clone().with_agent_run(&row.scope.agent_run_id);
         if self.code_mode.has_run(executor.scope(), &row.run_id).await? {
-            let result = if row.state.is_over() || unfinished == Unfinished::Resume {
+            let result = if row.state.is_over() || open == OpenCallPolicy::Resume {
                 Some(self.code_mode.wait(&executor, self.prepared.code_mode(), &call.id, &row.run_id).await)
             } else {
                 self.code_mode.waiting(&executor, &row.run_id).await
@@ -136,20 +138,20 @@ impl ControlCalls<'_> {
             });
         }
         if !row.state.is_over() {
-            if unfinished == Unfinished::Leave {
+            if open == OpenCallPolicy::Leave {
                 return Ok(waiting_result(call, &row.run_id));
             }
             return Ok(match self.make(call, "", Value::Null, Some(row.run_id.clone())).await {
-                Made::Settled(outcome) => outcome_result(call, outcome),
-                Made::Stopped(message) => failure_result(call, &message),
-                Made::Waiting(_) => waiting_result(call, &row.run_id),
+                CallStep::Settled(outcome) => outcome_result(call, outcome),
+                CallStep::Stopped(message) => error_result(call, ErrorCode::InternalError, &message),
+                CallStep::Waiting(_) => waiting_result(call, &row.run_id),
             });
         }
         let made = store.calls(&row.run_id).await?;
         let outcome = made.iter().find_map(|call| call.outcome.as_deref()).map(Outcome::from_json);
         Ok(match outcome {
             Some(outcome) => outcome_result(call, outcome),
-            None => failure_result(call, "the call was ended before it had a result"),
+            None => error_result(call, ErrorCode::Aborted, "the call was ended before it had a result"),
         })
     }
 
@@ -173,7 +175,10 @@ impl ControlCalls<'_> {
         let (executor, config) = (&self.prepared.executor, self.prepared.code_mode());
         // A run of an earlier turn of the session can be resumed as well.
         let earlier = match input.get("runId").and_then(Value::as_str) {
-            Some(run_id) => self.code_mode.store().run(&RunId::new(run_id.trim())).await.ok().flatten(),
+            Some(run_id) => self.code_mode.store().run(&RunId::new(run_id.trim())).await.unwrap_or_else(|error| {
+                tracing::warn!(error = telemetry::error_chain(&error), "the run that `wait` names cannot be read");
+                None
+            }),
             None => None,
         };
         let result = match earlier.filter(|row| same_session(&row.scope, executor)) {
@@ -194,7 +199,7 @@ impl ControlCalls<'_> {
     fn abort_with_turn(&self, run_id: &RunId, over: CancellationToken) {
         let (code_mode, executor) = (self.code_mode.clone(), self.prepared.executor.clone());
         let (cancelled, run_id) = (self.cancelled.clone(), run_id.clone());
-        tokio::spawn(async move {
+        let abort = async move {
             tokio::select! {
                 // First, because an abort also ends the call that cancels `over`.
                 biased;
@@ -204,7 +209,8 @@ impl ControlCalls<'_> {
                 }
                 () = over.cancelled() => {}
             }
-        });
+        };
+        tokio::spawn(abort.in_current_span());
     }
 
     /// Decides how the result of a cell continues: only a cell that waits for a client or for people does not go to the
@@ -274,11 +280,11 @@ impl ControlCalls<'_> {
         let request = if begun.is_some() { ControlRequest::Continued } else { ControlRequest::New };
         let make = move |id: String, arguments: Value| async move {
             match self.make(call, &id, arguments, begun).await {
-                Made::Settled(outcome) => Ok(MadeCall::Settled(outcome)),
-                Made::Stopped(message) => {
+                CallStep::Settled(outcome) => Ok(MadeCall::Settled(outcome)),
+                CallStep::Stopped(message) => {
                     Err(Failure { code: Some(ErrorCode::InternalError), message, position: None })
                 }
-                Made::Waiting(end) => Ok(MadeCall::Waiting(end)),
+                CallStep::Waiting(end) => Ok(MadeCall::Waiting(end)),
             }
         };
         let answered = tools.call_with(executor, config, (&call.id, request), input, make).await;
@@ -290,14 +296,14 @@ impl ControlCalls<'_> {
 
     async fn direct(&self, call: &ModelCall, id: &str, input: Value, begun: Option<RunId>) -> ControlEnd {
         match self.make(call, id, input, begun).await {
-            Made::Settled(outcome) => done(None, outcome_result(call, outcome)),
-            Made::Stopped(message) => refused(call, &message),
-            Made::Waiting(end) => end,
+            CallStep::Settled(outcome) => done(None, outcome_result(call, outcome)),
+            CallStep::Stopped(message) => done(None, error_result(call, ErrorCode::InternalError, &message)),
+            CallStep::Waiting(end) => end,
         }
     }
 
     /// Makes a tool call without a cell, or continues it.
-    async fn make(&self, call: &ModelCall, id: &str, input: Value, begun: Option<RunId>) -> Made {
+    async fn make(&self, call: &ModelCall, id: &str, input: Value, begun: Option<RunId>) -> CallStep {
         let (executor, store) = (&self.prepared.executor, self.code_mode.store());
         let cancelled = self.cancelled.clone().cancelled_owned();
         let made = match begun {
@@ -309,29 +315,39 @@ impl ControlCalls<'_> {
                 let request = DirectRequest::new(&call.id, id, input, ProgressSink::default());
                 match executor.open_direct_call(store, request) {
                     Ok(run) => executor.make_direct_call(run, cancelled).await,
-                    Err(error) => return Made::Stopped(format!("cannot read system randomness: {error}")),
+                    Err(error) => {
+                        let what_failed = "the call was not made: the system's randomness cannot be read";
+                        let message = internal_message("open a tool call", &error, what_failed, "try again later");
+                        return CallStep::Stopped(message);
+                    }
                 }
             }
         };
         match made.end {
-            CallEnd::Settled(outcome) => Made::Settled(outcome),
-            CallEnd::Parked(PendingState::Client) => Made::Waiting(ControlEnd::Client(made.run_id)),
+            CallEnd::Settled(outcome) => CallStep::Settled(outcome),
+            CallEnd::Parked(PendingState::Client) => CallStep::Waiting(ControlEnd::Client(made.run_id)),
             CallEnd::Parked(_) => {
                 let approvals = self.approvals(&made.run_id).await;
-                Made::Waiting(ControlEnd::People { run_id: made.run_id, approvals })
+                CallStep::Waiting(ControlEnd::People { run_id: made.run_id, approvals })
             }
-            CallEnd::Stopped(error) => {
-                Made::Stopped(format!("the call cannot be recorded, so it was not made: {error}"))
-            }
+            CallEnd::Stopped(error) => CallStep::Stopped(stopped_message(&error)),
         }
     }
 }
 
 /// How a tool call without a cell ended, for now.
-enum Made {
+enum CallStep {
     Settled(Outcome),
     Waiting(ControlEnd),
+    /// The call could not be written. The message is for the model.
     Stopped(String),
+}
+
+/// Returns what the model reads about a call that could not be written, before or after it was made.
+fn stopped_message(error: &CommitError) -> String {
+    let what_failed = "the call cannot be recorded, so it was not made or its outcome is not known";
+    let next = "check whether it took effect before you make it again";
+    commit_message("record a tool call", error, what_failed, next)
 }
 
 fn same_session(scope: &contract::scope::Scope, executor: &Executor) -> bool {
@@ -343,15 +359,14 @@ fn done(run_id: Option<RunId>, result: CallResult) -> ControlEnd {
     ControlEnd::Done(ControlResult { run_id, result })
 }
 
-/// Returns the result of a call that was not made.
+/// Returns the end of a call that was not made, because the model must write it differently.
 fn refused(call: &ModelCall, why: &str) -> ControlEnd {
-    let text = json!({"status": "failed", "error": why, "code": ErrorCode::InvalidInput.as_str()}).to_string();
-    done(None, CallResult { call_id: call.id.clone(), parts: vec![Part::Text(text)], is_error: true })
+    done(None, error_result(call, ErrorCode::InvalidInput, why))
 }
 
-/// Returns the result of a call that was ended.
-fn failure_result(call: &ModelCall, why: &str) -> CallResult {
-    let text = json!({"status": "failed", "error": why, "code": ErrorCode::Aborted.as_str()}).to_string();
+/// Returns the result of a call that failed outside of its tool.
+fn error_result(call: &ModelCall, code: ErrorCode, why: &str) -> CallResult {
+    let text = json!({"status": "failed", "error": why, "code": code.as_str()}).to_string();
     CallResult { call_id: call.id.clone(), parts: vec![Part::Text(text)], is_error: true }
 }
 
@@ -410,4 +425,21 @@ fn shown(name: &str) -> String {
 /// Returns whether a call of a run is one that the client makes.
 pub(super) fn is_client_tool(tool_id: &str) -> bool {
     contract::tool::ToolId::parse(tool_id).is_ok_and(|id| id.source() == Source::Client)
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{CommitError, StoreError};
+
+    use super::stopped_message;
+
+    #[test]
+    fn a_call_that_cannot_be_written_does_not_show_the_model_the_text_of_the_store() {
+        let error = StoreError::Corrupt("no such column: SELECT secret FROM calls in /home/ada/store.db".to_owned());
+        let message = stopped_message(&CommitError::Store(error));
+        assert!(message.contains("(incident "), "{message}");
+        for internal in ["SELECT", "/home", "the store contains"] {
+            assert!(!message.contains(internal), "{message}");
+        }
+    }
 }

@@ -12,24 +12,27 @@ use store::{
     Approval, CallRow, CallState, CommitError, DeliveryRow, Durability, Entry, EntryKind, HeldTurn, ModelUse,
     NewDelivery, NewStep, ReleaseLease, Store, StoreError, TurnChange, TurnState,
 };
+use telemetry::LogIgnored;
 use tokio::time::Instant;
-use wire::conversation::{Item, ModelCall, StopReason, Usage};
+use tracing::Instrument;
+use wire::conversation::{self, Item, ModelCall, StopReason, Usage};
 use wire::downstream::ClientCall;
 use wire::upstream::{ModelEvent, ModelRequest, PARAGRAPH, ToolChoice, message_events};
 
 use super::answers::settle_answers;
 use super::control::{Attempt, ControlCalls, ControlEnd, is_client_tool, waiting_result};
-use super::held::{HeldCalls, has_decision};
+use super::held::{DecisionWatch, HeldCalls, has_decision};
+use super::live::{Interventions, LiveTurns, SteeredMessage};
 use super::log::{LogEnd, TurnLog};
 use super::prepared::PreparedTurn;
 use super::record::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
 use super::{EndRecord, OnEnd, Owner, TurnSummary};
-use crate::history;
-use crate::live::{Interventions, LiveTurns, SteeredMessage};
+use crate::internal_error::internal_message;
 use crate::provider::{CallError, ClientProgress, ModelTarget, RetryPolicy, verify};
 use crate::services::Services;
 
-/// How often approvals are read while a turn waits for people to decide.
+/// How often approvals are read, at least, while a turn waits for people to decide: a notification may be lost, and an
+/// approval that expires causes none.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a cell that has all its results is given to continue.
@@ -37,6 +40,9 @@ const SETTLED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest time after which the gateway asks a client to repeat a request.
 const MAX_CLIENT_WAIT_SECONDS: u64 = 3_600;
+
+/// The message to a client whose turn another process has taken over.
+pub(crate) const TAKEN_OVER: &str = "another process has taken over the turn; send the request again";
 
 /// The most approvals that a message names.
 const MAX_NAMED_APPROVALS: usize = 8;
@@ -61,12 +67,12 @@ pub(crate) struct Driver {
 
 /// Why a driver stops without an end of its turn.
 #[derive(Debug, thiserror::Error)]
-enum Stopped {
+enum DriverError {
     #[error(transparent)]
     Commit(#[from] CommitError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("cannot read system randomness: {0}")]
+    #[error("cannot read the system's randomness: {0}")]
     Randomness(#[from] getrandom::Error),
 }
 
@@ -75,19 +81,23 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         let log = self.log.clone();
         if let Err(stopped) = self.run_steps().await {
-            let turn = self.held.turn_id.as_str();
-            tracing::warn!(
-                turn,
-                error = telemetry::error_chain(&stopped),
-                "a turn stopped, because it cannot be written"
-            );
-            let message = "the turn cannot be written to the store now; send the request again to continue it";
+            let message = match &stopped {
+                DriverError::Commit(CommitError::Fenced) => {
+                    tracing::warn!("a turn stopped, because another process has taken it over");
+                    TAKEN_OVER.to_owned()
+                }
+                stopped => {
+                    let what_failed = "the turn cannot be written to the store now";
+                    let next = "send the request again to continue it";
+                    internal_message("write a turn", stopped, what_failed, next)
+                }
+            };
             self.live.forget(&self.held.turn_id, &self.interventions);
-            log.end(LogEnd::Failed { status: 503, message: message.to_owned(), has_effects: false, retry_after: None });
+            log.end(LogEnd::Failed { status: 503, message, has_effects: false, retry_after: None });
         }
     }
 
-    async fn run_steps(&mut self) -> Result<(), Stopped> {
+    async fn run_steps(&mut self) -> Result<(), DriverError> {
         let hold_until = Instant::now() + Duration::from_secs(self.services.settings.gateway.hold_seconds);
         settle_answers(&self.services.code_mode, &self.record).await?;
         loop {
@@ -119,7 +129,7 @@ impl Driver {
                 Next::Calls(calls) => {
                     if let Some((end, held)) = self.make_calls(calls, hold_until).await? {
                         self.end(end).await?;
-                        tokio::spawn(held.follow());
+                        tokio::spawn(held.follow().in_current_span());
                         return Ok(());
                     }
                 }
@@ -165,16 +175,14 @@ impl Driver {
             );
             return Err(TurnEnd::Failed { status: 400, message, retry_after: None });
         }
-        let items = history::join(self.history.clone(), self.record.items());
+        let items = conversation::join(self.history.clone(), self.record.items());
         let mut last_error = None;
         for target in &self.targets {
             let body = self.request_body(target, &items);
             if let Err(violation) = verify(&self.prepared.surface, target.provider.wire(), &body) {
-                tracing::error!(%violation, "a request with other tools than the surface allows was not sent");
-                let message =
-                    "the request to the model was not sent, because it would show other tools than the policy \
-                               allows; see the log"
-                        .to_owned();
+                let what_failed =
+                    "the request to the model was not sent, because it would show other tools than the policy allows";
+                let message = internal_message("verify a request's tools", &violation, what_failed, "see the log");
                 return Err(TurnEnd::Failed { status: 500, message, retry_after: None });
             }
             let mut attempts = 0;
@@ -209,7 +217,10 @@ impl Driver {
                     Err(error) => error,
                 };
                 let provider = target.provider.id();
-                tracing::warn!(provider, model = target.model, %error, "a request to a model failed");
+                let (model, summary) = (&target.model, error.summary());
+                tracing::warn!(provider, model, error = summary, "a request to a model failed");
+                // The provider chose this text.
+                tracing::debug!(provider, model, %error, "what the provider of a failed request answered");
                 attempts += 1;
                 if speaker.has_text() {
                     // What the client has received cannot be taken back.
@@ -279,7 +290,7 @@ impl Driver {
         &mut self,
         calls: Vec<ModelCall>,
         hold_until: Instant,
-    ) -> Result<Option<(TurnEnd, HeldCalls)>, Stopped> {
+    ) -> Result<Option<(TurnEnd, HeldCalls)>, DriverError> {
         let ends = {
             let controls = ControlCalls {
                 code_mode: &self.services.code_mode,
@@ -292,7 +303,8 @@ impl Driver {
                 biased;
                 made = made => made,
                 () = self.interventions.abort.cancelled() => {
-                    self.abort_runs(&calls).await;
+                    // The end of the turn aborts them again.
+                    self.abort_runs(&calls).await.log_ignored("abort the cells of a turn");
                     return Ok(None);
                 }
             }
@@ -349,6 +361,7 @@ impl Driver {
 
     /// Waits until a decision may let one of the runs continue. Returns `false` if the client cannot wait any longer.
     async fn wait_for_people(&self, people: &[(RunId, Vec<Approval>)], until: Instant) -> bool {
+        let mut watch = DecisionWatch::new(&self.services.code_mode, people);
         loop {
             if Instant::now() >= until {
                 return false;
@@ -357,7 +370,7 @@ impl Driver {
                 biased;
                 () = self.interventions.abort.cancelled() => return true,
                 () = self.services.shutdown.cancelled() => return false,
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = watch.wait(POLL_INTERVAL) => {}
             }
             if has_decision(self.services.code_mode.store(), people).await {
                 return true;
@@ -365,18 +378,25 @@ impl Driver {
         }
     }
 
-    /// Aborts the cells that the calls of the model have started.
-    async fn abort_runs(&self, calls: &[ModelCall]) {
+    /// Aborts the cells that the calls of the model have started. If the store cannot say which cell a call has started,
+    /// those of the others are aborted all the same.
+    async fn abort_runs(&self, calls: &[ModelCall]) -> Result<(), StoreError> {
         let (code_mode, executor) = (&self.services.code_mode, &self.prepared.executor);
+        let mut result = Ok(());
         for call in calls {
-            if let Ok(Some(run_id)) = code_mode.store().run_of_tool_call(executor.scope(), &call.id).await {
-                code_mode.abort_with(executor, &run_id).await;
+            match code_mode.store().run_of_tool_call(executor.scope(), &call.id).await {
+                Ok(Some(run_id)) => {
+                    code_mode.abort_with(executor, &run_id).await;
+                }
+                Ok(None) => {}
+                Err(error) => result = Err(error),
             }
         }
+        result
     }
 
     /// Stores the calls that these runs want from the client. They are sent afterwards.
-    async fn deliver(&mut self, runs: &[RunId]) -> Result<(), Stopped> {
+    async fn deliver(&mut self, runs: &[RunId]) -> Result<(), DriverError> {
         let store = self.services.code_mode.store().clone();
         let expires_at = self.services.client_deadline();
         let round = self.record.steps().iter().filter(|step| matches!(step, Step::Delivered(_))).count();
@@ -430,7 +450,7 @@ impl Driver {
     }
 
     /// Ends the log with the calls that the client is asked to make. The turn is in the store, where no process holds it.
-    async fn wait_for_client(&mut self, calls: &[DeliveredCall]) -> Result<(), Stopped> {
+    async fn wait_for_client(&mut self, calls: &[DeliveredCall]) -> Result<(), DriverError> {
         let calls = calls.iter().map(|call| call.client.clone()).collect();
         self.live.forget(&self.held.turn_id, &self.interventions);
         self.log.end(LogEnd::Calls { calls, usage: self.record.usage() });
@@ -444,7 +464,7 @@ impl Driver {
     }
 
     /// Writes the end of the turn, then ends the log.
-    async fn end(&mut self, end: TurnEnd) -> Result<(), Stopped> {
+    async fn end(&mut self, end: TurnEnd) -> Result<(), DriverError> {
         let usage = self.record.usage();
         let (state, log_end) = match &end {
             TurnEnd::Completed(stop) => (TurnState::Completed, LogEnd::Done { stop: stop.clone(), usage }),
@@ -466,7 +486,9 @@ impl Driver {
         if matches!(end, TurnEnd::Aborted { .. })
             && let Next::Calls(calls) = self.record.next()
         {
-            self.abort_runs(&calls).await;
+            // If a cell cannot be found now, the turn has no end: it counts as interrupted, and `Gateway::sweep` ends it
+            // together with its cells.
+            self.abort_runs(&calls).await?;
         }
         let EndRecord { conversations, response } = self.end_record(&log_end);
         let transcript = vec![end_entry(&self.held, &end, usage)];

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use codemode::{CodeMode, RunChanges};
 use contract::ids::RunId;
 use executor::clock::now_ms;
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use store::{Approval, Millis, Store};
 use tokio_util::sync::CancellationToken;
 use wire::conversation::ModelCall;
@@ -14,7 +16,8 @@ use super::control::{Attempt, ControlCalls, ControlEnd};
 use super::prepared::PreparedTurn;
 use crate::services::Services;
 
-/// How often approvals are read after a turn has ended. Nobody waits for its response any more.
+/// How often approvals are read after a turn has ended, when no client waits for its response. Notifications of changes are
+/// not used: those of an SQLite file name no run, so each write would make all followed turns read the store.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs that wait for people, each with the approvals that it needs.
@@ -23,7 +26,15 @@ pub(super) type AwaitedPeople = Vec<(RunId, Vec<Approval>)>;
 /// Returns whether a decision may let one of the runs continue.
 pub(super) async fn has_decision(store: &Store, people: &[(RunId, Vec<Approval>)]) -> bool {
     for (run_id, asked) in people {
-        let Ok(current) = store.approvals_of_run(run_id).await else { continue };
+        let current = match store.approvals_of_run(run_id).await {
+            Ok(current) => current,
+            Err(error) => {
+                // They are read again after the interval.
+                let error = telemetry::error_chain(&error);
+                tracing::warn!(run = run_id.as_str(), error, "the approvals of a run cannot be read");
+                continue;
+            }
+        };
         let now = now_ms();
         let is_open = |one: &Approval| current.iter().any(|row| row.approval_id == one.approval_id && row.is_open(now));
         if asked.is_empty() || asked.iter().any(|one| !is_open(one)) {
@@ -31,6 +42,26 @@ pub(super) async fn has_decision(store: &Store, people: &[(RunId, Vec<Approval>)
         }
     }
     false
+}
+
+/// Notices changes of the runs that wait for people.
+pub(super) struct DecisionWatch {
+    runs: Vec<(RunId, RunChanges)>,
+}
+
+impl DecisionWatch {
+    pub(super) fn new(code_mode: &CodeMode, people: &[(RunId, Vec<Approval>)]) -> Self {
+        Self { runs: people.iter().map(|(run_id, _)| (run_id.clone(), code_mode.run_changes())).collect() }
+    }
+
+    /// Waits until one of the runs may have changed, at most for `at_most`.
+    pub(super) async fn wait(&mut self, at_most: Duration) {
+        let mut waits: FuturesUnordered<_> =
+            self.runs.iter_mut().map(|(run_id, changes)| changes.wait(run_id, at_most)).collect();
+        if waits.next().await.is_none() {
+            tokio::time::sleep(at_most).await;
+        }
+    }
 }
 
 /// The calls of an ended turn that wait for people. They continue when people have decided, and a later turn of the
@@ -66,7 +97,8 @@ impl HeldCalls {
                     Ok(ControlEnd::People { run_id, approvals }) => self.people.push((run_id, approvals)),
                     Ok(ControlEnd::Done(_) | ControlEnd::Client(_)) => {}
                     Err(error) => {
-                        tracing::warn!(%error, "a call that a person decided about cannot be continued now");
+                        let error = telemetry::error_chain(&error);
+                        tracing::warn!(error, "a call that a person decided about cannot be continued now");
                         return;
                     }
                 }

@@ -14,7 +14,7 @@ use wire::upstream::{ModelEvent, PARAGRAPH};
 /// The bytes of text that one log keeps. A model's response has at most half of them.
 pub const MAX_LOG_BYTES: usize = 64 << 20;
 
-/// One event of a log.
+/// An event of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnEvent {
     /// A part of the visible text.
@@ -45,11 +45,11 @@ pub enum LogEnd {
 /// A log that a turn appends to.
 #[derive(Clone, Debug)]
 pub struct TurnLog {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLog>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedLog {
     state: Mutex<State>,
     changed: watch::Sender<u64>,
 }
@@ -63,7 +63,7 @@ struct State {
 
 impl Default for TurnLog {
     fn default() -> Self {
-        Self { shared: Arc::new(Shared { state: Mutex::default(), changed: watch::Sender::new(0) }) }
+        Self { shared: Arc::new(SharedLog { state: Mutex::default(), changed: watch::Sender::new(0) }) }
     }
 }
 
@@ -208,7 +208,7 @@ impl Speaker {
 /// A reader of a log, at its own position.
 #[derive(Debug)]
 pub struct LogReader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLog>,
     changed: watch::Receiver<u64>,
     next: usize,
 }

@@ -8,6 +8,7 @@ mod control;
 pub(crate) mod driver;
 mod ending;
 mod held;
+pub(crate) mod live;
 pub mod log;
 pub mod prepared;
 pub mod record;
@@ -19,7 +20,7 @@ use wire::upstream::ModelEvent;
 use log::LogEnd;
 
 pub(crate) use answers::outcome;
-pub(crate) use control::{Attempt, ControlCalls, Unfinished};
+pub(crate) use control::{Attempt, ControlCalls, OpenCallPolicy};
 pub(crate) use ending::abort_held;
 
 /// Who a turn belongs to, and the session that it is part of.

@@ -15,7 +15,7 @@ use wire::conversation::ModelTool;
 
 use super::record::TurnRequest;
 use crate::client_tools::{ClientTools, ClientToolsError, DEFAULT_APP};
-use crate::settings::Settings;
+use crate::services::Settings;
 
 /// How long an `exec` waits for the calls of its cell, as its description says.
 pub(super) const EXEC_HOLD: ExecHold = ExecHold::MaxWait;

@@ -11,7 +11,7 @@ use wire::conversation::{Assistant, CallResult, Item, ModelCall, Part, StopReaso
 use wire::downstream::{ClientCall, ClientTool};
 use wire::upstream::{ModelEvent, PARAGRAPH, ToolChoice, message_events};
 
-/// One step of a turn.
+/// A step of a turn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -208,7 +208,7 @@ pub enum TurnEnd {
 pub enum Next {
     /// The model must be asked.
     Model,
-    /// These calls of the model have no result.
+    /// Calls of the model that have no result.
     Calls(Vec<ModelCall>),
     /// The client has not sent the results of these calls.
     Client(Vec<DeliveredCall>),

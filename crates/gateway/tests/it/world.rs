@@ -12,7 +12,7 @@ use gateway::debug::DebugSettings;
 use gateway::provider::Providers;
 use gateway::{Gateway, Settings};
 use http_server::{
-    Access, BudgetLimits, FrontDoor, Gate, Permission, Permissions, Principal, RouteRules, Token, Transport,
+    Access, BudgetLimits, Gate, Permission, Permissions, Principal, RequestGate, RouteRules, Token, Transport,
 };
 use mcp::server::{ApprovalPolicy, CallPolicy, OfferedSources};
 use serde_json::{Value, json};
@@ -246,7 +246,7 @@ pub(crate) async fn serve(gateway: Gateway, stop: CancellationToken) -> String {
         token("ada", RUNNER, only(Permission::Execute)),
     ]);
     let gate = Gate { access, hosts: Vec::new(), budget: BudgetLimits::default(), transport: Transport::Plain };
-    let door = FrontDoor::new(listener, gate).unwrap();
+    let door = RequestGate::new(listener, gate).unwrap();
     let wires = RouteRules {
         respond: gateway::http::refusal,
         ..RouteRules::requiring(Permission::Execute).with_large_bodies()

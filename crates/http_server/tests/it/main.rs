@@ -1,4 +1,4 @@
-//! Tests of the front door at the wire: a client that writes bytes to a socket.
+//! Tests of the request gate at the wire: a client that writes bytes to a socket.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "an unexpected value fails the test")]
 
 // The crate's own name here, as in the other crates.

@@ -1,4 +1,4 @@
-//! A server behind a front door, and a client that writes bytes.
+//! A server behind a request gate, and a client that writes bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use axum::routing::{any, get};
 use axum::{Extension, Router};
 use futures_util::stream;
 use http_server::{
-    Access, BudgetLimits, Caller, FrontDoor, Gate, GeneratedSecret, Permission, Permissions, Principal, Refusal,
+    Access, BudgetLimits, Caller, Gate, GeneratedSecret, Permission, Permissions, Principal, Refusal, RequestGate,
     Requirement, RouteRules, StoredTokens, Token, Transport,
 };
 use store::{Keys, Location, NewToken, Store};
@@ -49,7 +49,7 @@ pub(crate) async fn gate(transport: Transport) -> (Gate, Store) {
 
 /// Routes of every kind: open, for any token, for permissions, hidden, with large bodies, with their own refusals, and an
 /// endless stream.
-fn routes(door: &FrontDoor, handled: &Arc<AtomicUsize>) -> Router {
+fn routes(door: &RequestGate, handled: &Arc<AtomicUsize>) -> Router {
     let counted = {
         let handled = Arc::clone(handled);
         move |Extension(caller): Extension<Caller>, request: axum::extract::Request| async move {
@@ -98,7 +98,7 @@ impl Served {
         let (gate, store) = gate(transport).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let door = FrontDoor::new(listener, gate).unwrap();
+        let door = RequestGate::new(listener, gate).unwrap();
         let handled = Arc::new(AtomicUsize::new(0));
         let (routes, stop) = (routes(&door, &handled), CancellationToken::new());
         tokio::spawn(door.serve(routes, stop.clone()));

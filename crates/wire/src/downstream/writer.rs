@@ -36,7 +36,7 @@ pub struct WireError {
 /// Whether a client may repeat a failed request by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repetition {
-    /// As the status says: clients repeat requests after 408, 429 and 5xx.
+    /// The status decides: clients repeat requests after 408, 429 and 5xx.
     #[default]
     ByStatus,
     /// The request has had effects, or would fail again.

@@ -10,14 +10,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use wire::conversation::Part;
 
-use crate::turn::log::{LogReader, TurnLog};
+use super::log::{LogReader, TurnLog};
 
 /// What an abort or a message of a person changes in a running turn.
 #[derive(Debug, Default)]
 pub(crate) struct Interventions {
     pub(crate) abort: CancellationToken,
     pub(crate) reason: Mutex<Option<String>>,
-    /// Another process has taken over the turn.
+    /// Cancelled when another process has taken over the turn.
     pub(crate) lost: CancellationToken,
     /// Messages that have not reached the record.
     pub(crate) steered: Mutex<Vec<SteeredMessage>>,
@@ -28,7 +28,7 @@ pub(crate) struct Interventions {
 /// A message of a person to a running turn.
 #[derive(Debug)]
 pub(crate) struct SteeredMessage {
-    /// Its id in the store.
+    /// The message's id in the store.
     pub(crate) message_id: String,
     pub(crate) parts: Vec<Part>,
 }
@@ -39,9 +39,9 @@ pub(crate) struct LiveTurn {
     pub(crate) principal: String,
     pub(crate) log: TurnLog,
     pub(crate) interventions: Arc<Interventions>,
-    /// The number of the response that it works on.
+    /// The number of the response that the turn works on.
     pub(crate) round: u32,
-    /// Its place among the turns that run at once.
+    /// The turn's place among those that run at once.
     pub(crate) _admission: Arc<OwnedSemaphorePermit>,
 }
 

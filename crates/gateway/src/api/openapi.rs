@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::table::{Content, ErrorForm, ROUTES, Route};
+use super::table::{Content, ErrorForm, ROUTES, Route};
 
 /// The routes of other modules: method, path, and what it does.
 const OTHERS: [(&str, &str, &str); 16] = [
@@ -97,7 +97,7 @@ pub fn document() -> Value {
                 "token": {"type": "http", "scheme": "bearer"},
                 "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
             },
-            "schemas": {"Error": crate::api::table::error_schema()},
+            "schemas": {"Error": super::table::error_schema()},
         },
     })
 }
@@ -207,8 +207,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{OTHERS, document, headers, is_turn, path_parameters};
-    use crate::api::table::ROUTES;
+    use super::{OTHERS, ROUTES, document, headers, is_turn, path_parameters};
 
     #[test]
     fn every_route_is_declared_once_and_is_in_the_document() {

@@ -1,4 +1,4 @@
-//! Finds the compactions that stand for the older turns of a conversation.
+//! The compactions that stand for the older turns of a conversation.
 
 use std::collections::HashMap;
 
