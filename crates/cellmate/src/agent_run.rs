@@ -1,4 +1,4 @@
-//! One run of an agent: what its model sees, and the calls of its model.
+//! A run of an agent: what its model sees, and the calls of its model.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::error::{self, Error, ErrorKind, Result};
 
-/// One run of an agent: the tools that its model sees, and the calls that its model makes.
+/// A run of an agent: the tools that its model sees, and the calls that its model makes.
 ///
 /// [`Cellmate::run`](crate::Cellmate::run) prepares it. Its tools do not change; the next agent run sees tools that
 /// were added since. Clones are the same agent run.
@@ -192,7 +192,7 @@ impl AgentRun {
             Ok(call) => Answer::of_direct_call(call),
             Err(error) => {
                 tracing::warn!(%error, "cannot read system randomness");
-                let error = "the system gives no randomness, so the call was not made; try again later".to_owned();
+                let error = "cannot read system randomness, so the call was not made; try again later".to_owned();
                 Answer::Failed { code: ErrorCode::RuntimeUnavailable, error }
             }
         }

@@ -4,7 +4,7 @@ use codemode::tool_search::is_failure;
 use contract::cell::{CellResult, PendingState};
 use contract::error::ErrorCode;
 use contract::ids::RunId;
-use executor::{CallEnd, DirectCall, Outcome, UNKNOWN_OUTCOME};
+use executor::{CallEnd, DirectCall, Outcome, UNKNOWN_OUTCOME, stopped_message};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -59,9 +59,7 @@ impl Answer {
             }
             CallEnd::Parked(state) => Self::Waiting { run_id: call.run_id, state },
             CallEnd::Stopped(error) => {
-                tracing::warn!(%error, run = call.run_id.as_str(), "a direct call cannot be written");
-                let error = "the call cannot be recorded, so it was not made; try again later".to_owned();
-                Self::Failed { code: ErrorCode::InternalError, error }
+                Self::Failed { code: ErrorCode::InternalError, error: stopped_message(&call.run_id, &error) }
             }
         }
     }

@@ -79,7 +79,7 @@ impl ApprovalRequests {
 
     /// Waits for the next approval that was not reported before. The first calls report those that are already pending.
     ///
-    /// It is reported within about a second. If the future is dropped, no approval is lost.
+    /// An approval is reported within about a second. If the future is dropped, no approval is lost.
     pub async fn next(&mut self) -> Result<Approval> {
         loop {
             let pending = pending(&self.store).await?;

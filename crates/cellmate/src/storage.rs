@@ -63,7 +63,7 @@ fn cannot_open(location: &Location, error: &store::StoreError) -> Error {
 
 /// The file with the keys that seal suspended cells.
 ///
-/// Without it, nobody can read or change the memory of a suspended cell in the store. Keep it out of the store's
+/// Without the file, no one can read or change the memory of a suspended cell in the store. Keep it out of the store's
 /// backups, and give it to every process that shares the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFile {

@@ -5,7 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::sink::StateSink;
 
-/// One question that a tool asks a person.
+/// A question that a tool asks a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// Identifies the question among the questions of one call.
@@ -30,7 +30,7 @@ pub enum QuestionKind {
 pub enum Answer {
     /// The fields of the form.
     Filled(Map<String, Value>),
-    /// The person says that they visited the page.
+    /// The person states that they visited the page.
     Visited,
     /// The person does not answer.
     Declined,
@@ -39,15 +39,15 @@ pub enum Answer {
 impl Question {
     /// Returns the question as JSON, as it is stored and shown to people.
     pub fn to_json(&self) -> Value {
-        let mut asked = json!({"key": self.key, "message": self.message});
+        let mut question = json!({"key": self.key, "message": self.message});
         let (kind, content) = match &self.kind {
             QuestionKind::Form(schema) => ("form", schema.clone()),
             QuestionKind::Url(url) => ("url", json!(url)),
         };
-        if let Some(fields) = asked.as_object_mut() {
+        if let Some(fields) = question.as_object_mut() {
             fields.insert(kind.to_owned(), content);
         }
-        asked
+        question
     }
 
     /// Parses the JSON of [`Self::to_json`].
@@ -100,7 +100,7 @@ pub(crate) struct PendingQuestion {
 
 impl QuestionSender {
     /// Creates a sender and its receiver. The sender is disabled if nothing observes the call's state, because then
-    /// nobody would learn that the call waits for an answer.
+    /// no person would learn that the call waits for an answer.
     pub(crate) fn channel(states: &StateSink) -> (Self, mpsc::Receiver<PendingQuestion>) {
         let (sender, receiver) = mpsc::channel(MAX_QUEUED);
         (Self(states.is_set().then_some(sender)), receiver)

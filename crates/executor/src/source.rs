@@ -167,7 +167,7 @@ pub const MAX_TICKET_BYTES: usize = 64 << 10;
 /// What a parked call is waiting for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParkedOn {
-    /// The client that brought the tool. It settles the call with `settle` of the host.
+    /// The client that offers the tool. It settles the call with `settle` of the host.
     Client,
     /// A tool that continues in the background, and settles the call with `settle` of the host.
     Task,

@@ -84,7 +84,13 @@ impl CallContext {
     }
 }
 
-/// One call of a run, while this process makes or resumes it.
+/// Returns the span that the log lines of a run belong to. It has the level of errors, like all spans that carry ids: a
+/// filter that shows only warnings would otherwise drop the ids of those warnings.
+pub(crate) fn run_span(run_id: &RunId) -> Span {
+    tracing::error_span!("run", run = %run_id)
+}
+
+/// A call of a run, while this process makes or resumes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) context: &'a CallContext,
@@ -95,7 +101,12 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     /// Returns the span that the log lines of this call belong to.
     pub(crate) fn span(self) -> Span {
-        tracing::info_span!("call", call = self.number().0, tool = %self.request.id)
+        tracing::error_span!("call", call = self.number().0, tool = %self.request.id)
+    }
+
+    /// Returns the span of a call whose run has no driver, inside the span of that run.
+    pub(crate) fn span_in_run(self) -> Span {
+        run_span(self.run_id()).in_scope(|| self.span())
     }
 
     pub(crate) fn number(self) -> CallId {

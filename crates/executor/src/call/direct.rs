@@ -26,8 +26,8 @@ use crate::{random_name, run_name};
 /// The number of the only call of such a run.
 const CALL: CallId = CallId(1);
 
-/// How often the store is polled for the outcome of a parked call. A `Watch` of the store would take a database
-/// connection for each call.
+/// How often the store is polled for the outcome of a parked call. Any process may store the outcome, a `Watch` would
+/// take a database connection for each call, and the notifications of this process are above this crate (`codemode`).
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The holder of a new run: it is held only while this process makes its call, and no other process looks for it.
@@ -100,14 +100,14 @@ impl DirectRun {
     pub(crate) async fn make(self, context: &CallContext, cancelled: impl Future<Output = ()>) -> DirectCall {
         let call = Call { context, journal: &self.journal, request: &self.request };
         let made = async { follow_to_end(call, dispatch::start(call).await).await };
-        let end = until_cancelled(call, NO_HOLDER, made, cancelled).instrument(call.span()).await;
+        let end = until_cancelled(call, NO_HOLDER, made, cancelled).instrument(call.span_in_run()).await;
         DirectCall { run_id: call.run_id().clone(), end }
     }
 
     /// Makes the call, waits up to `hold` while it is parked, then cancels it.
     pub(crate) async fn make_within(self, context: &CallContext, hold: Duration) -> DirectCall {
         let call = Call { context, journal: &self.journal, request: &self.request };
-        let end = make_within(call, hold).instrument(call.span()).await;
+        let end = make_within(call, hold).instrument(call.span_in_run()).await;
         DirectCall { run_id: call.run_id().clone(), end }
     }
 }
@@ -197,7 +197,7 @@ pub(crate) async fn resume(
                     Err(error) => CallEnd::Stopped(error),
                 }
             };
-            until_cancelled(call, &holder, advanced, cancelled).instrument(call.span()).await
+            until_cancelled(call, &holder, advanced, cancelled).instrument(call.span_in_run()).await
         }
         Err(error) => CallEnd::Stopped(error),
     };
@@ -353,3 +353,6 @@ async fn cancel(journal: &Journal, parked: PendingState) -> CallEnd {
     journal.store().expire(now_ms()).await.log_ignored("void the approval of a cancelled call");
     CallEnd::Parked(parked)
 }
+
+#[cfg(test)]
+mod tests;

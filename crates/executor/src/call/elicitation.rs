@@ -27,8 +27,8 @@ use crate::source::{Answers, CallFuture, Dispatch, QuestionBatch, Ticket};
 /// The total number of questions that one call may ask while it is in progress.
 const MAX_QUESTIONS: usize = 16;
 
-/// How often the store is polled for the answer to a question. A `Watch` of the store would take a database connection
-/// for each question that is open.
+/// How often the store is polled for the answer to a question. Any process may store the answer, a `Watch` would take a
+/// database connection for each open question, and the notifications of this process are above this crate (`codemode`).
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(crate) const UNREADABLE: &str = "the tool's stored question cannot be read; call the tool again to be asked again";
@@ -38,7 +38,7 @@ pub(crate) async fn dispatch_with_questions(
     call: Call<'_>,
     tool: &ToolSpec,
     answering: CallFuture<'_>,
-    mut asked: mpsc::Receiver<PendingQuestion>,
+    mut questions: mpsc::Receiver<PendingQuestion>,
 ) -> Result<Dispatch, CommitError> {
     let Call { journal, request, .. } = call;
     let mut answering = pin!(guarded(answering));
@@ -46,7 +46,7 @@ pub(crate) async fn dispatch_with_questions(
     loop {
         let PendingQuestion { question, reply } = tokio::select! {
             dispatch = &mut answering => return Ok(dispatch),
-            Some(asked) = asked.recv() => asked,
+            Some(question) = questions.recv() => question,
         };
         number += 1;
         if number > MAX_QUESTIONS {
@@ -56,16 +56,16 @@ pub(crate) async fn dispatch_with_questions(
         let attempt = journal.call(request.call).map_or(0, |row| row.attempt);
         // Numbers above 100, to differ from those of questions that a tool returns instead of a result.
         let id = question_id(journal.run_id(), request.call, attempt, 100 + number);
-        let said = tokio::select! {
+        let answer = tokio::select! {
             dispatch = &mut answering => {
                 journal.store().withdraw(&id).await?;
                 request.states.send(PendingState::Running);
                 return Ok(dispatch);
             }
-            said = ask_now(call, tool, &id, &question) => said?,
+            answer = ask_now(call, tool, &id, &question) => answer?,
         };
         request.states.send(PendingState::Running);
-        send_answer(reply, said);
+        send_answer(reply, answer);
     }
 }
 
@@ -82,10 +82,10 @@ async fn ask_now(
     ask: &Question,
 ) -> Result<Option<Answer>, CommitError> {
     let Call { journal, request, .. } = call;
-    let asked = new_question_request(call, now_ms(), id.clone(), tool, ask);
-    journal.entry(RecordedCall::new(request, tool).approval_request_entry(&asked));
+    let approval = new_question_request(call, now_ms(), id.clone(), tool, ask);
+    journal.entry(RecordedCall::new(request, tool).approval_request_entry(&approval));
     let state = journal.call(request.call).map_or(CallState::Dispatched, |row| row.state);
-    match journal.park(request.call, state, |_, change| change.approvals.push(asked)).await {
+    match journal.park(request.call, state, |_, change| change.approvals.push(approval)).await {
         Ok(()) => {}
         // The quota allows no more open questions, so this one is not asked.
         Err(CommitError::Quota(exceeded)) => {
@@ -98,21 +98,21 @@ async fn ask_now(
     request.states.send(PendingState::Approval);
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let said = match journal.store().approval(id).await {
-            Ok(Some(said)) => said,
+        let approval = match journal.store().approval(id).await {
+            Ok(Some(approval)) => approval,
             Ok(None) => continue,
             Err(error) => {
                 tracing::debug!(%error, "cannot read the answer to a question; polling again");
                 continue;
             }
         };
-        if said.is_open(now_ms()) {
+        if approval.is_open(now_ms()) {
             continue;
         }
-        tracing::info!(approval = id.as_str(), state = said.state.as_str(), "question decided");
-        return Ok(match said.state {
+        tracing::info!(approval = id.as_str(), state = approval.state.as_str(), "question decided");
+        return Ok(match approval.state {
             ApprovalState::Approved => {
-                let answer = ask.parse_answer(said.edited_input.as_ref());
+                let answer = ask.parse_answer(approval.edited_input.as_ref());
                 answer.inspect_err(|why| tracing::debug!(why, "the answer does not match the question")).ok()
             }
             ApprovalState::Denied => Some(Answer::Declined),
@@ -122,23 +122,19 @@ async fn ask_now(
 }
 
 /// Parks a call whose tool returned questions until people have answered all of them.
-pub(crate) async fn park_for_answers(
-    call: Call<'_>,
-    tool: &ToolSpec,
-    question: QuestionBatch,
-) -> Result<(), CommitError> {
+pub(crate) async fn park_for_answers(call: Call<'_>, tool: &ToolSpec, batch: QuestionBatch) -> Result<(), CommitError> {
     let Call { journal, request, .. } = call;
     let attempt = journal.call(request.call).map_or(0, |row| row.attempt);
     let id = |number| question_id(journal.run_id(), request.call, attempt, number);
     // Requests with the same timestamp are answered together.
     let now = now_ms();
-    let asked = |(number, ask)| new_question_request(call, now, id(number), tool, ask);
-    let asked: Vec<ApprovalRequest> = question.questions.iter().enumerate().map(asked).collect();
-    asked.iter().for_each(|one| journal.entry(RecordedCall::new(request, tool).approval_request_entry(one)));
-    let questions = asked.len();
+    let approval = |(number, ask)| new_question_request(call, now, id(number), tool, ask);
+    let approvals: Vec<ApprovalRequest> = batch.questions.iter().enumerate().map(approval).collect();
+    approvals.iter().for_each(|one| journal.entry(RecordedCall::new(request, tool).approval_request_entry(one)));
+    let questions = approvals.len();
     let parked = journal.park(request.call, CallState::Approval, |row, change| {
-        row.ticket = Some(question.ticket.as_str().to_owned());
-        change.approvals.extend(asked);
+        row.ticket = Some(batch.ticket.as_str().to_owned());
+        change.approvals.extend(approvals);
     });
     parked.await?;
     tracing::info!(questions, "answers requested");
@@ -160,13 +156,13 @@ fn new_question_request(
 }
 
 /// Collects the answers to all questions that a tool returned. Fails with the reason for the model.
-pub(crate) fn answers(ticket: Ticket, said: &[Approval]) -> Result<Answers, &'static str> {
+pub(crate) fn answers(ticket: Ticket, decisions: &[Approval]) -> Result<Answers, &'static str> {
     let mut by_key = BTreeMap::new();
-    for one in said {
-        let ask = one.question.as_ref().and_then(Question::from_json).ok_or(UNREADABLE)?;
-        let answer = match one.state {
+    for decision in decisions {
+        let ask = decision.question.as_ref().and_then(Question::from_json).ok_or(UNREADABLE)?;
+        let answer = match decision.state {
             ApprovalState::Approved => {
-                let answer = ask.parse_answer(one.edited_input.as_ref());
+                let answer = ask.parse_answer(decision.edited_input.as_ref());
                 answer.map_err(
                     |_| "the person's answer does not match the tool's question; call the tool again to be asked again",
                 )?

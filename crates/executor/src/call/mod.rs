@@ -49,7 +49,7 @@ impl CallRequest {
 pub enum CallEnd {
     Settled(Outcome),
     Parked(PendingState),
-    /// Another process holds the run, or it cannot be written: nothing was done.
+    /// The run is held by another process or cannot be written.
     Stopped(CommitError),
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use contract::ids::{CallId, OutputHandle};
 use contract::limits::{MAX_RUN_STORED_RESULT_BYTES, OUTPUT_PIECE_BYTES, STORED_RESULT_FIRST_CHARS};
 use store::{CommitError, NewOutput, OutputKind, StoreError};
+use telemetry::IncidentId;
 
 use crate::journal::Journal;
 use crate::large::{LargeText, StoredText, refer_to_stored};
@@ -65,8 +66,8 @@ enum NotStored {
     RunLimit,
     #[error("{0}")]
     Quota(Box<store::Exceeded>),
-    #[error("{}; check whether the call took effect before you repeat it", .0.public())]
-    Store(StoreError),
+    #[error("{public} (incident {incident}); check whether the call took effect before you repeat it")]
+    Store { public: &'static str, incident: IncidentId },
     #[error("this process no longer holds the run")]
     Stopped,
     #[error("the host cannot read it from its temporary file; check whether the call took effect before you repeat it")]
@@ -77,7 +78,7 @@ impl NotStored {
     fn cause(&self) -> DropCause {
         match self {
             Self::RunLimit | Self::Quota(_) => DropCause::TooLarge,
-            Self::Store(_) | Self::Stopped | Self::Read => DropCause::Unavailable,
+            Self::Store { .. } | Self::Stopped | Self::Read => DropCause::Unavailable,
         }
     }
 }
@@ -86,7 +87,7 @@ impl From<CommitError> for NotStored {
     fn from(error: CommitError) -> Self {
         match error {
             CommitError::Quota(exceeded) => Self::Quota(exceeded),
-            CommitError::Store(error) => Self::Store(error),
+            CommitError::Store(error) => error.into(),
             _ => Self::Stopped,
         }
     }
@@ -94,8 +95,7 @@ impl From<CommitError> for NotStored {
 
 impl From<StoreError> for NotStored {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "a large result cannot be stored");
-        Self::Store(error)
+        Self::Store { public: error.public(), incident: IncidentId::log("store a large result", &error) }
     }
 }
 
@@ -146,7 +146,10 @@ async fn write(of: ResultOf<'_>, name: &str, text: &LargeText) -> Result<StoredT
     loop {
         let source = Arc::clone(&text.source);
         let read = tokio::task::spawn_blocking(move || read_piece(source.as_ref(), offset)).await;
-        let piece = read.map_err(|_| NotStored::Read)?.map_err(|_| NotStored::Read)?;
+        let piece = read.map_err(io::Error::other).flatten().map_err(|error| {
+            tracing::warn!(%error, "the temporary file of a large result cannot be read");
+            NotStored::Read
+        })?;
         if piece.is_empty() {
             break;
         }

@@ -16,7 +16,7 @@ pub struct UncommittedValue {
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingWrite {
     last: UncommittedValue,
     /// The position of the write in the next change; `None` while a commit is in progress.
     index: Option<usize>,
@@ -25,7 +25,7 @@ struct Pending {
 /// The uncommitted values of a run, and the results of its conditional writes.
 #[derive(Debug, Default)]
 pub(super) struct Values {
-    pending: BTreeMap<String, Pending>,
+    pending: BTreeMap<String, PendingWrite>,
     /// Bytes of the pending keys, values and versions.
     bytes: usize,
     conflicts: Vec<VersionConflict>,
@@ -68,7 +68,7 @@ impl Values {
             }
         };
         self.bytes += bytes_of(&key, &last);
-        if let Some(replaced) = self.pending.insert(key.clone(), Pending { last, index: Some(index) }) {
+        if let Some(replaced) = self.pending.insert(key.clone(), PendingWrite { last, index: Some(index) }) {
             self.bytes -= bytes_of(&key, &replaced.last);
         }
     }

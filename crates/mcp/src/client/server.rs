@@ -14,8 +14,8 @@ use process::{MayFinish, ProcessExit, StderrReader, Tail};
 use tokio::sync::watch;
 
 use crate::client::catalog::LeftOutTool;
-use crate::client::spec::{Limits, ServerSpec};
-use crate::client::{Closed, FollowOutcome, RequestError, Session, Ticket};
+use crate::client::spec::{HintTrust, Limits, ServerSpec};
+use crate::client::{Closed, FollowOutcome, RequestError, Session, TicketContent};
 use connect::{StartContext, connect, list, origin};
 
 pub use connect::{CHECK_STDERR, ConnectError, ConnectFailure};
@@ -24,9 +24,9 @@ pub use connect::{CHECK_STDERR, ConnectError, ConnectFailure};
 #[derive(Debug)]
 pub struct Server {
     name: String,
-    /// As in [`ServerSpec::identity`].
+    /// The hash that [`ServerSpec::identity`] returns.
     identity: String,
-    trusted: bool,
+    hints: HintTrust,
     pub(super) limits: Limits,
     /// Locked only to read or replace the listing.
     listed: RwLock<Arc<ServerListing>>,
@@ -110,7 +110,7 @@ impl Server {
     /// Lists the tools again within the same limits. If the new list exceeds them, the previous one stays.
     pub async fn relist(&self) -> Result<Vec<ToolSpec>, ConnectError> {
         let limit = self.limits.connect;
-        let listing = tokio::time::timeout(limit, list(&self.session, &self.name, self.trusted, &self.limits)).await;
+        let listing = tokio::time::timeout(limit, list(&self.session, &self.name, self.hints, &self.limits)).await;
         match listing.unwrap_or(Err(ConnectFailure::Deadline(limit))) {
             Ok(listed) => {
                 let tools = listed.tools.values().cloned().collect();
@@ -169,7 +169,7 @@ impl ToolSource for Server {
 
     fn follow(&self, parked: ParkedCall) -> CallFuture<'_> {
         Box::pin(async move {
-            let Some(mut timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) else {
+            let Some(mut timed) = TicketContent::read(parked.ticket()).and_then(TicketContent::task) else {
                 return Dispatch::Settled(Outcome::Unknown);
             };
             match self.follow_task(&parked, &mut timed).await {
@@ -181,7 +181,7 @@ impl ToolSource for Server {
 
     fn cancel(&self, parked: ParkedCall) -> CancelFuture<'_> {
         Box::pin(async move {
-            if let Some(timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) {
+            if let Some(timed) = TicketContent::read(parked.ticket()).and_then(TicketContent::task) {
                 self.cancel_task(&timed.task).await;
             }
         })
@@ -201,7 +201,7 @@ mod tests {
 
     use super::call::CallParts;
     use super::connect::{StartContext, list_tools, start};
-    use super::{Limits, Server, ServerSpec};
+    use super::{HintTrust, Limits, Server, ServerSpec};
     use crate::client::Handshake;
     use crate::client::catalog::Offer;
     use crate::client::spec::Transport;
@@ -250,7 +250,7 @@ mod tests {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
         let (session, _stderr_reader, _exit) =
             start(&spec, &StartContext::default(), Handshake::Discover).await.unwrap();
-        let mut offer = Offer::new("peer", true, &spec.limits);
+        let mut offer = Offer::new("peer", HintTrust::Trusted, &spec.limits);
         list_tools(&session, &mut offer, spec.limits.connect).await.unwrap();
         println!("{:?}", offer.tools.keys());
         assert_eq!(offer.tools.len(), 2);

@@ -17,7 +17,7 @@ use url::Url;
 use crate::client::Callback;
 use crate::client::downloads::runs_downloader;
 
-/// One configured MCP server.
+/// The specification of a configured MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSpec {
     /// The server's name, which is the owner in its tools' ids.
@@ -28,7 +28,19 @@ pub struct ServerSpec {
     pub limits: Limits,
 }
 
+/// Whether a server's hints about its tools, such as read-only, count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HintTrust {
+    Trusted,
+    Ignored,
+}
+
 impl ServerSpec {
+    /// Returns whether the server's hints count.
+    pub(crate) fn hint_trust(&self) -> HintTrust {
+        if self.trusted { HintTrust::Trusted } else { HintTrust::Ignored }
+    }
+
     /// Returns a hash that identifies the server: its name with the command, arguments and folder, or with the whole
     /// URL. Approvals are bound to it. Variables and headers are left out, so that a renewed token does not change it.
     pub fn identity(&self) -> String {

@@ -13,14 +13,14 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// How much of a line is searched for secrets before it is cut.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// The first line that a server printed instead of a message. The connection notes it, and its creator reports it, also if
-/// the connection was given up.
+/// The first line that a server printed instead of a message. The connection notes it, and its creator reports it, even
+/// if the connection was closed before it was ready.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StrayLine(Arc<Mutex<Heard>>);
+pub(crate) struct StrayLine(Arc<Mutex<ServerOutput>>);
 
-/// What a server has sent.
+/// What a server has sent so far.
 #[derive(Debug, Default)]
-enum Heard {
+enum ServerOutput {
     #[default]
     Nothing,
     /// Only text, with this first line.
@@ -32,22 +32,22 @@ enum Heard {
 impl StrayLine {
     /// Records a line that is not a message.
     pub(crate) fn on_text(&self, line: &[u8]) {
-        let mut heard = self.0.lock();
-        if matches!(*heard, Heard::Nothing) {
-            *heard = Heard::Text(shown(line));
+        let mut output = self.0.lock();
+        if matches!(*output, ServerOutput::Nothing) {
+            *output = ServerOutput::Text(shown(line));
         }
     }
 
     /// Records that the server has sent a message.
     pub(crate) fn on_message(&self) {
-        *self.0.lock() = Heard::Message;
+        *self.0.lock() = ServerOutput::Message;
     }
 
     /// Returns the first line, if the server has sent no message.
     pub(crate) fn get(&self) -> Option<String> {
         match &*self.0.lock() {
-            Heard::Text(line) => Some(line.clone()),
-            Heard::Nothing | Heard::Message => None,
+            ServerOutput::Text(line) => Some(line.clone()),
+            ServerOutput::Nothing | ServerOutput::Message => None,
         }
     }
 }

@@ -174,7 +174,7 @@ pub(crate) async fn decide(
         Err(DecisionError::TooManyRules) => {
             // No permanent approval can be stored, but the person also approved this one call.
             let once = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
-            return code_mode.decide(approval_id, &once, &by).await.is_ok();
+            code_mode.decide(approval_id, &once, &by).await
         }
         decided => decided,
     };

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use contract::ids::RunId;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use store::Millis;
+use telemetry::LogIgnored;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,9 +17,6 @@ use super::SUSPEND_TIME;
 use super::client_key::ClientKey;
 use super::principal::Principal;
 use super::progress::Progress;
-
-/// How often `wait` checks whether a run's first turn is over.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A control call, and the time by which it must be answered.
 #[derive(Debug)]
@@ -125,9 +123,9 @@ pub(crate) struct InFlightRun {
     pub(crate) started_at: Millis,
 }
 
-/// The runs that are in their first turn in this process.
+/// The runs that are in their first turn in this process. Changes wake the calls that wait for such a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InFlight(Arc<Mutex<State>>);
+pub(crate) struct InFlight(Arc<watch::Sender<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -145,50 +143,64 @@ pub(crate) struct StartingCall {
 
 impl Drop for StartingCall {
     fn drop(&mut self) {
-        let mut known = self.in_flight.lock();
-        match known.starting.get_mut(&self.caller) {
+        self.in_flight.0.send_modify(|state| match state.starting.get_mut(&self.caller) {
             Some(more) if *more > 1 => *more -= 1,
-            Some(_) | None => drop(known.starting.remove(&self.caller)),
-        }
+            Some(_) | None => drop(state.starting.remove(&self.caller)),
+        });
     }
 }
 
 impl InFlight {
     pub(crate) fn starting(&self, principal: &Principal, client: &ClientKey) -> StartingCall {
         let caller = (principal.clone(), client.clone());
-        *self.lock().starting.entry(caller.clone()).or_default() += 1;
+        self.0.send_modify(|state| *state.starting.entry(caller.clone()).or_default() += 1);
         StartingCall { in_flight: self.clone(), caller }
     }
 
-    pub(crate) fn is_starting(&self, principal: &Principal, client: &ClientKey) -> bool {
-        self.lock().starting.contains_key(&(principal.clone(), client.clone()))
+    /// Waits until every `exec` call of this caller has a run or has failed.
+    pub(crate) async fn wait_for_start(&self, principal: &Principal, client: &ClientKey) {
+        let caller = (principal.clone(), client.clone());
+        self.wait_until(|state| !state.starting.contains_key(&caller)).await;
+    }
+
+    /// Waits until a run is not in its first turn.
+    pub(crate) async fn wait_for_first_turn(&self, run_id: &RunId, principal: &Principal) {
+        self.wait_until(|state| !state.has(run_id, principal)).await;
+    }
+
+    async fn wait_until(&self, condition: impl Fn(&State) -> bool) {
+        let waited = self.0.subscribe().wait_for(|state| condition(state)).await.map(drop);
+        // The sender is dropped only after `self`.
+        waited.log_ignored("wait for a run in its first turn");
     }
 
     pub(crate) fn add(&self, run: InFlightRun) {
-        self.lock().runs.insert(run.run_id.clone(), run);
+        self.0.send_modify(|state| drop(state.runs.insert(run.run_id.clone(), run)));
     }
 
     pub(crate) fn remove(&self, run_id: &RunId) {
-        self.lock().runs.remove(run_id);
+        self.0.send_modify(|state| drop(state.runs.remove(run_id)));
     }
 
     pub(crate) fn has(&self, run_id: &RunId, principal: &Principal) -> bool {
-        self.lock().runs.get(run_id).is_some_and(|run| run.principal == *principal)
+        self.0.borrow().has(run_id, principal)
     }
 
     /// Returns the runs that a client of the principal has started.
     pub(crate) fn of(&self, principal: &Principal, client: &ClientKey) -> Vec<InFlightRun> {
         let is_own = |run: &&InFlightRun| run.principal == *principal && run.client == *client;
-        self.lock().runs.values().filter(is_own).cloned().collect()
+        self.0.borrow().runs.values().filter(is_own).cloned().collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let known = self.lock();
+        let known = self.0.borrow();
         known.runs.is_empty() && known.starting.is_empty()
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
+impl State {
+    fn has(&self, run_id: &RunId, principal: &Principal) -> bool {
+        self.runs.get(run_id).is_some_and(|run| run.principal == *principal)
     }
 }
 
@@ -196,6 +208,7 @@ impl InFlight {
 mod tests {
     use std::time::Duration;
 
+    use contract::ids::RunId;
     use tokio::time::Instant;
 
     use super::{CallHandle, InFlight, InFlightRun, until_person};
@@ -236,9 +249,34 @@ mod tests {
         assert!(in_flight.is_empty());
         let (first, second) = (in_flight.starting(&ada, &one), in_flight.starting(&ada, &one));
         drop(first);
-        assert!(in_flight.is_starting(&ada, &one) && !in_flight.is_starting(&local, &one));
-        assert!(!in_flight.is_starting(&ada, &two));
+        assert!(!in_flight.is_empty());
         drop(second);
         assert!(in_flight.is_empty());
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_start_or_a_first_turn_ends_with_it() {
+        let in_flight = InFlight::default();
+        let (ada, local) = (Principal::named("ada").unwrap(), Principal::local());
+        let (one, two) = (ClientKey::new("one", None), ClientKey::new("two", None));
+        let starting = in_flight.starting(&ada, &one);
+        // These have nothing to wait for.
+        in_flight.wait_for_start(&local, &one).await;
+        in_flight.wait_for_start(&ada, &two).await;
+        let run_id: RunId = "cm_1".into();
+        let (principal, client) = (ada.clone(), one.clone());
+        let run = InFlightRun { run_id: run_id.clone(), principal, client, source: String::new(), started_at: 0 };
+        let turn = async {
+            tokio::task::yield_now().await;
+            in_flight.add(run);
+            drop(starting);
+        };
+        tokio::join!(in_flight.wait_for_start(&ada, &one), turn);
+        in_flight.wait_for_first_turn(&run_id, &local).await;
+        let end = async {
+            tokio::task::yield_now().await;
+            in_flight.remove(&run_id);
+        };
+        tokio::join!(in_flight.wait_for_first_turn(&run_id, &ada), end);
     }
 }

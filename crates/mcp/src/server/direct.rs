@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use contract::ids::RunId;
-use executor::{DirectCall, DirectRequest, Executor, ProgressSink, StateSink};
+use executor::{DirectCall, DirectRequest, Executor, ProgressSink, StateSink, internal_message};
 use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -97,9 +97,10 @@ impl DirectCalls {
         questions: MidCallQuestions,
     ) -> Result<RunningCall, String> {
         let name = call_name(id, &arguments);
-        let parked = executor.parked_direct_calls(store, &name).await;
-        let parked =
-            parked.map_err(|error| format!("the store cannot be read, so the tool was not called: {error}"))?;
+        let parked = executor.parked_direct_calls(store, &name).await.map_err(|error| {
+            let advice = "the store cannot be read, so the tool was not called; try again";
+            internal_message("find parked tool calls", &error, advice)
+        })?;
         for run_id in &parked {
             if let Some(claim) = self.claim(run_id) {
                 return Ok(self.resume(executor, store, claim, questions));

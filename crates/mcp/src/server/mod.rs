@@ -2,7 +2,7 @@
 //! Search, or the tools themselves.
 //!
 //! `service` is independent of the transport: it knows principals, runs and approvals. `wire` implements the protocol,
-//! in every revision since 2025-06-18; `rmcp`'s types stop there. `http` serves it behind the front door of
+//! in every revision since 2025-06-18; `rmcp`'s types stop there. `http` serves it behind the request gate of
 //! `http_server`, which authenticates HTTP requests and enforces limits on them.
 //!
 //! A control call never stays open for long ([`CALL_AT_MOST`]), and a lost response can be recovered: a run lives in the store,
@@ -41,7 +41,7 @@ pub use summary::{Summary, summarize_arguments, summarize_in_line, whole_argumen
 pub use tools::{BadPrefix, ToolPrefix};
 pub use wire::{ServeError, serve_streams};
 
-/// The longest time that a call is held open: clients give up on a silent call after a minute, some on any call. Only an
+/// The longest time that a call is held open: clients time out a silent call after a minute, some on any call. Only an
 /// `exec` with a longer configured `timeoutMs` takes longer.
 pub const CALL_AT_MOST: Duration = Duration::from_secs(45);
 

@@ -61,11 +61,11 @@ impl Settings {
         Self { config, approval_policy, exempt, ..self.clone() }
     }
 
-    /// Returns how tools are shown, while the tools of all servers are known or not. `auto` shows code mode until it
-    /// knows all tools: it would otherwise show the tools of the first servers and hide them again.
-    fn surface_options(&self, settled: bool) -> SurfaceOptions {
+    /// Returns how tools are shown. `auto` shows code mode until the tools of all servers are known: it would otherwise
+    /// show the tools of the first servers and hide them again.
+    fn surface_options(&self, servers: ServerReadiness) -> SurfaceOptions {
         let wanted = match self.surface {
-            Some(SurfaceChoice::Auto) if !settled => Some(SurfaceChoice::Code),
+            Some(SurfaceChoice::Auto) if servers == ServerReadiness::Starting => Some(SurfaceChoice::Code),
             wanted => wanted,
         };
         let prefix_bytes = self.tool_prefix.as_str().len();
@@ -76,6 +76,14 @@ impl Settings {
     pub(crate) fn scope(&self, principal: &Principal) -> Scope {
         Scope { sandboxed: self.sandboxed, ..principal.scope() }
     }
+}
+
+/// Whether the tools of all servers that are started with this one are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServerReadiness {
+    Starting,
+    /// Every server is ready or has failed.
+    Settled,
 }
 
 /// The tool sources that are currently offered.
@@ -91,6 +99,12 @@ pub struct OfferedSources {
     pub invalid: Option<Arc<str>>,
     /// Whether every source that is started with the server is ready or has failed.
     pub settled: bool,
+}
+
+impl OfferedSources {
+    fn readiness(&self) -> ServerReadiness {
+        if self.settled { ServerReadiness::Settled } else { ServerReadiness::Starting }
+    }
 }
 
 /// What is prepared for one principal.
@@ -115,7 +129,7 @@ pub(crate) struct PreparedTools {
 impl PreparedTools {
     fn new(
         settings: &Settings,
-        (sources, local, settled): (Vec<Arc<dyn ToolSource>>, LocalTools, bool),
+        (sources, local, servers): (Vec<Arc<dyn ToolSource>>, LocalTools, ServerReadiness),
         principal: &Principal,
         previous_catalog: Option<Arc<Catalog>>,
     ) -> Result<Self, PrepareError> {
@@ -123,7 +137,7 @@ impl PreparedTools {
         let host = Host {
             local,
             runtime_available: settings.runtime_available,
-            surface: settings.surface_options(settled),
+            surface: settings.surface_options(servers),
             ..Host::new(settings.config.clone(), sources)
         };
         let (scope, provider) = (settings.scope(principal), settings.provider.clone());
@@ -209,7 +223,7 @@ pub fn surface_report(run: &PreparedRun) -> Result<SurfaceReport, SurfaceError> 
     Ok(SurfaceReport::new((&run.surface, run.chosen_by), &listing.visible, &code, catalog))
 }
 
-/// One [`PreparedTools`] for each principal, until the offered tools change.
+/// Caches the [`PreparedTools`] of each principal until the offered tools change.
 #[derive(Debug)]
 pub(crate) struct Cache {
     state: Mutex<State>,
@@ -278,7 +292,7 @@ impl Cache {
         }
         let (offered, policy) = {
             let offered = state.offered.borrow();
-            ((offered.sources.clone(), offered.local.clone(), offered.settled), offered.policy.clone())
+            ((offered.sources.clone(), offered.local.clone(), offered.readiness()), offered.policy.clone())
         };
         let settings = policy.map_or(Cow::Borrowed(settings), |policy| Cow::Owned(settings.with(&policy)));
         let prepared = PreparedTools::new(&settings, offered, principal, state.previous_catalog.take());

@@ -13,13 +13,14 @@ use contract::cell::{CellResult, OutputItem};
 use contract::ids::RunId;
 use contract::limits::MAX_UNDELIVERED_BYTES;
 use executor::clock::now_ms;
+use executor::internal_message;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use store::{Millis, RunState, StoreError};
-use tokio::time::Instant;
+use telemetry::LogIgnored;
 
 use super::answer::{Answer, failed, refused};
-use super::calls::{Call, InFlight, InFlightRun, POLL_INTERVAL};
+use super::calls::{Call, InFlight, InFlightRun};
 use super::plain;
 use super::principal::{Principal, PrincipalScope};
 
@@ -53,12 +54,13 @@ pub(crate) async fn wait_target(code_mode: &CodeMode, in_flight: &InFlight, call
         Some(_) => return WaitTarget::Nothing(Answer::of(&refused("`runId` must be a string"), &[])),
     }
     // A run that is just starting may be the one that the client means, and is known in a moment.
-    while in_flight.is_starting(&call.principal, &call.client) && Instant::now() < call.until {
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
-    unnamed(code_mode, in_flight, call)
-        .await
-        .unwrap_or_else(|error| WaitTarget::Nothing(Answer::of(&failed(&error.to_string()), &[])))
+    let started = in_flight.wait_for_start(&call.principal, &call.client);
+    tokio::time::timeout_at(call.until, started).await.log_expected("wait for a run that is starting");
+    unnamed(code_mode, in_flight, call).await.unwrap_or_else(|error| {
+        let advice = "the store cannot be read, so no cell was found; try again";
+        let message = internal_message("find the run of a `wait` without a run id", &error, advice);
+        WaitTarget::Nothing(Answer::of(&failed(&message), &[]))
+    })
 }
 
 /// Checks that a run exists. If it does not, the answer lists the caller's live runs.

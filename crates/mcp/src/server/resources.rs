@@ -66,7 +66,8 @@ pub(crate) enum ReadError {
     TooLarge { bytes: u64, first: String },
     #[error("`offset` and `length` are numbers of bytes, and `length` is at least 1: {TEMPLATE}")]
     BadPart,
-    #[error("the store cannot be read; try again: {0}")]
+    /// The message leaves out the store's error, which clients must not read.
+    #[error("the store cannot be read; try again")]
     Store(#[from] StoreError),
 }
 
@@ -199,7 +200,7 @@ async fn visible(store: &Store, principal: &Principal, handle: &OutputHandle) ->
     store.output(handle).await
 }
 
-/// One page of a client's outputs, newest first, and the cursor of the next page.
+/// A page of a client's outputs, newest first, and the cursor of the next page.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) rows: Vec<OutputRow>,

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::CALL_AT_MOST;
 use super::answer::{failed, invalid_config, unwritten};
 use super::approvals;
-use super::calls::{Call, InFlight, InFlightRun, OwnWork, POLL_INTERVAL};
+use super::calls::{Call, InFlight, InFlightRun, OwnWork};
 use super::direct::{Claim, DirectCalls, MidCallQuestions, RunningCall};
 use super::prepared::{Cache, OfferedSources, PreparedTools, Settings, exec_at_most};
 use super::principal::{Principal, PrincipalScope};
@@ -320,9 +320,7 @@ impl McpService {
         let (code_mode, in_flight) = (self.inner.code_mode.clone(), self.inner.in_flight.clone());
         let waiting = async move {
             // The run is in the store once its first turn is over.
-            while in_flight.has(&run, &principal) {
-                tokio::time::sleep(POLL_INTERVAL).await;
-            }
+            in_flight.wait_for_first_turn(&run, &principal).await;
             code_mode.wait(&executor, &prepared.config, &tool_call_id, &run).await
         };
         match self.run_until_deadline(call, waiting).await {

@@ -94,10 +94,10 @@ impl Tool {
 /// The tools of a surface as a client lists them.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// As protocol JSON, in the order of [`Surface::names`].
+    /// The tools as protocol JSON, in the order of [`Surface::names`].
     pub(crate) tools: Vec<Value>,
     pub(crate) pages: Vec<Range<usize>>,
-    /// As a model sees them, to count their size.
+    /// The tools as a model sees them, to count their size.
     pub(crate) visible: Vec<VisibleTool>,
 }
 

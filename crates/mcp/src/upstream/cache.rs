@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 use telemetry::{LogIgnored, Redactor};
 
 use crate::client::{
-    ConnectError, ConnectFailure, LeftOutTool, Limits, MAX_SHOWN_CHARS, Offer, Server, ServerSpec, Transport,
-    plain_url, shown,
+    ConnectError, ConnectFailure, HintTrust, LeftOutTool, Limits, MAX_SHOWN_CHARS, Offer, Server, ServerSpec,
+    Transport, plain_url, shown,
 };
 
 /// Unix time in milliseconds.
@@ -116,7 +116,7 @@ pub(crate) struct CacheFile {
     path: PathBuf,
     identity: String,
     server: String,
-    trusted: bool,
+    hints: HintTrust,
     limits: Limits,
 }
 
@@ -148,7 +148,7 @@ impl CacheFile {
             path: folder.join(format!("{identity}.json")),
             identity,
             server: spec.name.clone(),
-            trusted: spec.trusted,
+            hints: spec.hint_trust(),
             limits: spec.limits,
         }
     }
@@ -218,7 +218,7 @@ impl CacheFile {
             return None;
         }
         let about = read.get("about").and_then(Value::as_str).map(|about| shown(about, MAX_SHOWN_CHARS).into());
-        let mut offer = Offer::new(&self.server, self.trusted, &self.limits).with_instructions(about);
+        let mut offer = Offer::new(&self.server, self.hints, &self.limits).with_instructions(about);
         for tool in read.get("tools")?.as_array()? {
             offer.tool(tool).ok()?;
         }

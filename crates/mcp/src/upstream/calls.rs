@@ -8,7 +8,7 @@ use executor::{AuthorizedCall, Dispatch, Outcome, ParkedCall, ParkedOn};
 
 use super::start::{Unavailable, acquire};
 use super::supervisor::Supervisor;
-use crate::client::{Attempt, FollowOutcome, MAX_SHOWN_NAME_CHARS, Ticket, shown};
+use crate::client::{Attempt, FollowOutcome, MAX_SHOWN_NAME_CHARS, TicketContent, shown};
 
 /// How often a call is tried if the server crashes before it has received the call, or afterwards if the tool may be
 /// called again.
@@ -48,7 +48,7 @@ pub(super) async fn call(supervisor: &Arc<Supervisor>, call: &AuthorizedCall) ->
 /// Follows a parked task to its end, over as many connections as it takes: the task continues while the server or this
 /// process restarts.
 pub(super) async fn follow(supervisor: &Arc<Supervisor>, parked: &ParkedCall) -> Dispatch {
-    let Some(mut timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) else {
+    let Some(mut timed) = TicketContent::read(parked.ticket()).and_then(TicketContent::task) else {
         return Dispatch::Settled(Outcome::Unknown);
     };
     let mut unreached: Option<Instant> = None;
@@ -78,7 +78,7 @@ pub(super) async fn follow(supervisor: &Arc<Supervisor>, parked: &ParkedCall) ->
 
 /// Cancels a task at the server, and starts the server for it if necessary.
 pub(super) async fn cancel(supervisor: &Arc<Supervisor>, parked: &ParkedCall) {
-    let Some(timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) else { return };
+    let Some(timed) = TicketContent::read(parked.ticket()).and_then(TicketContent::task) else { return };
     match acquire(supervisor).await {
         Ok(running) => running.server().cancel_task(&timed.task).await,
         Err(why) => tracing::warn!(server = %supervisor.name(), reason = %why, "a task cannot be cancelled"),

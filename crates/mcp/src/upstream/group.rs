@@ -94,8 +94,9 @@ impl Upstreams {
         self.listed_within(|_| None, finished).await
     }
 
-    /// Does the same as [`Self::listed_each`], but waits for a server no longer than `patience` says; `None` is the
-    /// server's own limit. A server that takes longer goes on starting, and with no patience at all it is not started.
+    /// Lists the tools of all servers like [`Self::listed_each`], but waits for a server no longer than `patience`
+    /// returns; `None` is the server's own limit. A server that takes longer continues to start, and with no patience
+    /// at all it is not started.
     pub async fn listed_within(
         &self,
         patience: impl Fn(&Upstream) -> Option<Duration> + Sync,

@@ -1,4 +1,4 @@
-//! One configured server, running or not, as a tool source.
+//! A configured server, running or not, as a tool source.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +87,8 @@ impl Upstream {
         start::acquire(&self.supervisor).await.map(drop)
     }
 
-    /// Lists the server's tools now, and starts the server if it does not run, even if it was given up before.
+    /// Lists the server's tools now, and starts the server if it does not run, even if the supervisor
+    /// has stopped restarting it.
     pub async fn refresh(&self) -> Result<(), Unavailable> {
         start::refresh(&self.supervisor).await
     }

@@ -26,7 +26,7 @@ pub enum Unavailable {
     #[error(
         "the server failed {failures} times in a row and is not started for another {seconds} s; last failure: {last}"
     )]
-    GivenUp { failures: u32, seconds: u64, last: Arc<str> },
+    NotRestarted { failures: u32, seconds: u64, last: Arc<str> },
     #[error("the server can be started again in {seconds} s; last failure: {last}; call again then")]
     BackingOff { seconds: u64, last: Arc<str> },
     #[error("the server was not ready within {seconds} s and is still starting")]
@@ -56,9 +56,7 @@ impl ServerGuard {
 
 impl Drop for ServerGuard {
     fn drop(&mut self) {
-        let mut state = self.supervisor.state();
-        state.in_flight = state.in_flight.saturating_sub(1);
-        state.last_used = Instant::now();
+        self.supervisor.release();
     }
 }
 
@@ -86,7 +84,8 @@ pub(super) async fn acquire(supervisor: &Arc<Supervisor>) -> Result<ServerGuard,
     }
 }
 
-/// Lists the server's tools now, and starts the server if it does not run, even if it was given up before.
+/// Lists the server's tools now, and starts the server if it does not run, even if the supervisor has
+/// stopped restarting it.
 pub(super) async fn refresh(supervisor: &Arc<Supervisor>) -> Result<(), Unavailable> {
     let was_running = {
         let mut state = supervisor.state();
@@ -222,7 +221,7 @@ fn sleep_or_back_off(state: &State, until: Instant) -> Result<Step, Unavailable>
 
 fn refusal_reason(state: &State) -> Unavailable {
     match state.lifecycle.phase() {
-        Phase::Failed { until } => Unavailable::GivenUp {
+        Phase::Failed { until } => Unavailable::NotRestarted {
             failures: state.lifecycle.failures(),
             seconds: until.saturating_duration_since(Instant::now()).as_secs() + 1,
             last: last_failure_message(state),

@@ -46,7 +46,7 @@ pub struct Status {
     pub restarts: u64,
     /// Failures in a row.
     pub failures: u32,
-    /// The earliest time of the next start, if the server backs off or was given up.
+    /// The earliest time of the next start, if the server backs off or is not restarted after many failures.
     pub next_try: Option<Millis>,
     pub in_flight: usize,
     /// Tools of the server itself, without the operations on its resources and prompts.

@@ -11,7 +11,7 @@ use executor::clock::now_ms;
 use parking_lot::{Mutex, MutexGuard};
 use process::{Action, Event, Lifecycle, MayFinish, Phase, Restart, jitter};
 use telemetry::LogIgnored;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use super::cache::{CacheFile, LastFailure, Listing, Millis};
@@ -38,9 +38,6 @@ const STOP_DEADLINE: Duration = Duration::from_secs(5);
 /// A start that is stopped after this time is stored as a failure.
 const LONG_START_MS: Millis = 9_500;
 
-/// How often a server that is to be removed is checked for calls in progress.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
-
 /// The outcome of a start, once it is known.
 pub(super) type StartOutcome = watch::Receiver<Option<Result<(), Arc<str>>>>;
 
@@ -49,7 +46,7 @@ pub(super) type StartOutcome = watch::Receiver<Option<Result<(), Arc<str>>>>;
 pub(super) struct StartAttempt {
     pub(super) outcome: StartOutcome,
     pub(super) task: AbortHandle,
-    /// Set if the server may finish its download when the start is given up.
+    /// Set if the server may finish its download when the start is cancelled.
     pub(super) may_finish: MayFinish,
 }
 
@@ -62,6 +59,8 @@ pub(super) struct Supervisor {
     /// Locked only to read or change the state, never across an await.
     state: Mutex<State>,
     changes: watch::Sender<u64>,
+    /// Notified when no call is in progress any more.
+    unused: Notify,
     /// The counter of changes of all servers of the group.
     group_changes: Option<Arc<watch::Sender<u64>>>,
 }
@@ -134,7 +133,16 @@ impl Supervisor {
             None => {}
         }
         let (state, changes) = (Mutex::new(state), watch::Sender::new(0));
-        Arc::new_cyclic(|me| Self { me: me.clone(), spec, options, file, state, changes, group_changes })
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            spec,
+            options,
+            file,
+            state,
+            changes,
+            unused: Notify::new(),
+            group_changes,
+        })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -287,11 +295,31 @@ impl Supervisor {
     /// Refuses new calls, waits for those in progress, at most for `patience`, and stops the server permanently.
     pub(super) async fn remove(&self, patience: Duration) {
         self.state().removed = true;
-        let deadline = Instant::now() + patience;
-        while self.state().in_flight > 0 && Instant::now() < deadline {
-            tokio::time::sleep(DRAIN_INTERVAL).await;
-        }
+        let drained = tokio::time::timeout(patience, self.wait_until_unused()).await;
+        drained.log_expected("wait for the calls of a server that is removed");
         self.stop(Event::Retire).await;
+    }
+
+    /// Waits until no call is in progress.
+    async fn wait_until_unused(&self) {
+        loop {
+            // Created before the check, so that it completes for a call that ends between the check and the wait.
+            let unused = self.unused.notified();
+            if self.state().in_flight == 0 {
+                return;
+            }
+            unused.await;
+        }
+    }
+
+    /// Records that a call has ended.
+    pub(super) fn release(&self) {
+        let mut state = self.state();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        state.last_used = Instant::now();
+        if state.in_flight == 0 {
+            self.unused.notify_waiters();
+        }
     }
 
     /// Stops the server if it has not been used for the configured time since its start with this number.

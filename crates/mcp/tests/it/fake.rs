@@ -135,7 +135,7 @@ pub(crate) async fn wait_until_recorded(record: &Path, wanted: impl Fn(&Value) -
     tokio::time::timeout(Duration::from_secs(20), hearing).await.unwrap_or_else(|_| panic!("{:?}", heard(record)))
 }
 
-/// One connected server with the real code between a cell's call and it.
+/// A connected server with the real code between a cell's call and it.
 pub(crate) struct Connected {
     pub server: Arc<Server>,
     executor: Executor,

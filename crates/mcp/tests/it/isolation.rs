@@ -24,7 +24,7 @@ fn fine() -> Value {
     json!({"tools": [tool("call", json!([{"result": {}}]))]})
 }
 
-/// One bad server of each kind.
+/// The kinds of bad servers.
 fn bad() -> Vec<Value> {
     let flood: Vec<Value> = vec![json!({"stderrBytes": 1 << 20}); 4000];
     let garbage = Value::from(vec![json!({"print": "?"}); 20]);

@@ -188,7 +188,7 @@ async fn large_results(count: usize) {
     before.report().await;
 }
 
-/// One text of nearly eight million bytes of escapes.
+/// Returns a text of nearly eight million bytes of escapes.
 fn escapes() -> Value {
     let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":{"x":""#;
     json!([{"repeated": [before, r"\u0041", 1_300_000, "\"}}}"]}])

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use catalog::SurfaceChoice;
+use codemode::CodeMode;
 use contract::limits::{MAX_PAGE_RESOURCES, MAX_RESOURCE_READ_BYTES, MAX_RESOURCE_READS};
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, ToolResult, ToolSource};
-use mcp::server::{McpService, OfferedSources, Principal, serve_streams};
+use mcp::server::{McpService, OfferedSources, Principal, Settings, serve_streams};
 use serde_json::{Value, json};
 use testkit::runner;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
@@ -46,9 +48,12 @@ impl ToolSource for Studio {
 }
 
 async fn service(tools: Value) -> McpService {
-    let code_mode = runner::in_process().await.unwrap();
+    service_with(runner::in_process().await.unwrap(), settings(&tools))
+}
+
+fn service_with(code_mode: CodeMode, settings: Settings) -> McpService {
     let offered = OfferedSources { sources: vec![Arc::new(Studio)], settled: true, ..OfferedSources::default() };
-    McpService::new(code_mode, settings(&tools), watch::channel(offered).1)
+    McpService::new(code_mode, settings, watch::channel(offered).1)
 }
 
 struct Client {
@@ -331,6 +336,33 @@ async fn a_large_output_is_read_in_parts_that_add_up() {
     assert!(read == expected, "{} of {} bytes", read.len(), expected.len());
     let some = client.read(&format!("{uri}?offset=7&length=5")).await;
     assert_eq!(some["result"]["contents"][0]["text"], expected[7..12], "{some}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_of_the_store_is_an_incident_whose_text_no_client_receives() {
+    let code_mode = runner::in_process().await.unwrap();
+    let service = service_with(code_mode.clone(), settings(&Value::Null));
+    let mut client = Client::connect(&service, "local", OLD).await;
+    let shown = client.exec("return 'x'.repeat(300_000)").await;
+    let uri = format!("cellmate://out/{}", shown.json["value"]["handle"].as_str().unwrap());
+    let direct = Settings { surface: Some(SurfaceChoice::Direct), ..settings(&Value::Null) };
+    let direct = service_with(code_mode.clone(), direct);
+    let mut direct = Client::connect(&direct, "local", OLD).await;
+    let tool = direct.ask("tools/list", json!({})).await["result"]["tools"][0]["name"].clone();
+
+    code_mode.store().close().await;
+    let (read, listed) = (client.read(&uri).await, client.ask("resources/list", json!({})).await);
+    let called = direct.ask("tools/call", json!({"name": tool, "arguments": {}})).await;
+    for message in [
+        &read["error"]["message"],
+        &listed["error"]["message"],
+        &client.call("wait", json!({})).await.json["error"],
+        &called["result"]["content"][0]["text"],
+    ] {
+        let message = message.as_str().unwrap_or_else(|| panic!("{read} {listed} {called}"));
+        assert!(message.starts_with("internal error (incident "), "{message}");
+        assert!(!message.contains("the store failed") && !message.contains("pool"), "{message}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -106,7 +106,7 @@ async fn descriptions_fit_with_any_number_of_servers_and_do_not_change() {
     }
 }
 
-/// Settings of a server that asks nobody, with this value of `tools`.
+/// Settings of a server that requires no approvals, with this value of `tools`.
 pub(crate) fn settings(tools: &Value) -> Settings {
     Settings {
         config: AgentsConfig::resolve(tools, &Value::Null).unwrap(),

@@ -11,7 +11,7 @@ use contract::limits::{MAX_LISTED_VALUES, MAX_TOOL_VALUES};
 use contract::tool::{Operation, Repeat, ToolId, ToolSpec, is_visible_name};
 use serde_json::{Value, json};
 
-use crate::client::spec::{Limits, MAX_SHOWN_NAME_CHARS, MAX_TOOL_NAME_BYTES, shown};
+use crate::client::spec::{HintTrust, Limits, MAX_SHOWN_NAME_CHARS, MAX_TOOL_NAME_BYTES, shown};
 
 pub(crate) use header_arguments::header_arguments;
 
@@ -26,7 +26,7 @@ pub struct LeftOutTool {
 #[derive(Debug)]
 pub(crate) struct Offer<'a> {
     server: &'a str,
-    trusted: bool,
+    hints: HintTrust,
     limits: &'a Limits,
     bytes: usize,
     /// The number of JSON values in all listed tools.
@@ -55,10 +55,10 @@ pub enum TooMuch {
 }
 
 impl<'a> Offer<'a> {
-    pub(crate) fn new(server: &'a str, trusted: bool, limits: &'a Limits) -> Self {
+    pub(crate) fn new(server: &'a str, hints: HintTrust, limits: &'a Limits) -> Self {
         Self {
             server,
-            trusted,
+            hints,
             limits,
             bytes: 0,
             values: 0,
@@ -75,8 +75,9 @@ impl<'a> Offer<'a> {
         Self { about, ..self }
     }
 
-    pub(crate) fn in_headers(self, in_headers: bool) -> Self {
-        Self { in_headers, ..self }
+    /// Accepts only tools whose arguments the transport can carry in headers where the tools ask for it.
+    pub(crate) fn for_headers(self) -> Self {
+        Self { in_headers: true, ..self }
     }
 
     /// Adds a tool as `tools/list` returns it, or records why it is left out.
@@ -155,7 +156,10 @@ impl<'a> Offer<'a> {
 
     /// Returns what a server's declaration counts for.
     fn believed(&self, declared: Repeat) -> Repeat {
-        if self.trusted { declared } else { Repeat::Never }
+        match self.hints {
+            HintTrust::Trusted => declared,
+            HintTrust::Ignored => Repeat::Never,
+        }
     }
 
     /// Adds a tool. The first tool with a name wins: the server's own tools come first, so they hide the operations

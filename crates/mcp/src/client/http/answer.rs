@@ -65,7 +65,7 @@ pub(crate) enum Failure {
 #[derive(Debug, Default)]
 pub(crate) struct HeldBytes(AtomicUsize);
 
-/// One response's part of [`HeldBytes`].
+/// The part of [`HeldBytes`] that belongs to one response.
 #[derive(Debug)]
 pub(crate) struct Share {
     of: Arc<HeldBytes>,

@@ -4,7 +4,7 @@ use process::{LargeMessageReader, LargeMessages};
 
 use crate::client::spec::MAX_FRAME_BYTES;
 
-/// One event. Its type is not kept, because the protocol uses only messages.
+/// A server-sent event. Its type is not kept, because the protocol uses only messages.
 #[derive(Debug, Default)]
 pub(crate) struct Event {
     pub(crate) data: Vec<u8>,

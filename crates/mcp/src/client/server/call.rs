@@ -15,7 +15,7 @@ use crate::client::catalog::convert;
 use crate::client::catalog::header_arguments;
 use crate::client::questions;
 use crate::client::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
-use crate::client::tasks::{Task, Ticket, TimedTask};
+use crate::client::tasks::{Task, TicketContent, TimedTask};
 use crate::client::{Closed, Request, RequestError};
 
 /// How often a server may ask to be called again without asking a question.
@@ -69,17 +69,17 @@ impl Server {
     /// Resumes a call with a person's answers: passes them to its task, or repeats the call with them.
     async fn resume(&self, call: &AuthorizedCall, slot: &ResponseSlot, answers: &Answers) -> Result<Dispatch, Attempt> {
         let responses = questions::responses(&answers.by_key);
-        match Ticket::read(&answers.ticket) {
-            Some(Ticket::QuestionBatch { state }) => {
+        match TicketContent::read(&answers.ticket) {
+            Some(TicketContent::QuestionBatch { state }) => {
                 let mut with = Map::from_iter([("inputResponses".to_owned(), responses)]);
                 with.extend(state.map(|state| ("requestState".to_owned(), json!(state))));
                 self.rounds(&CallParts::of(call, slot), with).await
             }
             // Once the pages have been visited, the call is repeated unchanged.
-            Some(Ticket::Pages) if answers.by_key.values().any(|answer| *answer == Answer::Declined) => {
+            Some(TicketContent::Pages) if answers.by_key.values().any(|answer| *answer == Answer::Declined) => {
                 Ok(Dispatch::Settled(self.failed(call.id(), "a person declined to visit the page that it asks for")))
             }
-            Some(Ticket::Pages) => self.rounds(&CallParts::of(call, slot), Map::new()).await,
+            Some(TicketContent::Pages) => self.rounds(&CallParts::of(call, slot), Map::new()).await,
             Some(ticket) => match ticket.task() {
                 Some(timed) => self.update_task(call.id(), &timed, responses).await,
                 None => Ok(Dispatch::Settled(Outcome::Unknown)),
@@ -121,11 +121,11 @@ impl Server {
                 return Ok(Dispatch::Settled(self.failed(id, "its request for input is too large")));
             }
             if result.get("inputRequests").is_some() && result.get(questions::PAGES).is_some() {
-                return Ok(self.park_for_answers(id, &result, Ticket::Pages.text()));
+                return Ok(self.park_for_answers(id, &result, TicketContent::Pages.text()));
             }
             let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
             if result.get("inputRequests").is_some() || state.is_none() {
-                return Ok(self.park_for_answers(id, &result, Ticket::QuestionBatch { state }.text()));
+                return Ok(self.park_for_answers(id, &result, TicketContent::QuestionBatch { state }.text()));
             }
             with = Map::from_iter(state.map(|state| ("requestState".to_owned(), json!(state))));
             tokio::time::sleep(ROUND_PAUSE).await;

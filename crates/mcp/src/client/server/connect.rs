@@ -18,8 +18,8 @@ use crate::client::catalog::{Offer, TooMuch};
 use crate::client::http::{BadAddress, Caller};
 use crate::client::oauth::Tokens;
 use crate::client::spec::{
-    Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, plain_url,
-    shown,
+    HintTrust, Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport,
+    plain_url, shown,
 };
 use crate::client::stray::StrayLine;
 use crate::client::wire::{Http, is_forbidden};
@@ -113,14 +113,14 @@ pub(super) async fn connect(spec: &ServerSpec, context: &StartContext) -> Result
         return Err(ConnectFailure::BadName);
     }
     let (session, stderr_reader, exit) = reach(spec, context).await?;
-    let listed = match list(&session, &spec.name, spec.trusted, &spec.limits).await {
+    let listed = match list(&session, &spec.name, spec.hint_trust(), &spec.limits).await {
         Ok(listed) => listed,
         Err(why) => return Err(with_exit(why, &spec.transport, exit).await),
     };
     Ok(Server {
         name: spec.name.clone(),
         identity: spec.identity(),
-        trusted: spec.trusted,
+        hints: spec.hint_trust(),
         limits: spec.limits,
         listed: RwLock::new(Arc::new(listed)),
         session,
@@ -207,12 +207,14 @@ async fn with_exit(why: ConnectFailure, transport: &Transport, exit: Option<Proc
 pub(super) async fn list(
     session: &Session,
     name: &str,
-    trusted: bool,
+    hints: HintTrust,
     limits: &Limits,
 ) -> Result<ServerListing, ConnectFailure> {
     let has = session.capabilities();
-    let mut offer =
-        Offer::new(name, trusted, limits).with_instructions(session.about()).in_headers(session.has_headers());
+    let mut offer = Offer::new(name, hints, limits).with_instructions(session.about());
+    if session.has_headers() {
+        offer = offer.for_headers();
+    }
     if has.tools {
         list_tools(session, &mut offer, limits.connect).await?;
     }

@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 use crate::client::closed::Closed;
 use crate::client::spec::{MAX_UPDATE_CHARS, shown};
 
-pub(crate) use ticket::{Ticket, TimedTask};
+pub(crate) use ticket::{TicketContent, TimedTask};
 
 /// How long a task may take from its first response to its last.
 pub(crate) const TASK_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// The number of consecutive polls that may fail before the task is given up.
+/// The number of consecutive polls that may fail before the task counts as lost.
 pub(crate) const MAX_FAILED_POLLS: u32 = 5;
 
 /// The time between polls, and the range of intervals that a server may ask for.

@@ -67,7 +67,7 @@ impl Server {
                     continue;
                 }
                 TaskStatus::Done(result) => Ok(result),
-                // `tasks/result` returns when the task ends. Meanwhile the server sends the task's questions.
+                // `tasks/result` returns when the task ends. Until then the server sends the task's questions.
                 TaskStatus::Fetch => {
                     let mut request = Request::plain("tasks/result", task.task_id_params(), self.limits.call);
                     request.asker = Some(parked.asker().clone());

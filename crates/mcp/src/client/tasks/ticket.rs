@@ -11,7 +11,7 @@ use super::{Dialect, TASK_TIMEOUT, Task, clamp_poll_interval};
 /// The content of a ticket. Tickets of older versions must stay readable; those of newer versions are not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) enum Ticket {
+pub(crate) enum TicketContent {
     #[serde(rename_all = "camelCase")]
     Task {
         id: String,
@@ -56,11 +56,11 @@ impl TimedTask {
 
     pub(crate) fn ticket(&self) -> Option<executor::Ticket> {
         let Task { id, dialect, poll_interval } = self.task.clone();
-        Ticket::Task { id, dialect, pause_ms: poll_interval.as_millis() as u64, until: self.until }.text()
+        TicketContent::Task { id, dialect, pause_ms: poll_interval.as_millis() as u64, until: self.until }.text()
     }
 }
 
-impl Ticket {
+impl TicketContent {
     pub(crate) fn text(&self) -> Option<executor::Ticket> {
         executor::Ticket::new(serde_json::to_string(self).ok()?)
     }
@@ -87,7 +87,7 @@ mod tests {
 
     use executor::{Dispatch, ParkedOn};
 
-    use super::{Ticket, TimedTask};
+    use super::{TicketContent, TimedTask};
     use crate::client::tasks::{Dialect, Task};
 
     #[test]
@@ -96,22 +96,22 @@ mod tests {
             Task { id: "t".to_owned(), dialect: Dialect::Experimental, poll_interval: Duration::from_millis(200) };
         let timed = TimedTask::new(task);
         let Dispatch::Parked(ParkedOn::Followed(ticket)) = timed.parked() else { panic!("{timed:?}") };
-        assert_eq!(Ticket::read(&ticket).and_then(Ticket::task), Some(timed));
+        assert_eq!(TicketContent::read(&ticket).and_then(TicketContent::task), Some(timed));
     }
 
     #[test]
     fn tickets_of_older_versions_stay_readable() {
         let written = r#"{"task":{"id":"t","dialect":"extension","pauseMs":50,"until":7}}"#;
         let ticket = executor::Ticket::new(written.to_owned()).unwrap();
-        let read = Ticket::read(&ticket).unwrap();
+        let read = TicketContent::read(&ticket).unwrap();
         assert_eq!(read.text(), Some(ticket));
         assert_eq!(read.task().unwrap().left(), Duration::ZERO);
         for written in [r#"{"question":{"state":"s"}}"#, r#"{"question":{"state":null}}"#, r#""pages""#] {
             let ticket = executor::Ticket::new(written.to_owned()).unwrap();
-            assert_eq!(Ticket::read(&ticket).unwrap().text(), Some(ticket), "{written}");
+            assert_eq!(TicketContent::read(&ticket).unwrap().text(), Some(ticket), "{written}");
         }
         for other in [r#"{"task":{"id":"t"}}"#, r#"{"later":{}}"#, "7", ""] {
-            assert_eq!(Ticket::read(&executor::Ticket::new(other.to_owned()).unwrap()), None, "{other}");
+            assert_eq!(TicketContent::read(&executor::Ticket::new(other.to_owned()).unwrap()), None, "{other}");
         }
     }
 }

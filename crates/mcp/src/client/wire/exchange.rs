@@ -1,4 +1,4 @@
-//! One HTTP request and everything that is received for it.
+//! An HTTP request and everything that is received for it.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) enum Arrival {
 /// How often in a row a stream is resumed without receiving a message.
 const MAX_RESUMES: u32 = 5;
 
-/// How often in a row opening the stream of server-initiated messages may fail before it is given up.
+/// How often in a row opening the stream of server-initiated messages may fail before the client stops trying.
 const MAX_LISTENS: u32 = 8;
 
 /// The default pause between attempts, doubled each time. A server may ask for another one.
@@ -64,7 +64,7 @@ async fn follow(
     loop {
         match stream.drain(&mut events, id, sender).await {
             Ok(DrainEnd::Answer) => return Ok(()),
-            Ok(DrainEnd::Ended { brought }) if brought => resumes = 0,
+            Ok(DrainEnd::Ended { had_messages: true }) => resumes = 0,
             Ok(DrainEnd::Ended { .. }) | Err(Failure::Lost) => {}
             Err(failure) => return Err(failure),
         }
@@ -93,8 +93,8 @@ pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrival>) {
             Err(failure) => Err(failure),
         };
         match drained {
-            Ok(DrainEnd::Answer | DrainEnd::Ended { brought: true }) => failures = 0,
-            Ok(DrainEnd::Ended { brought: false }) | Err(Failure::Lost) => failures += 1,
+            Ok(DrainEnd::Answer | DrainEnd::Ended { had_messages: true }) => failures = 0,
+            Ok(DrainEnd::Ended { had_messages: false }) | Err(Failure::Lost) => failures += 1,
             // The server may be reachable again in a moment; if not, the next call reports it.
             Err(Failure::Closed(Closed::Unreachable(_))) if failures < 2 => failures += 1,
             Err(failure @ (Failure::Closed(_) | Failure::TooLong)) => {
@@ -117,7 +117,7 @@ struct Stream {
 
 enum DrainEnd {
     Answer,
-    Ended { brought: bool },
+    Ended { had_messages: bool },
 }
 
 impl Stream {
@@ -127,7 +127,7 @@ impl Stream {
         id: Option<i64>,
         sender: &mpsc::Sender<Arrival>,
     ) -> Result<DrainEnd, Failure> {
-        let mut brought = false;
+        let mut had_messages = false;
         while let Some(event) = events.next().await? {
             let Event { data, id: at, retry_ms, large } = event;
             let content = match large {
@@ -141,14 +141,14 @@ impl Stream {
             if content.text().trim_ascii().is_empty() {
                 continue;
             }
-            brought = true;
+            had_messages = true;
             // The message counts towards the limit until it is parsed, because it is in memory.
             forward(sender, Arrival::Message(events.body(content)?)).await;
             if answers {
                 return Ok(DrainEnd::Answer);
             }
         }
-        Ok(DrainEnd::Ended { brought })
+        Ok(DrainEnd::Ended { had_messages })
     }
 
     fn pause(&self, times: u32) -> Duration {

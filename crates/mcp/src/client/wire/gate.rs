@@ -48,11 +48,11 @@ impl Sink {
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// Pending requests by id. Responses to any other id are dropped.
-    open: HashMap<i64, Open>,
+    open: HashMap<i64, OpenRequest>,
     /// The number of requests of the server that the library has not answered.
     asked: usize,
     /// A message that waits for its part of the budget.
-    incoming: Option<Incoming>,
+    incoming: Option<UnparsedMessage>,
     /// Error responses that replace responses that cannot be parsed.
     ready: VecDeque<RxJsonRpcMessage<RoleClient>>,
     /// The number of invalid messages in a row.
@@ -66,7 +66,7 @@ pub(crate) struct Gate {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     reader: Reader,
     token: Option<ProgressToken>,
     updates: ProgressSink,
@@ -78,7 +78,7 @@ struct Open {
 
 /// A message that is within its limits and not parsed yet.
 #[derive(Debug)]
-struct Incoming {
+struct UnparsedMessage {
     text: Vec<u8>,
     texts: ArrivedTexts,
     expected: Expected,
@@ -146,7 +146,7 @@ impl Gate {
                 let RequestId::Number(id) = request.id else { return };
                 let listener = Sink::of(&request.request);
                 let (updates, slot) = listener.clone().map(|one| (one.updates, one.slot)).unwrap_or_default();
-                let open = Open {
+                let open = OpenRequest {
                     reader: Reader::of(&request.request, listener.as_ref()),
                     token: request.request.get_meta().get_progress_token(),
                     updates,
@@ -278,7 +278,7 @@ impl Gate {
             matches!(expected, Expected::Answer(_)).then(|| PendingReservation::new(size, measure)).flatten();
         match reserving {
             Some(reserving) => {
-                self.incoming = Some(Incoming { text, texts, expected, reserving, _share: share });
+                self.incoming = Some(UnparsedMessage { text, texts, expected, reserving, _share: share });
                 Ok(None)
             }
             None => self.read(&text, texts, &expected, Reservation::default()),
@@ -289,7 +289,7 @@ impl Gate {
     pub(super) async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let Some(incoming) = &mut self.incoming else { return Ok(None) };
         let room = incoming.reserving.wait().await;
-        let Some(Incoming { text, mut texts, expected, .. }) = self.incoming.take() else { return Ok(None) };
+        let Some(UnparsedMessage { text, mut texts, expected, .. }) = self.incoming.take() else { return Ok(None) };
         match (room, &expected) {
             (Some(room), _) => self.read(&text, texts, &expected, room),
             // Without its texts, the message takes hardly any memory.

@@ -62,14 +62,14 @@ pub(crate) enum Handshake {
 }
 
 /// A transport with a gate. Implemented by the stdio and HTTP transports.
-pub(crate) trait Gated: Transport<RoleClient> + 'static {
+pub(crate) trait GatedTransport: Transport<RoleClient> + 'static {
     /// Whether the transport can send headers.
     const HAS_HEADERS: bool;
 
     fn gate(&self) -> &Gate;
 }
 
-impl Gated for Http {
+impl GatedTransport for Http {
     const HAS_HEADERS: bool = true;
 
     fn gate(&self) -> &Gate {
@@ -77,7 +77,7 @@ impl Gated for Http {
     }
 }
 
-impl<R, W> Gated for Stdio<R, W>
+impl<R, W> GatedTransport for Stdio<R, W>
 where
     Self: Transport<RoleClient> + 'static,
 {
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// One open connection to a server.
+/// An open connection to a server.
 #[derive(Debug)]
 pub(crate) struct Session {
     running: RunningService<RoleClient, ElicitationHandler>,
@@ -152,7 +152,7 @@ pub(crate) enum RequestError {
 }
 
 impl Session {
-    pub(crate) async fn open<T: Gated>(transport: T, handshake: Handshake) -> Result<Self, RequestError> {
+    pub(crate) async fn open<T: GatedTransport>(transport: T, handshake: Handshake) -> Result<Self, RequestError> {
         let (closed, list_changes) = (transport.gate().closed.clone(), transport.gate().list_changes());
         // Cellmate supports tasks and questions to people. Sampling and roots are always rejected.
         let capabilities = serde_json::from_value(json!({
@@ -257,7 +257,7 @@ impl Session {
             options = options.with_meta(RequestMetaObject::from(meta));
         }
         let sent = self.running.send_request_with_option(ClientRequest::CustomRequest(custom), options).await;
-        let mut pending = Pending(Some(sent.map_err(|error| self.failed(error))?));
+        let mut pending = RequestInProgress(Some(sent.map_err(|error| self.failed(error))?));
         let answer = match &mut pending.0 {
             // A response that arrived before the end counts. The library reports the end too, but only after it has
             // tried for seconds to send messages that the server does not read.
@@ -300,9 +300,9 @@ pub(crate) struct Capabilities {
 
 /// A request in progress. Dropping it cancels the request at the server.
 #[derive(Debug)]
-struct Pending(Option<RequestHandle<RoleClient>>);
+struct RequestInProgress(Option<RequestHandle<RoleClient>>);
 
-impl Drop for Pending {
+impl Drop for RequestInProgress {
     fn drop(&mut self) {
         if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
             // A drop cannot await, so a task sends the cancellation; it ends with the connection at the latest.

@@ -16,7 +16,7 @@ use crate::client::closed::ClosedCell;
 /// The first revision with subscriptions.
 const SINCE: &str = "2026-07-28";
 
-/// How often in a row the request may end at once before it is given up.
+/// How often in a row the request may end at once before the client stops repeating it.
 const MAX_TIMES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(500);
 /// A request that stayed open this long counts as successful.

@@ -1,10 +1,10 @@
-//! MCP over HTTP: the endpoint behind the front door, and its health checks. `wire` handles the protocol messages.
+//! MCP over HTTP: the endpoint behind the request gate, and its health checks. `wire` handles the protocol messages.
 
 pub(super) mod limits;
 mod rules;
 
 use axum::Router;
-use http_server::{FrontDoor, Gate, HttpError, RouteRules};
+use http_server::{Gate, HttpError, RequestGate, RouteRules};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,7 @@ pub async fn serve_http(
     stop: CancellationToken,
 ) -> Result<(), HttpError> {
     let address = listener.local_addr()?;
-    let door = FrontDoor::new(listener, gate)?;
+    let door = RequestGate::new(listener, gate)?;
     let (endpoint, rules) = http_endpoint(service.clone(), stop.clone());
     let routes = door.guard(endpoint, rules).merge(http_health(service));
     tracing::info!(%address, "listening for MCP clients");
@@ -28,7 +28,7 @@ pub async fn serve_http(
     Ok(())
 }
 
-/// Returns the route `/mcp` and the rules with which a front door must guard it.
+/// Returns the route `/mcp` and the rules with which a request gate must guard it.
 pub fn http_endpoint(service: McpService, stop: CancellationToken) -> (Router, RouteRules) {
     (wire::endpoint(service, stop), rules::rules())
 }

@@ -1,4 +1,4 @@
-//! The front door's rules for `/mcp`.
+//! The request gate's rules for `/mcp`.
 
 use axum::http::Method;
 use axum::http::request::Parts;

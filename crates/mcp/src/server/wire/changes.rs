@@ -20,8 +20,8 @@ use crate::server::tools::Listing;
 /// The maximum number of subscriptions between acknowledgement and `listen`. Beyond it the oldest may miss a change.
 const MAX_PENDING_LISTENERS: usize = 32;
 
-/// One entry for each subscription that is not listening yet, oldest first. Entries of concurrent subscriptions may be
-/// swapped: a superfluous notification only makes a client list its tools once more.
+/// The subscriptions that are not listening yet, one entry for each, oldest first. Entries of concurrent subscriptions
+/// may be swapped: a superfluous notification only makes a client list its tools once more.
 #[derive(Debug, Default)]
 pub(super) struct PendingListeners(Mutex<VecDeque<ShownLists>>);
 

@@ -31,7 +31,7 @@ pub(super) struct Connection {
     ended: CancellationToken,
     /// Whether the client has listed or read resources.
     uses_resources: AtomicBool,
-    pub(super) cancels: Cancels,
+    pub(super) cancels: CancelledRequests,
 }
 
 impl Connection {
@@ -41,7 +41,7 @@ impl Connection {
             late_forms: Arc::new(Semaphore::new(MAX_LATE_FORMS)),
             ended: CancellationToken::new(),
             uses_resources: AtomicBool::new(false),
-            cancels: Cancels::default(),
+            cancels: CancelledRequests::default(),
         }
     }
 
@@ -83,12 +83,12 @@ impl Drop for Connection {
 /// The library stops a request's handler in both cases. A client cancels a call with a notification; over HTTP since
 /// 2026-07-28 it closes the response instead. Any other disconnect ends no run.
 #[derive(Debug, Default)]
-pub(super) struct Cancels {
+pub(super) struct CancelledRequests {
     ids: Mutex<VecDeque<RequestId>>,
     more: Notify,
 }
 
-impl Cancels {
+impl CancelledRequests {
     pub(super) fn record(&self, id: RequestId) {
         {
             let mut ids = self.ids.lock();
@@ -132,11 +132,11 @@ mod tests {
 
     use rmcp::model::RequestId;
 
-    use super::Cancels;
+    use super::CancelledRequests;
 
     #[tokio::test]
     async fn a_notification_counts_before_and_shortly_after_its_request_stops() {
-        let cancels = Arc::new(Cancels::default());
+        let cancels = Arc::new(CancelledRequests::default());
         cancels.record(RequestId::Number(1));
         assert!(cancels.has(&RequestId::Number(1)).await);
         let late = Arc::clone(&cancels);

@@ -4,10 +4,10 @@
 use contract::cell::PendingState;
 use contract::ids::ApprovalId;
 use executor::clock::now_ms;
-use executor::{CallEnd, DirectCall, Outcome, ToolResult, UNKNOWN_OUTCOME, random_name};
+use executor::{CallEnd, DirectCall, Outcome, ToolResult, UNKNOWN_OUTCOME, random_name, stopped_message};
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult, MetaObject};
 use serde_json::{Value, json};
-use store::{Approval, CommitError, Millis};
+use store::{Approval, Millis};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
@@ -103,7 +103,7 @@ impl ToolCall<'_> {
             };
             let state = match done.end {
                 CallEnd::Settled(outcome) => return Ok(DirectEnd::Settled(outcome)),
-                CallEnd::Stopped(error) => return Ok(DirectEnd::Stopped(stopped(&error))),
+                CallEnd::Stopped(error) => return Ok(DirectEnd::Stopped(stopped_message(&done.run_id, &error))),
                 CallEnd::Parked(state) => state,
             };
             match self.wait_for_decision(&claim, state, channel, &mut shown, &binding).await? {
@@ -116,7 +116,7 @@ impl ToolCall<'_> {
         }
     }
 
-    /// Waits until the call is settled or parked. Meanwhile shows the questions that the tool asks.
+    /// Waits until the call is settled or parked, and shows the questions that the tool asks until then.
     async fn finish_step(
         &self,
         running: RunningCall,
@@ -150,7 +150,7 @@ impl ToolCall<'_> {
             let forms = elicitation::forms(&not_shown, Grouping::OneByOne);
             let Some(form) = forms.first() else {
                 // The open question was shown before, or cannot be shown here; its answer comes from elsewhere, if at
-                // all.
+                // all. Polled, because the question may also be missing because the store could not be read.
                 tokio::select! {
                     changed = states.changed() => if changed.is_err() { tokio::time::sleep(POLL_INTERVAL).await },
                     () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -282,13 +282,6 @@ enum AfterParking {
     /// A decision or an outcome was stored, with which the call continues.
     Continue,
     End(DirectEnd),
-}
-
-fn stopped(error: &CommitError) -> String {
-    match error {
-        CommitError::Fenced => "another process is making this call; repeat it in a moment".to_owned(),
-        error => format!("the call cannot be recorded, so it was not made or its outcome is not known: {error}"),
-    }
 }
 
 /// Returns the response for a tool that is shown directly: the tool's own result, unchanged.

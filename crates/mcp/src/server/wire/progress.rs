@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::server::progress::Progress;
 
-/// The longest silence during a call. Clients give up after a minute without a message.
+/// The longest silence during a call. Clients time out after a minute without a message.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The pause between two lines, so that a busy cell does not flood its client.

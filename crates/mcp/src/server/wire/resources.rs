@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use executor::internal_message;
 use rmcp::model::{
     ErrorData, ListResourceTemplatesResult, ListResourcesResult, MetaObject, ReadResourceResult, Resource,
     ResourceContents, ResourceTemplate,
@@ -86,6 +87,8 @@ fn failed(error: &ReadError) -> ErrorData {
             ErrorData::invalid_params(message, Some(json!({"bytes": bytes, "first": first})))
         }
         ReadError::BadPart => ErrorData::invalid_params(message, None),
-        ReadError::Store(_) => ErrorData::internal_error(message, None),
+        ReadError::Store(cause) => {
+            ErrorData::internal_error(internal_message("read a stored output", cause, &message), None)
+        }
     }
 }

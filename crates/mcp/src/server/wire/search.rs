@@ -20,8 +20,8 @@ use crate::server::calls::OwnWork;
 use crate::server::elicitation::{self, Grouping};
 use crate::server::tools::Tool;
 
-/// How often the store is polled for approvals that a cell waits for. There is no notification of those: a request for
-/// approval does not change the state of its run.
+/// How often the store is polled for approvals that a cell waits for. There is no notification of those: the store
+/// reports decisions and outcomes, and a request for approval is neither.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A form is not shown if its answer would come too late for the cell.

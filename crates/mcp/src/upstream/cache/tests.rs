@@ -7,7 +7,7 @@ use contract::tool::{Repeat, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{CacheError, CacheFile, LastFailure, Listing, STDERR_LINES};
-use crate::client::{Limits, Offer, ServerSpec, Transport};
+use crate::client::{HintTrust, Limits, Offer, ServerSpec, Transport};
 
 struct Folder(PathBuf);
 
@@ -40,7 +40,7 @@ fn spec(args: &[&str], token: &str) -> ServerSpec {
 }
 
 fn listing() -> Listing {
-    let mut offer = Offer::new("s", true, &Limits::DEFAULT);
+    let mut offer = Offer::new("s", HintTrust::Trusted, &Limits::DEFAULT);
     offer.resources();
     let mut tools: Vec<ToolSpec> = offer.tools.into_values().collect();
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
