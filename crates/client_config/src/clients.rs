@@ -22,13 +22,13 @@ pub struct Forwarded {
 /// Which variables a client passes on to the servers that it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forwarding {
-    /// All that the client has.
+    /// All variables that the client has.
     Everything,
-    /// A small fixed set, and those that the entry lists by name.
+    /// A small fixed set, and the variables that the entry lists by name.
     Names,
-    /// A small fixed set, and those in the entry's `env`, where references are replaced.
+    /// A small fixed set, and the variables in the entry's `env`, where references are replaced.
     References { prefix: &'static str, suffix: &'static str },
-    /// A small fixed set, and those in the entry's `env`, as literal text.
+    /// A small fixed set, and the variables in the entry's `env`, as literal text.
     LiteralEnv,
 }
 

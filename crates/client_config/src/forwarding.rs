@@ -18,7 +18,7 @@ const BY_NAME: [&str; 1] = ["CELLMATE_STORE"];
 /// Variables that every client passes on.
 const ALWAYS_PASSED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 
-/// The other variables that Codex passes on without being asked.
+/// Variables that Codex passes on besides those of every client.
 const PASSED_BY_CODEX: [&str; 4] = ["LANG", "LC_ALL", "TMPDIR", "TZ"];
 
 /// The most variables that an entry passes on.

@@ -47,7 +47,7 @@ const CLAUDE_CREDENTIALS: [&str; 2] = ["ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KE
 /// A gateway's address, and the file with a token for it.
 #[derive(Clone, Debug)]
 pub struct GatewayAddress {
-    /// Without `/v1` and a slash at the end.
+    /// The gateway's URL, without `/v1` and a slash at the end.
     base: String,
     is_local: bool,
     is_encrypted: bool,

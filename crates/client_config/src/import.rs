@@ -41,13 +41,13 @@ pub enum ImportError {
 /// What happens to one server of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportOutcome {
-    /// It is added, with remarks for the user.
+    /// The server is added, with remarks for the user.
     Added { remarks: Vec<String> },
     /// Our configuration already has the same entry.
     Same,
     /// Our configuration has a different server with this name.
     Conflict,
-    /// It cannot be used, with the reason.
+    /// The server cannot be used, for this reason.
     Unusable(String),
 }
 
@@ -55,7 +55,7 @@ pub enum ImportOutcome {
 #[derive(Debug)]
 pub struct ImportedServers {
     pub ours: Change,
-    /// By name, in the order of the file.
+    /// What happened to each server, by its name, in the order of the file.
     pub servers: Vec<(String, ImportOutcome)>,
 }
 

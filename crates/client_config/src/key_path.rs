@@ -7,7 +7,7 @@ use contract::config::Path;
 use crate::json5;
 use crate::tree::Tree;
 
-/// One step of a path.
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Key(String),

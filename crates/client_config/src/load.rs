@@ -30,7 +30,7 @@ pub(crate) const MAX_SERVERS: usize = 256;
 /// The merged configuration of all files.
 #[derive(Clone, PartialEq)]
 pub struct LoadedConfig {
-    /// In the order of the files; names are unique.
+    /// The servers, in the order of the files; names are unique.
     pub servers: Vec<ServerEntry>,
     /// Everything but servers in our own files, such as `tools` and `agents`; an object.
     pub settings: Value,

@@ -1,4 +1,4 @@
-//! One configured MCP server, with all variables expanded, and problems with the configuration of servers.
+//! A configured MCP server, with all variables expanded, and problems with the configuration of servers.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use telemetry::Redactor;
 use crate::clients::Client;
 use crate::display;
 
-/// One configured server.
+/// A configured server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerEntry {
     pub name: String,
@@ -19,7 +19,7 @@ pub struct ServerEntry {
     /// Whether its statements about its tools, such as that they only read, are trusted. Only the user's own files can
     /// set this.
     pub trusted: bool,
-    /// If given, only these tools are offered.
+    /// The tools that are offered; all if `None`.
     pub only_tools: Option<Vec<String>>,
     pub without_tools: Vec<String>,
     /// The time limit from its start to its tool list.
@@ -96,7 +96,7 @@ fn is_our_program(program: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub file: PathBuf,
-    /// Counted from one.
+    /// The number of the line, counted from one.
     pub line: usize,
     pub source: Source,
 }

@@ -33,7 +33,7 @@ pub struct TrustRecord {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     Trusted(TrustRecord),
-    /// It was trusted with other content.
+    /// The file was trusted with other content.
     Changed(TrustRecord),
     Never,
 }

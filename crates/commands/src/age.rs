@@ -38,9 +38,28 @@ pub(crate) fn span(ms: Millis) -> String {
     }
 }
 
+/// Returns how long ago something was, rounded: `just now`, `5 min ago`, `3 h ago`, `2 days ago`.
+pub(crate) fn ago(ms: Millis) -> String {
+    match ms / 1000 {
+        ..60 => "just now".to_owned(),
+        seconds @ 60..7_200 => format!("{} min ago", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h ago", seconds / 3_600),
+        seconds => format!("{} days ago", seconds / 86_400),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Age, span};
+    use super::{Age, ago, span};
+
+    #[test]
+    fn times_are_printed_as_rounded_ages() {
+        let cases = [(-5, "just now"), (59_000, "just now"), (60_000, "1 min ago"), (7_199_000, "119 min ago")];
+        let later = [(7_200_000, "2 h ago"), (172_800_000, "2 days ago")];
+        for (milliseconds, expected) in cases.into_iter().chain(later) {
+            assert_eq!(ago(milliseconds), expected);
+        }
+    }
 
     #[test]
     fn spans_are_printed_in_a_fitting_unit() {

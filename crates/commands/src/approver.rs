@@ -14,18 +14,18 @@ use crate::approvals::terminal::{Answer, OnEnter};
 use crate::approvals::{UntrustedServers, decided_by, terminal};
 use crate::{call_progress, hint, render};
 
-/// How often the store is polled for new approvals. There is no notification of those: a request for approval does not
-/// change the state of its run.
+/// How often the store is polled for new approvals. The store notifies of changes of a run's state, of outcomes and of
+/// decisions, not of a request for approval; and a direct call has no registry that receives notifications.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How calls can be approved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Approver {
-    /// `--yes` approves them.
+    /// The flag `--yes` approves calls.
     Flag,
-    /// The user is asked on the terminal.
+    /// The user is asked about each call on the terminal.
     Terminal,
-    /// There is no terminal to ask on.
+    /// No call can be approved, because there is no terminal to ask on.
     None,
 }
 
@@ -57,9 +57,9 @@ impl Subject {
 /// Where decisions are recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Recorder<'a> {
-    /// In the store, for a direct call, which polls it.
+    /// Decisions are recorded in this store, for a direct call, which polls it.
     Store(&'a Store),
-    /// In the store of these runs. The run is notified.
+    /// Decisions are recorded in the store of these runs, and the run is notified.
     Runs(&'a CodeMode),
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use store::{BackupError, BackupSummary, KeyFile, Keys, RestoreOptions, check_backup};
 use telemetry::LogIgnored;
 
-use crate::render;
+use crate::render::{self, OutputFormat};
 use crate::servers::confirm_question;
 use crate::state::{ConfiguredStore, StateError, StoreSettings, create_private_file};
 
@@ -76,11 +76,11 @@ enum CommandError {
 }
 
 pub(crate) async fn run_backup(arguments: BackupArguments) -> ExitCode {
-    report(backup(&arguments).await, arguments.json)
+    report(backup(&arguments).await, OutputFormat::from_flag(arguments.json))
 }
 
 pub(crate) async fn run_restore(arguments: RestoreArguments) -> ExitCode {
-    report(restore(&arguments).await, arguments.json)
+    report(restore(&arguments).await, OutputFormat::from_flag(arguments.json))
 }
 
 /// What a command did, for people and for programs.
@@ -89,10 +89,10 @@ struct Report {
     json: Value,
 }
 
-fn report(result: Result<Report, CommandError>, as_json: bool) -> ExitCode {
+fn report(result: Result<Report, CommandError>, format: OutputFormat) -> ExitCode {
     match result {
         Ok(report) => {
-            if as_json {
+            if format == OutputFormat::Json {
                 render::print_json(&report.json);
             } else {
                 render::note(&report.message);
@@ -161,7 +161,8 @@ async fn restore(arguments: &RestoreArguments) -> Result<Report, CommandError> {
     if asks && confirm_question(&question) == Some(false) {
         return Err(CommandError::NotConfirmed);
     }
-    let keys = keys_for(&store_settings, &summary, arguments.end_runs)?;
+    let active_runs = if arguments.end_runs { ActiveRuns::End } else { ActiveRuns::Resume };
+    let keys = keys_for(&store_settings, &summary, active_runs)?;
     let store = store_settings.open_with(keys).await?;
     let options = RestoreOptions { replace: arguments.replace, end_runs: arguments.end_runs };
     let restored = store.restore(&mut reader(&arguments.file)?, &summary, options, now_ms()).await;
@@ -189,10 +190,21 @@ fn reader(path: &Path) -> Result<BufReader<File>, CommandError> {
     Ok(BufReader::with_capacity(BUFFER_BYTES, file))
 }
 
+/// What becomes of the runs that were active when the backup was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ActiveRuns {
+    Resume,
+    End,
+}
+
 /// Returns the keys of the key file, which is created from the backup if it does not exist.
 ///
 /// Fails if they cannot open the cells in the backup, unless all runs are ended.
-fn keys_for(store_settings: &StoreSettings, summary: &BackupSummary, end_runs: bool) -> Result<Keys, CommandError> {
+fn keys_for(
+    store_settings: &StoreSettings,
+    summary: &BackupSummary,
+    active_runs: ActiveRuns,
+) -> Result<Keys, CommandError> {
     if let (false, Some(text)) = (store_settings.key_file.exists(), &summary.key_file) {
         let there = KeyFile::parse(text, &store_settings.key_file).map_err(CommandError::BadKeys)?;
         create_private_file(&store_settings.key_file, there.text())
@@ -200,7 +212,7 @@ fn keys_for(store_settings: &StoreSettings, summary: &BackupSummary, end_runs: b
     }
     store_settings.make_key()?;
     let known = KeyFile::read(&store_settings.key_file).map_err(StateError::Key)?;
-    if !end_runs {
+    if active_runs == ActiveRuns::Resume {
         let has = |id: &u32| {
             let fingerprint = known.keys().find(|key| key.id == *id).map(store::Key::fingerprint);
             let recorded = summary.key_fingerprints.get(id);

@@ -34,10 +34,10 @@ static CALLS: OnceLock<Mutex<Calls>> = OnceLock::new();
 /// The calls that have not ended.
 #[derive(Debug, Default)]
 struct Calls {
-    /// In the order in which they began.
+    /// The calls that have not ended, in the order in which they began.
     open: Vec<Call>,
     next_number: u64,
-    /// How many questions wait for an answer on the terminal. The line is not shown meanwhile.
+    /// How many questions wait for an answer on the terminal. While there are any, the line is not shown.
     questions: usize,
     is_shown: bool,
 }
@@ -46,7 +46,7 @@ struct Calls {
 struct Call {
     number: u64,
     tool: String,
-    /// As a cell calls it.
+    /// The name by which a cell calls the tool.
     name: String,
     began: Instant,
     /// What the tool has last reported.

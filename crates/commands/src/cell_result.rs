@@ -24,7 +24,8 @@ pub(crate) async fn advice(code_mode: &CodeMode, result: &CellResult) -> Result<
     }
 }
 
-/// Contains no command that approves: a model with a shell reads it, too.
+/// Returns what to do next about a cell that has not ended. The advice contains no command that approves, because a model
+/// with a shell reads it, too.
 fn advice_for(run_id: &RunId, approvals: &[Approval]) -> String {
     let wait = format!("`{}`", hint::command(&format!("wait {run_id}")));
     let Some(first) = approvals.first() else {

@@ -12,10 +12,10 @@ use executor::clock::now_ms;
 use serde_json::json;
 use store::{KeyFile, KeyFileError, Store, StoreError};
 
-use crate::render;
-use crate::secrets::{SecretFile, SecretFileError};
+use crate::render::{self, OutputFormat};
 use crate::state::{
-    ConfiguredStore, StateError, StoreSettings, create_private_file, lock_beside, replace_private_file,
+    ConfiguredStore, SecretFile, SecretFileError, StateError, StoreSettings, create_private_file, lock_beside,
+    replace_private_file,
 };
 use crate::table::Table;
 
@@ -68,13 +68,13 @@ pub(crate) async fn run(arguments: KeysArguments) -> ExitCode {
 async fn act(arguments: &KeysArguments) -> Result<(), CommandError> {
     let kept = arguments.store.choose()?;
     match arguments.action {
-        Action::List => list(&kept, arguments.json).await,
+        Action::List => list(&kept, OutputFormat::from_flag(arguments.json)).await,
         Action::Rotate => rotate(&kept, arguments).await,
         Action::Prune => prune(&kept, arguments).await,
     }
 }
 
-async fn list(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
+async fn list(kept: &StoreSettings, format: OutputFormat) -> Result<(), CommandError> {
     let store = kept.open().await?;
     let keys = KeyFile::read(&kept.key_file)?;
     let (now, newest) = (now_ms(), keys.newest().map(|key| key.id));
@@ -90,7 +90,7 @@ async fn list(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
              newest key file to this machine"
         ));
     }
-    if as_json {
+    if format == OutputFormat::Json {
         let keys = listed
             .iter()
             .map(|(key, seals, cells)| json!({"id": key.id, "madeAt": key.since, "seals": seals, "cells": cells}));

@@ -37,7 +37,7 @@ impl StartingServer {
 #[derive(Debug)]
 pub(crate) struct StartProgress {
     total: usize,
-    /// Those that have not finished.
+    /// The servers that have not finished starting.
     starting: Vec<StartingServer>,
     finished: usize,
     began: Instant,
@@ -52,7 +52,7 @@ pub(crate) enum StartOutcome {
         tools: usize,
     },
     Failed,
-    /// It is still starting, and the command goes on without it.
+    /// The server is still starting, and the command continues without it.
     NotAwaited,
 }
 
@@ -69,11 +69,10 @@ impl StartProgress {
         (self.is_shown && !self.announced).then(|| self.began + SILENT_FOR)
     }
 
-    /// Says that servers are starting, unless one has finished meanwhile.
+    /// Says that servers are starting, unless one has already finished.
     fn announce(&mut self) {
         if self.is_shown && !self.announced {
-            let may_download = self.starting.iter().any(|server| server.may_download);
-            eprintln!("{}", paint(&starting(self.total, may_download), Style::Dim, Stream::Err));
+            eprintln!("{}", paint(&starting(&self.starting), Style::Dim, Stream::Err));
         }
         self.announced = true;
     }
@@ -123,9 +122,12 @@ async fn announce(progress: &Mutex<StartProgress>) -> Infallible {
     }
 }
 
-fn starting(total: usize, may_download: bool) -> String {
-    let servers = if total == 1 { "1 server".to_owned() } else { format!("{total} servers") };
-    match may_download {
+fn starting(starting: &[StartingServer]) -> String {
+    let servers = match starting.len() {
+        1 => "1 server".to_owned(),
+        count => format!("{count} servers"),
+    };
+    match starting.iter().any(|server| server.may_download) {
         true => format!("starting {servers}; downloading packages may take a few minutes…"),
         false => format!("starting {servers}…"),
     }
@@ -177,10 +179,11 @@ mod tests {
         let started = line(1, 3, "files", StartOutcome::Started { tools: 14 }, took);
         assert_eq!(started, "[1/3] files: 14 tools (1.2 s)");
         assert_eq!(line(2, 3, "a\u{1b}b", StartOutcome::Failed, took), "[2/3] a\\u{1b}b: failed (1.2 s)");
-        assert_eq!(starting(1, false), "starting 1 server…");
-        assert_eq!(starting(2, true), "starting 2 servers; downloading packages may take a few minutes…");
         let server = |name: &str, may_download| StartingServer { name: name.to_owned(), may_download };
-        let both = still_starting(&[server("a", false), server("b", true)], Duration::from_secs(40));
+        let servers = [server("a", false), server("b", true)];
+        assert_eq!(starting(&servers[..1]), "starting 1 server…");
+        assert_eq!(starting(&servers), "starting 2 servers; downloading packages may take a few minutes…");
+        let both = still_starting(&servers, Duration::from_secs(40));
         assert_eq!(both, "still starting after 40 s: a, b; downloading packages may take a few minutes");
     }
 }

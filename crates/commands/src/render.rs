@@ -38,9 +38,10 @@ impl OutputFormat {
         if as_json { Self::Json } else { Self::Text }
     }
 
-    /// Returns the format of a cell's result: JSON with the flag `--json`, or if standard output is not a terminal.
-    pub(crate) fn of_cell_result(as_json: bool) -> Self {
-        Self::from_flag(as_json || !std::io::stdout().is_terminal())
+    /// Returns the format of a cell's result if the command's format is this one: JSON also if standard output is not a
+    /// terminal.
+    pub(crate) fn for_cell_result(self) -> Self {
+        if std::io::stdout().is_terminal() { self } else { Self::Json }
     }
 }
 

@@ -2,7 +2,6 @@
 //! the limits of a cell.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use catalog::SurfaceChoice;
 use catalog::policy::Provider;
@@ -14,7 +13,7 @@ use contract::config::{CodeMode, Languages};
 use contract::limits::{self, Bound, Limits};
 
 use crate::render;
-use crate::secrets::StoredSecrets;
+use crate::state::places_here;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConfigArguments {
@@ -72,13 +71,6 @@ impl From<SurfaceArgument> for SurfaceChoice {
             SurfaceArgument::Auto => Self::Auto,
         }
     }
-}
-
-/// Returns the places for this process, with the user's secrets.
-pub(crate) fn places_here(files: &[PathBuf]) -> Places {
-    let places = Places::here(files);
-    let secrets = StoredSecrets::new(places.clone());
-    places.with_secrets(Arc::new(secrets))
 }
 
 /// The value of `--scope`: whose configuration a command changes.

@@ -45,31 +45,55 @@ impl Environment {
     }
 }
 
-/// Whether a stream gets colour.
-fn is_colored(choice: ColorChoice, environment: &Environment, is_terminal: bool) -> bool {
-    let is_set = |variable: &Option<String>| variable.as_ref().is_some_and(|value| !value.is_empty());
-    let is_on = |variable: &Option<String>| is_set(variable) && variable.as_deref() != Some("0");
-    match choice {
-        ColorChoice::Always => true,
-        ColorChoice::Never => false,
-        ColorChoice::Auto if is_set(&environment.no_color) => false,
-        ColorChoice::Auto if is_on(&environment.clicolor_force) || is_on(&environment.force_color) => true,
-        ColorChoice::Auto => {
-            let is_off = environment.clicolor.as_deref() == Some("0") || environment.term.as_deref() == Some("dumb");
-            is_terminal && !is_off
-        }
+/// Whether text is printed in colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Coloring {
+    #[default]
+    Plain,
+    Colored,
+}
+
+/// What a stream is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamTarget {
+    Terminal,
+    /// A file, a pipe or another program.
+    Other,
+}
+
+impl StreamTarget {
+    fn of(stream: &impl IsTerminal) -> Self {
+        if stream.is_terminal() { Self::Terminal } else { Self::Other }
     }
 }
 
-/// Whether standard output and standard error get colour. Without it, neither does.
-static COLORED: OnceLock<(bool, bool)> = OnceLock::new();
+/// Decides whether a stream gets colour.
+fn coloring(choice: ColorChoice, environment: &Environment, target: StreamTarget) -> Coloring {
+    let is_set = |variable: &Option<String>| variable.as_ref().is_some_and(|value| !value.is_empty());
+    let is_on = |variable: &Option<String>| is_set(variable) && variable.as_deref() != Some("0");
+    let is_off = environment.clicolor.as_deref() == Some("0") || environment.term.as_deref() == Some("dumb");
+    match (choice, target) {
+        (ColorChoice::Always, _) => Coloring::Colored,
+        (ColorChoice::Never, _) => Coloring::Plain,
+        (ColorChoice::Auto, _) if is_set(&environment.no_color) => Coloring::Plain,
+        (ColorChoice::Auto, _) if is_on(&environment.clicolor_force) || is_on(&environment.force_color) => {
+            Coloring::Colored
+        }
+        (ColorChoice::Auto, StreamTarget::Terminal) if !is_off => Coloring::Colored,
+        (ColorChoice::Auto, _) => Coloring::Plain,
+    }
+}
+
+/// The colouring of standard output and of standard error. Until it is set, both are plain.
+static COLORING: OnceLock<(Coloring, Coloring)> = OnceLock::new();
 
 /// Decides about colour, once for the process.
 pub(crate) fn init(arguments: ColorArguments) {
     let environment = Environment::here();
-    let colored = |is_terminal| is_colored(arguments.color, &environment, is_terminal);
+    let coloring = |target| coloring(arguments.color, &environment, target);
+    let both = (coloring(StreamTarget::of(&std::io::stdout())), coloring(StreamTarget::of(&std::io::stderr())));
     // A second initialisation happens in no command.
-    COLORED.set((colored(std::io::stdout().is_terminal()), colored(std::io::stderr().is_terminal()))).ok();
+    COLORING.set(both).ok();
 }
 
 /// A stream that text is printed to.
@@ -80,8 +104,8 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    fn is_colored(self) -> bool {
-        let (out, err) = COLORED.get().copied().unwrap_or_default();
+    fn coloring(self) -> Coloring {
+        let (out, err) = COLORING.get().copied().unwrap_or_default();
         match self {
             Self::Out => out,
             Self::Err => err,
@@ -114,11 +138,14 @@ impl Style {
 
 /// Returns the text without characters that could control a terminal, in this style if the stream gets colour.
 pub(crate) fn paint(text: &str, style: Style, stream: Stream) -> String {
-    painted(&text::plain(text, usize::MAX), style, stream.is_colored())
+    painted(&text::plain(text, usize::MAX), style, stream.coloring())
 }
 
-fn painted(safe: &str, style: Style, colored: bool) -> String {
-    if colored && !safe.is_empty() { format!("\u{1b}[{}m{safe}\u{1b}[0m", style.code()) } else { safe.to_owned() }
+fn painted(safe: &str, style: Style, coloring: Coloring) -> String {
+    match coloring {
+        Coloring::Colored if !safe.is_empty() => format!("\u{1b}[{}m{safe}\u{1b}[0m", style.code()),
+        Coloring::Colored | Coloring::Plain => safe.to_owned(),
+    }
 }
 
 /// Paints lines of a diff by their first character. The text must be safe to print.
@@ -133,7 +160,7 @@ pub(crate) fn paint_diff(diff: &str, stream: Stream) -> String {
             _ => None,
         };
         let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
-        let body = style.map_or_else(|| body.to_owned(), |style| painted(body, style, stream.is_colored()));
+        let body = style.map_or_else(|| body.to_owned(), |style| painted(body, style, stream.coloring()));
         format!("{body}{end}")
     };
     safe.split_inclusive('\n').map(line).collect()
@@ -141,7 +168,9 @@ pub(crate) fn paint_diff(diff: &str, stream: Stream) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ColorChoice, Environment, Style, is_colored, painted};
+    use super::Coloring::{Colored, Plain};
+    use super::StreamTarget::{Other, Terminal};
+    use super::{ColorChoice, Environment, Style, coloring, painted};
 
     #[test]
     fn colour_follows_the_usual_rules() {
@@ -151,29 +180,29 @@ mod tests {
         let forced = Environment { clicolor_force: set("1"), ..plain.clone() };
         let dumb = Environment { term: set("dumb"), ..plain.clone() };
         let cases = [
-            (ColorChoice::Auto, plain.clone(), true, true),
-            (ColorChoice::Auto, plain.clone(), false, false),
-            (ColorChoice::Always, no_color.clone(), false, true),
-            (ColorChoice::Never, forced.clone(), true, false),
-            (ColorChoice::Auto, no_color.clone(), true, false),
+            (ColorChoice::Auto, plain.clone(), Terminal, Colored),
+            (ColorChoice::Auto, plain.clone(), Other, Plain),
+            (ColorChoice::Always, no_color.clone(), Other, Colored),
+            (ColorChoice::Never, forced.clone(), Terminal, Plain),
+            (ColorChoice::Auto, no_color.clone(), Terminal, Plain),
             // An empty $NO_COLOR counts as not set.
-            (ColorChoice::Auto, Environment { no_color: set(""), ..plain.clone() }, true, true),
-            (ColorChoice::Auto, forced.clone(), false, true),
-            (ColorChoice::Auto, Environment { force_color: set("3"), ..plain.clone() }, false, true),
-            (ColorChoice::Auto, Environment { force_color: set("0"), ..plain.clone() }, false, false),
-            (ColorChoice::Auto, Environment { no_color: set("1"), ..forced }, true, false),
-            (ColorChoice::Auto, Environment { clicolor: set("0"), ..plain }, true, false),
-            (ColorChoice::Auto, dumb, true, false),
+            (ColorChoice::Auto, Environment { no_color: set(""), ..plain.clone() }, Terminal, Colored),
+            (ColorChoice::Auto, forced.clone(), Other, Colored),
+            (ColorChoice::Auto, Environment { force_color: set("3"), ..plain.clone() }, Other, Colored),
+            (ColorChoice::Auto, Environment { force_color: set("0"), ..plain.clone() }, Other, Plain),
+            (ColorChoice::Auto, Environment { no_color: set("1"), ..forced }, Terminal, Plain),
+            (ColorChoice::Auto, Environment { clicolor: set("0"), ..plain }, Terminal, Plain),
+            (ColorChoice::Auto, dumb, Terminal, Plain),
         ];
-        for (choice, environment, is_terminal, expected) in cases {
-            assert_eq!(is_colored(choice, &environment, is_terminal), expected, "{choice:?} {environment:?}");
+        for (choice, environment, target, expected) in cases {
+            assert_eq!(coloring(choice, &environment, target), expected, "{choice:?} {environment:?}");
         }
     }
 
     #[test]
     fn text_is_painted_only_if_the_stream_gets_colour() {
-        assert_eq!(painted("ok", Style::Good, true), "\u{1b}[32mok\u{1b}[0m");
-        assert_eq!(painted("ok", Style::Good, false), "ok");
-        assert_eq!(painted("", Style::Good, true), "");
+        assert_eq!(painted("ok", Style::Good, Colored), "\u{1b}[32mok\u{1b}[0m");
+        assert_eq!(painted("ok", Style::Good, Plain), "ok");
+        assert_eq!(painted("", Style::Good, Colored), "");
     }
 }

@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 use store::{Millis, NewToken, Store, StoreError, StoredToken};
 use telemetry::Redactor;
 
-use crate::age::{Age, span};
-use crate::render;
-use crate::servers::ago;
+use crate::age::{Age, ago, span};
+use crate::render::{self, OutputFormat};
 use crate::state::{ConfiguredStore, StateError};
 use crate::table::Table;
 
@@ -83,20 +82,21 @@ pub(crate) async fn run(arguments: TokensArguments) -> ExitCode {
 }
 
 async fn act(arguments: TokensArguments) -> Result<ExitCode, CommandError> {
+    let format = OutputFormat::from_flag(arguments.json);
     let store = arguments.store.choose()?.open().await?;
     match arguments.action {
         Action::Create { name, scope, expires } => {
             let permissions = scope.into_iter().flat_map(Permissions::iter).collect();
-            create(&store, name, permissions, expires, arguments.json).await
+            create(&store, name, permissions, expires, format).await
         }
         Action::List { all } => {
             let now = now_ms();
             let mut tokens = store.tokens().await?;
             tokens.retain(|token| all || token.is_in_force(now));
-            list(&tokens, now, arguments.json);
+            list(&tokens, now, format);
             Ok(ExitCode::SUCCESS)
         }
-        Action::Revoke { ids } => revoke(&store, &ids, arguments.json).await,
+        Action::Revoke { ids } => revoke(&store, &ids, format).await,
     }
 }
 
@@ -105,7 +105,7 @@ async fn create(
     name: String,
     permissions: Permissions,
     expires: Option<Age>,
-    as_json: bool,
+    format: OutputFormat,
 ) -> Result<ExitCode, CommandError> {
     let generated = GeneratedSecret::new()?;
     Redactor::global().register(&generated.secret);
@@ -121,7 +121,7 @@ async fn create(
         expires_at: expires.map(|age| created_at.saturating_add(age.0)),
     };
     store.create_token(&token).await?;
-    if as_json {
+    if format == OutputFormat::Json {
         render::print_json(&json!({
             "tokenId": token.token_id, "name": token.name, "scopes": names(permissions), "createdAt": created_at,
             "expiresAt": token.expires_at, "secret": generated.secret,
@@ -156,8 +156,8 @@ fn state(token: &StoredToken, now: Millis) -> &'static str {
     }
 }
 
-fn list(tokens: &[StoredToken], now: Millis, as_json: bool) {
-    if as_json {
+fn list(tokens: &[StoredToken], now: Millis, format: OutputFormat) {
+    if format == OutputFormat::Json {
         let listed: Vec<Value> = tokens.iter().map(|token| token_json(token, now)).collect();
         render::print_json(&json!(listed));
         return;
@@ -198,13 +198,13 @@ fn token_json(token: &StoredToken, now: Millis) -> Value {
     value
 }
 
-async fn revoke(store: &Store, ids: &[String], as_json: bool) -> Result<ExitCode, CommandError> {
+async fn revoke(store: &Store, ids: &[String], format: OutputFormat) -> Result<ExitCode, CommandError> {
     let mut code = ExitCode::SUCCESS;
     for id in ids {
         let shown = plain(id, 200);
         if !store.revoke_token(id, now_ms()).await? {
             code = render::failed(&format!("no token `{shown}` is in force; `cellmate tokens list` lists them"));
-        } else if as_json {
+        } else if format == OutputFormat::Json {
             render::print_json(&json!({"tokenId": id, "revoked": true}));
         } else {
             render::print(&format!("revoked {shown}; running servers refuse it within a second\n"));

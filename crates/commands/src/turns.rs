@@ -22,10 +22,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// When a command stops running turns of a cell that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// After the first turn.
+    /// The command stops after the first turn.
     FirstTurn,
-    /// When the cell waits only for a person or a client, unless the user can be asked, or a tool waits for an answer
-    /// on a connection of this process.
+    /// The command stops when the cell waits only for a person or a client, unless the user can be asked, or a tool waits
+    /// for an answer on a connection of this process.
     NeedsHelp,
 }
 
@@ -192,11 +192,11 @@ pub(crate) async fn open_approvals(code_mode: &CodeMode, run_id: &RunId) -> Resu
 /// What a cell that has not ended needs to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Another turn.
+    /// The cell needs another turn.
     Turn,
-    /// A person, who decides about all its pending calls or answers their questions.
+    /// The cell needs a person, who decides about all its pending calls or answers their questions.
     Person,
-    /// A client, which makes some of its calls itself. This command is not such a client.
+    /// The cell needs a client, which makes some of its calls itself. This command is not such a client.
     Client,
 }
 

@@ -43,7 +43,7 @@ impl ToolSource for UnusableServer {
         Some(self.0.clone())
     }
 
-    /// Is never called, because there are no tools.
+    /// Refuses the call. The source has no tools, so nothing calls this.
     fn call(&self, _call: AuthorizedCall) -> CallFuture<'_> {
         let message = format!("the MCP server `{}` is unavailable: {}", self.0.name, self.0.reason);
         Box::pin(std::future::ready(Dispatch::Settled(Outcome::Failed(message))))

@@ -27,7 +27,7 @@ pub(crate) async fn run(arguments: WaitArguments) -> ExitCode {
 }
 
 async fn wait(arguments: &WaitArguments) -> Result<ExitCode, String> {
-    let (places, format) = (arguments.store.places(), OutputFormat::of_cell_result(arguments.json));
+    let (places, format) = (arguments.store.places(), OutputFormat::from_flag(arguments.json).for_cell_result());
     let loaded = load(&places).map_err(text)?;
     let policy = policy::read(&loaded.settings).map_err(text)?.with(&arguments.policy);
     let store_settings = arguments.store.arguments().choose(&loaded.settings, &places).map_err(text)?;

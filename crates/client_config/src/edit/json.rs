@@ -270,7 +270,7 @@ fn splice(text: &str, mut splices: Vec<(Range<usize>, String)>) -> String {
 /// The line breaks and indentation of a file, for rendering new values like the old ones.
 struct Style {
     newline: &'static str,
-    /// One level of indentation.
+    /// The white space of a level of indentation.
     unit: String,
 }
 

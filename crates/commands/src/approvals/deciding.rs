@@ -107,7 +107,7 @@ impl<'a> Decider<'a> {
         for approval in &selected.approvals {
             is_complete &= self.decide(approval, decision).await?;
         }
-        Ok(exit_code(is_complete))
+        Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(NOT_PENDING) })
     }
 
     /// Shows the calls on the terminal, several at a time, and records the decision for those that the user confirms.
@@ -133,7 +133,7 @@ impl<'a> Decider<'a> {
                 several => self.confirm_several(several, decision).await?,
             };
         }
-        Ok(exit_code(is_complete))
+        Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(NOT_PENDING) })
     }
 
     async fn confirm_several(&mut self, shown: &[&Approval], decision: &Decision) -> Result<bool, ApprovalsError> {
@@ -255,10 +255,6 @@ fn report_missing(selected: &Selected) -> bool {
         eprintln!("no pending approvals");
     }
     selected.missing.is_empty()
-}
-
-fn exit_code(is_complete: bool) -> ExitCode {
-    if is_complete { ExitCode::SUCCESS } else { ExitCode::from(NOT_PENDING) }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(super) fn sample_answer(form: &Value) -> String {
     plain(&Value::Object(answer).to_string(), MAX_CHARS)
 }
 
-/// One field of a form.
+/// A field of a form.
 struct Field<'a> {
     name: &'a str,
     schema: &'a Value,

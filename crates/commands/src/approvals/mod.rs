@@ -60,7 +60,7 @@ pub(crate) async fn run(arguments: ApprovalsArguments) -> ExitCode {
 }
 
 async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> {
-    let as_json = arguments.json;
+    let format = OutputFormat::from_flag(arguments.json);
     let interactive = terminal::is_interactive();
     let places = arguments.store.places();
     if matches!(arguments.action, Some(Action::Approve { .. })) && !interactive {
@@ -72,7 +72,7 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
     let store = arguments.store.choose()?.open().await?;
     let untrusted = || UntrustedServers::load(&places);
     match arguments.action {
-        None if interactive && stdout().is_terminal() && !as_json => {
+        None if interactive && stdout().is_terminal() && format == OutputFormat::Text => {
             let mut decider = Decider::new(&store, untrusted(), OutputFormat::Text);
             let code = decider.review(&open(&store).await?).await?;
             decider.note_idle_runs().await?;
@@ -80,15 +80,15 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
         }
         None | Some(Action::List) => {
             let open = open(&store).await?;
-            print::list(&open, now_ms(), OutputFormat::from_flag(as_json));
-            if !as_json {
+            print::list(&open, now_ms(), format);
+            if format == OutputFormat::Text {
                 untrusted().hints(&open).iter().for_each(|hint| render::note(&format!("note: {hint}")));
             }
             Ok(ExitCode::SUCCESS)
         }
         Some(Action::Show { id }) => match selection::find(&open(&store).await?, &id)? {
             Some(approval) => {
-                print::details(approval, untrusted().hint(approval).as_deref(), now_ms(), as_json);
+                print::details(approval, untrusted().hint(approval).as_deref(), now_ms(), format);
                 Ok(ExitCode::SUCCESS)
             }
             None => Ok(not_pending(&selection::not_pending(&id))),
@@ -104,7 +104,7 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
                 leave_questions(&mut selected.approvals);
             }
             let decision = Decision::Approve { edited_input, reach };
-            let mut decider = Decider::new(&store, untrusted(), OutputFormat::from_flag(as_json));
+            let mut decider = Decider::new(&store, untrusted(), format);
             let code = if interactive {
                 decider.confirm_and_decide(&selected, &decision).await?
             } else {
@@ -118,14 +118,14 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
             if selection.ids.is_empty() {
                 leave_questions(&mut selected.approvals);
             }
-            let mut decider = Decider::new(&store, UntrustedServers::default(), OutputFormat::from_flag(as_json));
+            let mut decider = Decider::new(&store, UntrustedServers::default(), format);
             let code = decider.decide_all(&selected, &Decision::Deny { note }).await?;
             decider.note_idle_runs().await?;
             Ok(code)
         }
         Some(Action::Rules { action }) => {
             let state = arguments.store.arguments().folder(&places);
-            rules::act(&store, &places, state.as_deref(), action, as_json).await
+            rules::act(&store, &places, state.as_deref(), action, format).await
         }
     }
 }

@@ -38,8 +38,8 @@ pub(super) fn heading(approval: &Approval, now: Millis) -> String {
 }
 
 /// Prints all of an approval, without cutting its arguments. `hint` says how such approvals can be avoided.
-pub(super) fn details(approval: &Approval, hint: Option<&str>, now: Millis, as_json: bool) {
-    if as_json {
+pub(super) fn details(approval: &Approval, hint: Option<&str>, now: Millis, format: OutputFormat) {
+    if format == OutputFormat::Json {
         crate::render::print_json(&json!(approval));
         return;
     }

@@ -16,6 +16,7 @@ use super::arguments::RulesAction;
 use super::selection::by_prefix;
 use super::{ApprovalsError, NOT_PENDING};
 use crate::local_tools::reloaded;
+use crate::render::OutputFormat;
 use crate::state::StateError;
 use crate::unmatched::listed_tools;
 use crate::{hint, policy};
@@ -110,21 +111,21 @@ pub(super) async fn act(
     places: &Places,
     state: Option<&Path>,
     action: RulesAction,
-    as_json: bool,
+    format: OutputFormat,
 ) -> Result<ExitCode, ApprovalsError> {
     match action {
         RulesAction::List { all } => {
             let mut rules = store.rules().await?;
             rules.retain(|rule| all || rule.revoked_at.is_none());
-            list(&rules, &CurrentTools::load(places, state)?, as_json);
+            list(&rules, &CurrentTools::load(places, state)?, format);
             Ok(ExitCode::SUCCESS)
         }
-        RulesAction::Revoke { ids } => revoke(store, &ids, as_json).await,
+        RulesAction::Revoke { ids } => revoke(store, &ids, format).await,
     }
 }
 
-fn list(rules: &[StandingRule], current: &CurrentTools, as_json: bool) {
-    if as_json {
+fn list(rules: &[StandingRule], current: &CurrentTools, format: OutputFormat) {
+    if format == OutputFormat::Json {
         let listed: Vec<Value> = rules.iter().map(|rule| rule_json(rule, RuleStatus::of(rule, current))).collect();
         crate::render::print_json(&json!(listed));
         return;
@@ -155,7 +156,7 @@ fn rule_json(rule: &StandingRule, status: RuleStatus) -> Value {
     value
 }
 
-async fn revoke(store: &Store, ids: &[String], as_json: bool) -> Result<ExitCode, ApprovalsError> {
+async fn revoke(store: &Store, ids: &[String], format: OutputFormat) -> Result<ExitCode, ApprovalsError> {
     let rules = store.rules().await?;
     let in_force = || rules.iter().filter(|rule| rule.revoked_at.is_none()).map(|rule| rule.rule_id.as_str());
     // Nothing is revoked if one of them may mean several.
@@ -168,7 +169,7 @@ async fn revoke(store: &Store, ids: &[String], as_json: bool) -> Result<ExitCode
             let list = hint::command("approvals rules list");
             eprintln!("cellmate: no standing approval `{shown}` is in force; see `{list}`");
             code = ExitCode::from(NOT_PENDING);
-        } else if as_json {
+        } else if format == OutputFormat::Json {
             crate::render::print_json(&json!({"ruleId": id, "revoked": true}));
         } else {
             println!("revoked  {shown}");

@@ -16,8 +16,8 @@ use contract::spelling::nearest;
 use contract::text;
 use serde_json::{Value, json};
 
+use super::entries::Severity;
 use super::ranges::moved_numbers;
-use super::severity::Severity;
 use super::{entries, schema};
 use crate::shared_arguments::ConfigArguments;
 use crate::state::configured_location;

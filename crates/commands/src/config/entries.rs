@@ -7,7 +7,6 @@ use contract::spelling::{edits, nearest};
 use serde_json::Value;
 
 use super::schema;
-use super::severity::Severity;
 
 /// Where our files may have servers. Clients have them elsewhere, too, with keys of their own.
 const CONTAINERS: [&[&str]; 5] =
@@ -50,6 +49,26 @@ const TEXTS: [&str; 5] = ["env", "environment", "headers", "http_headers", "env_
 /// The most edits between a mistyped key and the one that is suggested. Keys of other clients are often a little similar
 /// to one of ours.
 const MAX_EDITS: usize = 2;
+
+/// How serious a problem of a configuration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// A part of the configuration cannot be used.
+    Error,
+    Warning,
+    /// A setting has no effect, and nothing is lost by it.
+    Note,
+}
+
+impl Severity {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
 
 /// A mistake in an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

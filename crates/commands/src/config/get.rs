@@ -8,7 +8,7 @@ use contract::text;
 use serde_json::{Value, json};
 
 use super::schema;
-use crate::render;
+use crate::render::{self, OutputFormat};
 use crate::shared_arguments::ConfigArguments;
 
 #[derive(Debug, Args)]
@@ -37,12 +37,13 @@ struct Found {
 }
 
 fn get(arguments: &GetArguments) -> Result<ExitCode, String> {
+    let format = OutputFormat::from_flag(arguments.json);
     let files = users_files(&arguments.config.places())?;
-    let Some(key) = &arguments.key else { return Ok(print_all(files, arguments.json)) };
+    let Some(key) = &arguments.key else { return Ok(print_all(files, format)) };
     let path = KeyPath::parse(key).map_err(|error| error.to_string())?;
     let default = schema::default_of(&path);
     let found = find(files, &path);
-    if arguments.json {
+    if format == OutputFormat::Json {
         let value = found.as_ref().map(|found| &found.value);
         let file = found.as_ref().map(|found| &found.file.file);
         let line = found.as_ref().map(|found| found.file.position(&path).line);
@@ -52,7 +53,7 @@ fn get(arguments: &GetArguments) -> Result<ExitCode, String> {
     }
     Ok(match found {
         Some(found) => {
-            if !arguments.json {
+            if format == OutputFormat::Text {
                 render::print(&readable(&found.value));
             }
             ExitCode::SUCCESS
@@ -90,7 +91,7 @@ fn find(files: Vec<ConfigFile>, path: &KeyPath) -> Option<Found> {
     None
 }
 
-fn print_all(files: Vec<ConfigFile>, as_json: bool) -> ExitCode {
+fn print_all(files: Vec<ConfigFile>, format: OutputFormat) -> ExitCode {
     let mut all = serde_json::Map::new();
     for file in files {
         let Some(Value::Object(shown)) = file.shown_whole() else { continue };
@@ -98,7 +99,7 @@ fn print_all(files: Vec<ConfigFile>, as_json: bool) -> ExitCode {
             all.entry(key).or_insert(value);
         }
     }
-    if as_json {
+    if format == OutputFormat::Json {
         render::print_json(&Value::Object(all))
     } else {
         render::print(&readable(&Value::Object(all)))

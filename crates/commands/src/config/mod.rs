@@ -7,7 +7,6 @@ mod path;
 mod ranges;
 mod schema;
 mod set;
-mod severity;
 mod trust;
 mod unset;
 

@@ -11,8 +11,8 @@ use client_config::{
 use serde_json::{Value, json};
 
 use super::check::{self, Finding, file_findings, unmatched_patterns_of};
+use super::entries::Severity;
 use super::schema;
-use super::severity::Severity;
 use crate::render;
 use crate::servers::{ChangeArguments, carry_out};
 use crate::shared_arguments::{ConfigArguments, ScopeArgument};
@@ -171,9 +171,9 @@ impl<'p> EditedFile<'p> {
 /// Which errors a file may have after a change, if it had some before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AcceptedErrors {
-    /// Those that it had.
+    /// Only the errors that the file had before.
     Same,
-    /// As many as it had. If an item of a list is removed, the errors of later items have other paths.
+    /// As many errors as the file had before. If an item of a list is removed, the errors of later items have other paths.
     AsMany,
 }
 

@@ -1,6 +1,7 @@
 //! The section of `cellmate doctor` about the shell and `web_fetch`, if the user enabled one of them.
 
 use client_config::load;
+use contract::config::ShellTool;
 use contract::text;
 use serde_json::{Map, Value, json};
 
@@ -31,7 +32,7 @@ impl CoreTools {
             problems.extend(root_problems.iter().map(ToString::to_string));
             let state = match local_tools::shell(settings, &roots, &places, &mut problems) {
                 None => "off".to_owned(),
-                Some(_) => confinement(settings.shell.network),
+                Some(_) => confinement(&settings.shell),
             };
             json.insert("shell".to_owned(), json!(state));
             lines.push(format!("shell          {state}"));
@@ -47,11 +48,11 @@ impl CoreTools {
 }
 
 /// Describes how commands are confined here.
-fn confinement(has_network: bool) -> String {
+fn confinement(shell: &ShellTool) -> String {
     let Ok(support) = process::confinement_support() else {
         return "on, not confined: commands have all rights of your user".to_owned();
     };
-    let network = if has_network { "with network" } else { "no network" };
+    let network = if shell.network { "with network" } else { "no network" };
     let signals = match support.scopes {
         true => "",
         false => "; before Linux 6.12, they can send signals to your other processes",

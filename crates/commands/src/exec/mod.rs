@@ -79,12 +79,19 @@ pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
         None => with_servers(&arguments).await,
     };
     done.unwrap_or_else(|error| {
-        if error.is_invalid_config() && OutputFormat::of_cell_result(arguments.json) == OutputFormat::Json {
+        if error.is_invalid_config() && arguments.format() == OutputFormat::Json {
             // A program that reads the result finds the reason there, as a model would.
             render::json(&error.invalid_config());
         }
         render::fatal(&error.to_string())
     })
+}
+
+impl ExecArguments {
+    /// Returns the format of the cell's result.
+    fn format(&self) -> OutputFormat {
+        OutputFormat::from_flag(self.json).for_cell_result()
+    }
 }
 
 impl ExecError {
@@ -128,7 +135,7 @@ async fn with_servers(arguments: &ExecArguments) -> Result<ExitCode, ExecError> 
     let local = local_tools(&policy, &loaded.settings, &places, Some(store_settings.state.folder()))
         .map_err(ExecError::Local)?;
     let engine = Engine::new(pool?, store?, &loaded, local, &store_settings.state, None)?;
-    call_progress::show(OutputFormat::of_cell_result(arguments.json));
+    call_progress::show(arguments.format());
     let done = async {
         let executor = engine.executor(&policy, command_line_scope(&arguments.agent), Some(&cell.source)).await?;
         let executor = executor.with_progress_sink(|update| call_progress::on_update(&update));
@@ -205,7 +212,7 @@ async fn run_cell(
     };
     let is_kept = *code_mode.store().location() != Location::Memory;
     let advice = if is_kept { cell_result::advice(code_mode, &result).await? } else { None };
-    let format = OutputFormat::of_cell_result(arguments.json);
+    let format = arguments.format();
     let code = cell_result::print(&result, run_id.as_ref().filter(|_| is_kept), advice.as_deref(), format);
     cell_result::note_empty(&result);
     if let Some(background) = background.filter(|_| code_mode.live_runs() > 0) {

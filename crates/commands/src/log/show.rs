@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::{FOLDER, file};
 use crate::render;
+use crate::style::Coloring;
 
 /// How often `--follow` looks for new lines. Another process writes them, so there is nothing to wait on.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -161,7 +162,8 @@ impl LogsArguments {
     fn write(&self, output: &mut impl Write, line: &str) -> io::Result<()> {
         match serde_json::from_str(line) {
             Ok(Value::Object(event)) if !self.json => {
-                writeln!(output, "{}", readable(&event, io::stdout().is_terminal()))
+                let coloring = if io::stdout().is_terminal() { Coloring::Colored } else { Coloring::Plain };
+                writeln!(output, "{}", readable(&event, coloring))
             }
             _ => writeln!(output, "{}", line.trim_end()),
         }
@@ -169,7 +171,7 @@ impl LogsArguments {
 }
 
 /// Formats an event as one line of text: time, level, the fields of its spans, message, and its own fields.
-fn readable(event: &Map<String, Value>, colour: bool) -> String {
+fn readable(event: &Map<String, Value>, coloring: Coloring) -> String {
     let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
     let plain = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -188,9 +190,9 @@ fn readable(event: &Map<String, Value>, colour: bool) -> String {
     }
     // Fields can hold text of servers, which must not control the terminal.
     let (time, level, line) = (one_line(text("timestamp")), one_line(text("level")), one_line(line.trim_start()));
-    match level.as_str() {
-        "ERROR" if colour => format!("{time} \x1b[31m{level:>5}\x1b[0m {line}"),
-        "WARN" if colour => format!("{time} \x1b[33m{level:>5}\x1b[0m {line}"),
+    match (level.as_str(), coloring) {
+        ("ERROR", Coloring::Colored) => format!("{time} \x1b[31m{level:>5}\x1b[0m {line}"),
+        ("WARN", Coloring::Colored) => format!("{time} \x1b[33m{level:>5}\x1b[0m {line}"),
         _ => format!("{time} {level:>5} {line}"),
     }
 }

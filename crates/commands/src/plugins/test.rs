@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::PlaceArguments;
 use super::show::summary;
 use crate::local_tools::plugin_host;
-use crate::render;
+use crate::render::{self, OutputFormat};
 
 #[derive(Debug, Args)]
 pub(super) struct TestArguments {
@@ -48,6 +48,7 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
 }
 
 async fn test(arguments: &TestArguments) -> Result<ExitCode, String> {
+    let format = OutputFormat::from_flag(arguments.json);
     let inputs = inputs(arguments)?;
     // A folder is installed in a scratch folder, so that it runs exactly as it would.
     let scratch = tempfile::tempdir().map_err(|error| format!("cannot create a scratch folder: {error}"))?;
@@ -58,7 +59,7 @@ async fn test(arguments: &TestArguments) -> Result<ExitCode, String> {
     settings.entries.retain(|entry, _| *entry == id);
     settings.entries.values_mut().for_each(|entry| entry.enabled = None);
     let plugin = load(&host, &settings, &id)?;
-    if !arguments.json {
+    if format == OutputFormat::Text {
         render::print(&summary(plugin.manifest()));
     }
     let report = if arguments.calls.is_empty() { try_plugin(&plugin).await } else { try_start(&plugin).await };
@@ -70,7 +71,7 @@ async fn test(arguments: &TestArguments) -> Result<ExitCode, String> {
     }
     let stderr = plugin.status().stderr;
     plugin.retire().await;
-    print(&report, &calls, stderr.as_deref(), arguments.json);
+    print(&report, &calls, stderr.as_deref(), format);
     let is_ok = report.is_ok() && calls.iter().all(|(_, call)| call.is_ok());
     Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
 }
@@ -116,8 +117,8 @@ fn load(host: &PluginHost, settings: &PluginsConfig, id: &str) -> Result<Arc<Plu
     }
 }
 
-fn print(report: &TrialReport, calls: &[(&str, CallTrial)], stderr: Option<&str>, as_json: bool) {
-    if as_json {
+fn print(report: &TrialReport, calls: &[(&str, CallTrial)], stderr: Option<&str>, format: OutputFormat) {
+    if format == OutputFormat::Json {
         let as_value = |result: &Result<String, String>| match result {
             Ok(text) => json!({"ok": true, "result": text}),
             Err(why) => json!({"ok": false, "error": why}),

@@ -126,7 +126,7 @@ async fn start(arguments: &ReplArguments) -> Result<ExitCode, String> {
         config,
         scope: Scope { agent_id: arguments.agent.clone(), session_id: format!("repl:{name}"), ..Scope::default() },
         language: arguments.language.map_or(Language::JavaScript, LanguageArgument::language),
-        as_json: arguments.json,
+        format: OutputFormat::from_flag(arguments.json),
         waiting: None,
         outcome: Outcome::default(),
         hint: VariableHint::default(),
@@ -176,11 +176,11 @@ impl Outcome {
 /// What a person typed to run a cell decides how its result is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CellKind {
-    /// Its value is shown, and a failure has the place in what was typed.
+    /// An expression: its value is shown, and a failure has the place in what was typed.
     Expression(InsertedReturn),
     /// A cell of another prompt or client: its value is shown.
     Other,
-    /// Its value is shown unless it is `null`: most statements return nothing.
+    /// Statements: the value is shown unless it is `null`, because most statements return nothing.
     Statements,
 }
 
@@ -190,7 +190,7 @@ struct Repl<'a> {
     config: config::CodeMode,
     scope: Scope,
     language: Language,
-    as_json: bool,
+    format: OutputFormat,
     /// The last cell that has not ended.
     waiting: Option<(RunId, CellKind)>,
     outcome: Outcome,
@@ -226,7 +226,7 @@ impl Repl<'_> {
                 Typed::End => break,
                 Typed::Failed(message) => return Err(message),
             };
-            // The servers' tools may have changed meanwhile.
+            // The servers' tools may have changed since the last cell.
             let executor = self.engine.executor_with_known_tools(&self.policy, self.scope.clone()).map_err(as_text)?;
             *names.lock() = Names::of(executor.catalog());
             let done = match dot::parse(&typed) {
@@ -316,7 +316,7 @@ impl Repl<'_> {
             CellResult::Waiting { .. } => self.outcome.is_waiting = true,
             CellResult::Completed { .. } => {}
         }
-        if self.as_json {
+        if self.format == OutputFormat::Json {
             cell_result::print(&result, None, advice.as_deref(), OutputFormat::Json);
             return Ok(());
         }
@@ -343,14 +343,14 @@ impl Repl<'_> {
         let session = SessionKey::from(&self.scope);
         match command {
             DotCommand::Exit => {}
-            DotCommand::Help if self.as_json => render::print_json(&json!({"help": dot::help()})),
+            DotCommand::Help if self.format == OutputFormat::Json => render::print_json(&json!({"help": dot::help()})),
             DotCommand::Help => render::print(&dot::help()),
             DotCommand::State => {
-                print_values(&session, &store.session_values(&session).await.map_err(as_text)?, self.as_json);
+                print_values(&session, &store.session_values(&session).await.map_err(as_text)?, self.format);
             }
             DotCommand::Outputs => {
                 let outputs = store.outputs_of_session(&session, MAX_LISTED_OUTPUTS as u32).await.map_err(as_text)?;
-                if self.as_json {
+                if self.format == OutputFormat::Json {
                     render::print_json(&json!({"outputs": outputs.iter().map(output_json).collect::<Vec<_>>()}));
                 } else if outputs.is_empty() {
                     render::note("no stored outputs; what fits a result is part of it");
@@ -358,7 +358,7 @@ impl Repl<'_> {
                     render::print_table(&output_table(&outputs, Naming::Handle, now_ms()));
                 }
             }
-            DotCommand::Tools { query } => list_tools(executor.catalog(), &query, self.as_json),
+            DotCommand::Tools { query } => list_tools(executor.catalog(), &query, self.format),
             DotCommand::Wait { run } => return self.wait(executor, run.as_deref()).await,
         }
         Ok(None)
@@ -366,9 +366,9 @@ impl Repl<'_> {
 }
 
 /// Prints the tools that match the query, with the expression that calls each.
-fn list_tools(catalog: &Catalog, query: &str, as_json: bool) {
+fn list_tools(catalog: &Catalog, query: &str, format: OutputFormat) {
     let found = catalog.find(query, MAX_LISTED_TOOLS, |_| true);
-    if as_json {
+    if format == OutputFormat::Json {
         let listed = found.iter().map(
             |tool| json!({"id": tool.id.as_str(), "call": called(catalog, tool), "description": tool.description}),
         );

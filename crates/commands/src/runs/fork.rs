@@ -28,7 +28,7 @@ pub(super) async fn run(
     store_settings: &StoreSettings,
     places: &Places,
     arguments: &ForkArguments,
-    as_json: bool,
+    format: OutputFormat,
 ) -> Result<ExitCode, RunsError> {
     let setup = |error: &dyn std::fmt::Display| RunsError::Setup(error.to_string());
     let store = store_settings.open().await?;
@@ -47,7 +47,7 @@ pub(super) async fn run(
     let run_id = forked.map_err(|why| RunsError::Fork { run: name(&run), why })?;
     eprintln!("cellmate: run {run_id} continues from step {} of {}", arguments.at, name(&run));
     if arguments.no_wait {
-        if as_json {
+        if format == OutputFormat::Json {
             render::print_json(&json!({"runId": run_id}))
         } else {
             render::print(&format!("{run_id}\n"))
@@ -60,7 +60,7 @@ pub(super) async fn run(
         let turns = engine.turns(&executor, &config, COMMAND);
         let result = turns.wait(&run_id).await?;
         let advice = cell_result::advice(&engine.code_mode, &result).await?;
-        Ok(report(&run_id, &result, advice, OutputFormat::of_cell_result(as_json)))
+        Ok(report(&run_id, &result, advice, format.for_cell_result()))
     };
     let done = done.await;
     engine.shut_down().await;

@@ -18,7 +18,7 @@ use executor::clock::now_ms;
 use serde_json::json;
 use store::{Keys, Millis, RunFilter, Store, StoreError};
 
-use crate::render;
+use crate::render::{self, OutputFormat};
 use crate::shared_arguments::JailArguments;
 use crate::state::{StateError, StoreSettings};
 
@@ -76,19 +76,19 @@ pub(crate) async fn run(arguments: RunsArguments) -> ExitCode {
 
 async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
     let store_settings = arguments.store.choose()?;
-    let as_json = arguments.json;
+    let format = OutputFormat::from_flag(arguments.json);
     match arguments.action {
         Action::List(list) => {
             let (now, store) = (now_ms(), open_without_keys(&store_settings).await?);
             let filter = filter(&list, now);
-            print::list(&store.runs(&filter, list.limit).await?, &list, now, as_json);
+            print::list(&store.runs(&filter, list.limit).await?, &list, now, format);
             Ok(ExitCode::SUCCESS)
         }
         Action::Show { run } => {
             let store = open_without_keys(&store_settings).await?;
             let record = record(&store, &run).await?;
             let approvals = store.approvals_of_run(&record.run.run_id).await?;
-            print::details(&record, &approvals, now_ms(), as_json);
+            print::details(&record, &approvals, now_ms(), format);
             Ok(ExitCode::SUCCESS)
         }
         Action::Export { run } => {
@@ -96,27 +96,27 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
             let run = find_run(&store, &run).await?;
             let row = store.run(&run).await?.ok_or_else(|| FindError::NotFound(name(&run)))?;
             let entries = store.run_transcript(&row.scope.session_id, &run).await?;
-            if as_json {
+            if format == OutputFormat::Json {
                 render::print_json(&json!(entries));
             } else {
                 entries.iter().for_each(|entry| render::print_json(&json!(entry)));
             }
             Ok(ExitCode::SUCCESS)
         }
-        Action::Output(output) => output::run(&open_without_keys(&store_settings).await?, &output, as_json).await,
-        Action::State(state) => state::run(&open_without_keys(&store_settings).await?, &state, as_json).await,
+        Action::Output(output) => output::run(&open_without_keys(&store_settings).await?, &output, format).await,
+        Action::State(state) => state::run(&open_without_keys(&store_settings).await?, &state, format).await,
         Action::Cancel { runs } => {
             let store = open_without_keys(&store_settings).await?;
-            remove::cancel(&store_settings, &arguments.store.places(), store, &runs, as_json).await
+            remove::cancel(&store_settings, &arguments.store.places(), store, &runs, format).await
         }
         Action::Rm(remove) => {
             let store = open_without_keys(&store_settings).await?;
-            remove::remove(&store_settings, &arguments.store.places(), store, &remove, as_json).await
+            remove::remove(&store_settings, &arguments.store.places(), store, &remove, format).await
         }
         Action::Replay { run, jail } => {
-            replay(&record(&open_without_keys(&store_settings).await?, &run).await?, &jail, as_json).await
+            replay(&record(&open_without_keys(&store_settings).await?, &run).await?, &jail, format).await
         }
-        Action::Fork(fork) => fork::run(&store_settings, &arguments.store.places(), &fork, as_json).await,
+        Action::Fork(fork) => fork::run(&store_settings, &arguments.store.places(), &fork, format).await,
     }
 }
 
@@ -139,27 +139,43 @@ async fn record(store: &Store, typed: &str) -> Result<Record, RunsError> {
     Record::read(store, &run).await.map_err(|why| RunsError::Record { run: name(&run), why })
 }
 
+/// How a replayed run compares with its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ReplayOutcome {
+    Same,
+    Different,
+    /// The replay ended early, with this message.
+    Failed(String),
+}
+
 /// Replays a run from its record alone: no server is started and no secret is read.
-async fn replay(record: &Record, jail: &JailArguments, as_json: bool) -> Result<ExitCode, RunsError> {
+async fn replay(record: &Record, jail: &JailArguments, format: OutputFormat) -> Result<ExitCode, RunsError> {
     let pool = Pool::start(jail.pool(record.memory_limit_bytes())).await?;
     let mut steps = Vec::new();
     let played = record.replay(&pool, MAX_MANUAL_REPLAY_MS, |step| {
-        if as_json { steps.push(values::step(step)) } else { print::step(record, step) }
+        if format == OutputFormat::Json { steps.push(values::step(step)) } else { print::step(record, step) }
     });
-    let (same, error) = match played.await {
-        Ok(same) => (same, None),
-        Err(ReplayError::Failed(failure)) => (false, Some(failure.to_string())),
+    let outcome = match played.await {
+        Ok(true) => ReplayOutcome::Same,
+        Ok(false) => ReplayOutcome::Different,
+        Err(ReplayError::Failed(failure)) => ReplayOutcome::Failed(failure.to_string()),
         Err(why) => return Err(RunsError::Replay { run: name(&record.run.run_id), why }),
     };
-    if as_json {
+    let is_same = outcome == ReplayOutcome::Same;
+    if format == OutputFormat::Json {
+        let error = match &outcome {
+            ReplayOutcome::Failed(error) => Some(error),
+            ReplayOutcome::Same | ReplayOutcome::Different => None,
+        };
         let all = json!({
-            "runId": record.run.run_id, "image": pool.image().to_string(), "steps": steps, "same": same, "error": error,
+            "runId": record.run.run_id, "image": pool.image().to_string(), "steps": steps, "same": is_same,
+            "error": error,
         });
         render::print_json(&all);
     } else {
-        print::summary(record, same, error.as_deref());
+        print::summary(record, &outcome);
     }
-    Ok(if same { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
+    Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
 }
 
 /// Makes a run id safe to print.

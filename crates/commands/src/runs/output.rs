@@ -19,7 +19,7 @@ use store::{Millis, OutputKind, OutputPosition, OutputRow, Store};
 use super::arguments::OutputArguments;
 use super::{RunsError, find_run};
 use crate::age::span;
-use crate::render;
+use crate::render::{self, OutputFormat};
 use crate::size::size;
 use crate::table::{Table, terminal_width};
 
@@ -44,7 +44,11 @@ pub(super) enum OutputError {
     Cut { read: u64, bytes: u64 },
 }
 
-pub(super) async fn run(store: &Store, arguments: &OutputArguments, as_json: bool) -> Result<ExitCode, RunsError> {
+pub(super) async fn run(
+    store: &Store,
+    arguments: &OutputArguments,
+    format: OutputFormat,
+) -> Result<ExitCode, RunsError> {
     let handle = OutputHandle::new(arguments.run.trim());
     let (run, typed) = match (handle.parts(), &arguments.handle) {
         // A handle names its run.
@@ -53,14 +57,15 @@ pub(super) async fn run(store: &Store, arguments: &OutputArguments, as_json: boo
     };
     let rows = store.outputs_of_run(&run).await?;
     let Some(typed) = typed else {
-        list(&run, &rows, as_json);
+        list(&run, &rows, format);
         return Ok(ExitCode::SUCCESS);
     };
     let row = find(&run, &rows, typed)?;
     match arguments.file.as_deref().filter(|path| *path != Path::new("-")) {
         Some(path) => {
-            write_file(store, row, path, arguments.force).await?;
-            if as_json {
+            let existing = if arguments.force { ExistingFile::Replace } else { ExistingFile::Keep };
+            write_file(store, row, path, existing).await?;
+            if format == OutputFormat::Json {
                 let mut described = to_json(row);
                 if let Some(fields) = described.as_object_mut() {
                     fields.insert("file".to_owned(), json!(path));
@@ -70,13 +75,13 @@ pub(super) async fn run(store: &Store, arguments: &OutputArguments, as_json: boo
                 render::note(&format!("wrote {} to {}", size(row.bytes), display::path(path)));
             }
         }
-        None => write_out(store, row, arguments, as_json).await?,
+        None => write_out(store, row, arguments, format).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(run: &RunId, rows: &[OutputRow], as_json: bool) {
-    if as_json {
+fn list(run: &RunId, rows: &[OutputRow], format: OutputFormat) {
+    if format == OutputFormat::Json {
         render::print_json(&json!({"runId": run, "outputs": rows.iter().map(to_json).collect::<Vec<_>>()}));
     } else if rows.is_empty() {
         render::note("no stored outputs; what fits a result is part of it, and `cellmate runs show` shows it");
@@ -172,10 +177,10 @@ async fn write_out(
     store: &Store,
     row: &OutputRow,
     arguments: &OutputArguments,
-    as_json: bool,
+    format: OutputFormat,
 ) -> Result<(), RunsError> {
     let is_terminal = io::stdout().is_terminal();
-    let form = if as_json {
+    let form = if format == OutputFormat::Json {
         Form::Json
     } else if is_terminal && !arguments.raw {
         if !is_text(row) {
@@ -195,11 +200,19 @@ async fn write_out(
     }
 }
 
+/// What is done with a file that exists under the name of the output's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExistingFile {
+    /// The file stays, and the command fails.
+    Keep,
+    Replace,
+}
+
 /// Writes an output to a file. An existing file is replaced only if asked, and only once all of the output is there.
-async fn write_file(store: &Store, row: &OutputRow, path: &Path, force: bool) -> Result<(), RunsError> {
+async fn write_file(store: &Store, row: &OutputRow, path: &Path, existing: ExistingFile) -> Result<(), RunsError> {
     let failed = |source: io::Error| RunsError::Output(OutputError::Write { path: display::path(path), source });
     let found = fs::symlink_metadata(path).ok();
-    if found.is_some() && !force {
+    if found.is_some() && existing == ExistingFile::Keep {
         return Err(OutputError::Exists(display::path(path)).into());
     }
     let mut encoder = Encoder::new(Form::Raw, row);
@@ -218,7 +231,7 @@ async fn write_file(store: &Store, row: &OutputRow, path: &Path, force: bool) ->
     let mut draft =
         tempfile::Builder::new().prefix(".cellmate-").permissions(rights).tempfile_in(folder).map_err(failed)?;
     copy(store, row, &mut encoder, draft.as_file_mut()).await.map_err(copied)?;
-    if force {
+    if existing == ExistingFile::Replace {
         draft.persist(path).map_err(|error| failed(error.error))?;
     } else {
         draft.persist_noclobber(path).map_err(|error| match error.error.kind() {
@@ -263,11 +276,11 @@ async fn copy(
 /// How an output is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// As it is.
+    /// The content as it is stored.
     Raw,
     /// Text without characters that could control a terminal.
     Escaped,
-    /// One JSON object, with the content as `text` or `base64`.
+    /// A JSON object, with the content as `text` or `base64`.
     Json,
 }
 

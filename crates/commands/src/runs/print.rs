@@ -9,9 +9,9 @@ use store::{Approval, ApprovalState, CallRow, Millis, RunListEntry, StoredReply}
 
 use super::arguments::ListArguments;
 use super::find::run_summary;
-use super::values;
+use super::{ReplayOutcome, values};
 use crate::age::span;
-use crate::render::{note, print, print_json};
+use crate::render::{OutputFormat, note, print, print_json};
 use crate::table::{Table, terminal_width};
 
 /// The longest value that is printed on one line; `--json` prints all of it.
@@ -24,8 +24,8 @@ const MAX_NAME_CHARS: usize = 100;
 const MIN_ID_LETTERS: usize = 11;
 
 /// Prints the page of runs that the store returned for this limit.
-pub(super) fn list(runs: &[RunListEntry], arguments: &ListArguments, now: Millis, as_json: bool) {
-    if as_json {
+pub(super) fn list(runs: &[RunListEntry], arguments: &ListArguments, now: Millis, format: OutputFormat) {
+    if format == OutputFormat::Json {
         print_json(&Value::from(runs.iter().map(values::listed).collect::<Vec<_>>()));
         return;
     }
@@ -74,8 +74,8 @@ fn unique_letters(runs: &[RunListEntry]) -> usize {
     ids.array_windows().map(|[one, other]| shared(one, other) + 1).fold(MIN_ID_LETTERS, usize::max)
 }
 
-pub(super) fn details(record: &Record, approvals: &[Approval], now: Millis, as_json: bool) {
-    if as_json {
+pub(super) fn details(record: &Record, approvals: &[Approval], now: Millis, format: OutputFormat) {
+    if format == OutputFormat::Json {
         print_json(&values::record(record, approvals));
         return;
     }
@@ -142,7 +142,7 @@ fn recorded_call(row: &CallRow) -> String {
     format!("  call {:<3} {:9}  {called}{answer}\n", row.call, row.state.as_str())
 }
 
-/// Returns who decided an approval, when and with which note, or that nobody has.
+/// Returns who decided an approval, when and with which note, or that it is not decided.
 fn decision(approval: &Approval, now: Millis) -> String {
     let (asked, given) = match approval.question {
         Some(_) => ("answer", "answered"),
@@ -214,11 +214,13 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
     print(&text);
 }
 
-pub(super) fn summary(record: &Record, same: bool, error: Option<&str>) {
-    match (same, error) {
-        (true, _) => print(&format!("all {} steps match the record; no tool was called\n", record.legs.len())),
-        (false, Some(error)) => note(&format!("cellmate: {}", text::line(error, 4 * MAX_LINE_CHARS))),
-        (false, None) => eprintln!("cellmate: the replay differs from the record; no tool was called"),
+pub(super) fn summary(record: &Record, outcome: &ReplayOutcome) {
+    match outcome {
+        ReplayOutcome::Same => {
+            print(&format!("all {} steps match the record; no tool was called\n", record.legs.len()));
+        }
+        ReplayOutcome::Different => eprintln!("cellmate: the replay differs from the record; no tool was called"),
+        ReplayOutcome::Failed(error) => note(&format!("cellmate: {}", text::line(error, 4 * MAX_LINE_CHARS))),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::age::span;
 use crate::approvals::terminal;
 use crate::engine::prepare_run;
 use crate::local_tools::local_tools;
+use crate::render::OutputFormat;
 use crate::state::StoreSettings;
 use crate::upstream::Servers;
 use crate::{policy, render};
@@ -27,12 +28,12 @@ pub(super) async fn cancel(
     places: &Places,
     store: Store,
     typed: &[String],
-    as_json: bool,
+    format: OutputFormat,
 ) -> Result<ExitCode, RunsError> {
     let rows = find_all(&store, typed).await?;
     let (ended, live): (Vec<&RunRow>, Vec<&RunRow>) = rows.iter().partition(|row| row.state.is_over());
     let cancelled = cancel_all(store_settings, places, store, &live).await?;
-    if as_json {
+    if format == OutputFormat::Json {
         let ended: Vec<Value> =
             ended.iter().map(|row| json!({"runId": row.run_id, "state": row.state.as_str()})).collect();
         render::print_json(&json!({"cancelled": cancelled, "alreadyEnded": ended}));
@@ -52,18 +53,18 @@ pub(super) async fn remove(
     places: &Places,
     store: Store,
     arguments: &RemoveArguments,
-    as_json: bool,
+    format: OutputFormat,
 ) -> Result<ExitCode, RunsError> {
     if let Some(age) = arguments.older_than {
         let then = age.before(now_ms());
         let count = store.ended_before(then).await?;
-        if count == 0 && !as_json {
+        if count == 0 && format == OutputFormat::Text {
             eprintln!("no runs ended longer ago than {}", span(age.0));
         }
-        if count > 0 && !is_confirmed(&deletion(count), arguments.yes).await? {
+        if count > 0 && !is_confirmed(&deletion(count), Prompting::from_flag(arguments.yes)).await? {
             return Ok(kept_them());
         }
-        return Ok(report(store.delete_runs_before(then).await?, as_json));
+        return Ok(report(store.delete_runs_before(then).await?, format));
     }
     let rows = find_all(&store, &arguments.runs).await?;
     let live: Vec<&RunRow> = rows.iter().filter(|row| !row.state.is_over()).collect();
@@ -74,7 +75,7 @@ pub(super) async fn remove(
         0 => deletion(rows.len() as u64),
         live => format!("{}, and first cancel {live} of them", deletion(rows.len() as u64)),
     };
-    if !is_confirmed(&question, arguments.yes).await? {
+    if !is_confirmed(&question, Prompting::from_flag(arguments.yes)).await? {
         return Ok(kept_them());
     }
     if !live.is_empty() {
@@ -90,7 +91,7 @@ pub(super) async fn remove(
             }
         }
     }
-    let code = report(deleted, as_json);
+    let code = report(deleted, format);
     let left = (ids.len() as u64).saturating_sub(deleted);
     if left > 0 {
         let runs = if left == 1 { "1 run has".to_owned() } else { format!("{left} runs have") };
@@ -109,18 +110,34 @@ fn kept_them() -> ExitCode {
     ExitCode::from(render::FAILED)
 }
 
-fn report(deleted: u64, as_json: bool) -> ExitCode {
-    match (as_json, deleted) {
-        (true, _) => render::print_json(&json!({"deleted": deleted})),
-        (false, 0) => {}
-        (false, 1) => render::print("deleted 1 run\n"),
-        (false, _) => render::print(&format!("deleted {deleted} runs\n")),
+fn report(deleted: u64, format: OutputFormat) -> ExitCode {
+    match (format, deleted) {
+        (OutputFormat::Json, _) => render::print_json(&json!({"deleted": deleted})),
+        (OutputFormat::Text, 0) => {}
+        (OutputFormat::Text, 1) => render::print("deleted 1 run\n"),
+        (OutputFormat::Text, _) => render::print(&format!("deleted {deleted} runs\n")),
     }
     ExitCode::SUCCESS
 }
 
-pub(super) async fn is_confirmed(question: &str, yes: bool) -> Result<bool, RunsError> {
-    if yes {
+/// Whether the user is asked before something is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prompting {
+    Ask,
+    /// The user confirmed on the command line.
+    Skip,
+}
+
+impl Prompting {
+    /// Returns the prompting of a command with the flag `--yes`.
+    pub(super) fn from_flag(yes: bool) -> Self {
+        if yes { Self::Skip } else { Self::Ask }
+    }
+}
+
+/// Asks the user to confirm a deletion, unless that is skipped. Fails if there is no terminal to ask on.
+pub(super) async fn is_confirmed(question: &str, prompting: Prompting) -> Result<bool, RunsError> {
+    if prompting == Prompting::Skip {
         return Ok(true);
     }
     if !terminal::is_interactive() {

@@ -10,9 +10,9 @@ use store::{Millis, SessionKey, SessionTotals, SessionValue, Store};
 
 use super::RunsError;
 use super::arguments::StateArguments;
-use super::remove::is_confirmed;
+use super::remove::{Prompting, is_confirmed};
 use crate::age::span;
-use crate::render;
+use crate::render::{self, OutputFormat};
 use crate::size::size;
 use crate::table::Table;
 
@@ -35,21 +35,26 @@ pub(super) enum SessionError {
     NoKey { session: String, key: String },
 }
 
-pub(super) async fn run(store: &Store, arguments: &StateArguments, as_json: bool) -> Result<ExitCode, RunsError> {
+pub(super) async fn run(
+    store: &Store,
+    arguments: &StateArguments,
+    format: OutputFormat,
+) -> Result<ExitCode, RunsError> {
     let mut sessions = store.sessions_with_values(MAX_SESSIONS).await?;
     sessions.retain(|(session, _)| is_wanted(session, arguments));
     let Some(typed) = &arguments.session else {
-        list_sessions(&sessions, as_json);
+        list_sessions(&sessions, format);
         return Ok(ExitCode::SUCCESS);
     };
     let session = find(&sessions, typed)?;
+    let prompting = Prompting::from_flag(arguments.yes);
     match (&arguments.key, &arguments.remove) {
-        (_, Some(key)) => return delete(store, session, key.as_deref(), arguments.yes, as_json).await,
+        (_, Some(key)) => return delete(store, session, key.as_deref(), prompting, format).await,
         (Some(key), None) => {
             let value = store.session_value(session, key).await?.ok_or_else(|| no_key(session, key))?;
-            print_value(&value, as_json);
+            print_value(&value, format);
         }
-        (None, None) => print_values(session, &store.session_values(session).await?, as_json),
+        (None, None) => print_values(session, &store.session_values(session).await?, format),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -114,8 +119,8 @@ fn no_key(session: &SessionKey, key: &str) -> SessionError {
     SessionError::NoKey { session: short(&session.session_id), key: short(key) }
 }
 
-fn list_sessions(sessions: &[(SessionKey, SessionTotals)], as_json: bool) {
-    if as_json {
+fn list_sessions(sessions: &[(SessionKey, SessionTotals)], format: OutputFormat) {
+    if format == OutputFormat::Json {
         let listed = sessions.iter().map(|(session, totals)| {
             let mut listed = session_json(session);
             if let Some(fields) = listed.as_object_mut() {
@@ -142,8 +147,8 @@ fn session_json(session: &SessionKey) -> Value {
 }
 
 /// Prints the keys of a session.
-pub(crate) fn print_values(session: &SessionKey, values: &[SessionValue], as_json: bool) {
-    if as_json {
+pub(crate) fn print_values(session: &SessionKey, values: &[SessionValue], format: OutputFormat) {
+    if format == OutputFormat::Json {
         let mut all = session_json(session);
         if let Some(fields) = all.as_object_mut() {
             fields.insert("values".to_owned(), values.iter().map(value_json).collect());
@@ -176,9 +181,9 @@ fn value_json(value: &SessionValue) -> Value {
     })
 }
 
-fn print_value(value: &SessionValue, as_json: bool) {
-    let is_readable = !as_json && std::io::stdout().is_terminal();
-    if as_json {
+fn print_value(value: &SessionValue, format: OutputFormat) {
+    let is_readable = format == OutputFormat::Text && std::io::stdout().is_terminal();
+    if format == OutputFormat::Json {
         let mut all = value_json(value);
         let content = contract::json::read(&value.value).unwrap_or_else(|_| Value::from(value.value.as_str()));
         if let Some(fields) = all.as_object_mut() {
@@ -197,8 +202,8 @@ async fn delete(
     store: &Store,
     session: &SessionKey,
     key: Option<&str>,
-    yes: bool,
-    as_json: bool,
+    prompting: Prompting,
+    format: OutputFormat,
 ) -> Result<ExitCode, RunsError> {
     let name = short(&session.session_id);
     let question = match key {
@@ -211,14 +216,14 @@ async fn delete(
             keys => format!("delete all {keys} values of session `{name}`"),
         },
     };
-    if !is_confirmed(&question, yes).await? {
+    if !is_confirmed(&question, prompting).await? {
         return Ok(render::failed("nothing was deleted"));
     }
     let deleted = store.delete_session_values(session, key).await?;
-    match (as_json, deleted) {
-        (true, _) => render::print_json(&json!({"deleted": deleted})),
-        (false, 1) => render::print("deleted 1 value\n"),
-        (false, _) => render::print(&format!("deleted {deleted} values\n")),
+    match (format, deleted) {
+        (OutputFormat::Json, _) => render::print_json(&json!({"deleted": deleted})),
+        (OutputFormat::Text, 1) => render::print("deleted 1 value\n"),
+        (OutputFormat::Text, _) => render::print(&format!("deleted {deleted} values\n")),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,6 @@
 //! `cellmate secrets`: stores the values to which `${secret:NAME}` refers, in the entries of servers, providers and
 //! plugins.
 
-mod file;
 mod input;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +13,10 @@ use executor::clock::now_ms;
 use serde_json::{Value, json};
 use store::Secrets;
 
+use crate::age::ago;
 use crate::render;
-use crate::servers::ago;
 use crate::shared_arguments::ConfigArguments;
-
-pub(crate) use file::{SecretFile, SecretFileError, StoredSecrets};
+use crate::state::{SecretFile, SecretFileError};
 
 /// Shorter values are not removed from logs, because they occur in ordinary text.
 const MIN_REDACTED_BYTES: usize = 6;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use catalog::EntryPoint;
 use gateway::Gateway;
-use http_server::{BudgetLimits, FrontDoor, HttpError, Permission, RouteRules};
+use http_server::{BudgetLimits, HttpError, Permission, RequestGate, RouteRules};
 use mcp::server::{CallPolicy, McpService, ToolPrefix, http_endpoint, http_health};
 use tokio_util::sync::CancellationToken;
 
@@ -124,7 +124,7 @@ async fn serve_clients(
         HttpPort::open(arguments.listen, &arguments.http_port, &started.state, &started.tokens, budget).await?;
     let HttpPort { url, token_note, .. } = &http_port;
     eprintln!("cellmate: serving agents at {url}/v1 and MCP at {url}/mcp; {token_note}");
-    let front = FrontDoor::new(http_port.listener, http_port.gate)?;
+    let front = RequestGate::new(http_port.listener, http_port.gate)?;
     let (mcp, mcp_rules) = http_endpoint(frontend.clone(), stop.clone());
     let turns = RouteRules {
         respond: gateway::http::refusal,

@@ -22,7 +22,7 @@ pub(crate) struct Models {
     is_configured: bool,
 }
 
-/// One agent, by the name under which clients ask for it.
+/// An agent, by the name under which clients ask for it.
 struct AgentModels {
     model: String,
     agent: String,

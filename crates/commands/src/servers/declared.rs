@@ -59,7 +59,7 @@ pub(super) struct Declaration {
     pub(super) server: String,
     /// The tools that need no approval if the server is trusted.
     pub(super) harmless: Vec<String>,
-    /// Their ids, and the hashes of their definitions.
+    /// The ids of the harmless tools, and the hashes of their definitions.
     pub(super) definitions: Vec<(ToolId, ToolHash)>,
     pub(super) tools: usize,
 }

@@ -30,7 +30,7 @@ pub(crate) use declared::{DeclaredTrust, TrustChoice, review_added, untrusted_no
 pub(crate) use filtered_tools::{FilteredTools, count_tools};
 pub(crate) use list::{problem_json, server_json};
 pub(crate) use probe::{ProbeResult, probe_all};
-pub(crate) use report::{ServerReport, ago, server_reports};
+pub(crate) use report::{ServerReport, server_reports};
 pub(crate) use unknown::unknown_server;
 
 #[derive(Debug, Args)]

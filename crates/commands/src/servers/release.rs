@@ -29,7 +29,7 @@ pub(super) async fn approve_waiting(
         let decision = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
         match codemode::decide(&store, &approval.approval_id, &decision, &decided_by("servers trust-tools")).await {
             Ok(recorded) => approved.push(recorded.approval),
-            // It was decided meanwhile, or its run has ended.
+            // Another process has decided the approval, or its run has ended.
             Err(DecisionError::NotPending) => {}
             Err(error) => return Err(failed(&error)),
         }

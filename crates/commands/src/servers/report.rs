@@ -1,6 +1,6 @@
 //! The last known state of each server: its tool list or failure, its login, and the command to run next.
 
-use client_config::{LoadedConfig, Places, ServerEntry, display};
+use client_config::{LoadedConfig, Places, ServerEntry, Switch, display};
 use contract::text;
 use executor::StandingApprovals;
 use executor::clock::now_ms;
@@ -8,13 +8,14 @@ use mcp::{CHECK_STDERR, LastFailure, LoginStatus, Status, UpstreamOptions, Upstr
 use serde_json::{Value, json};
 use store::{Location, Store};
 
+use crate::age::ago;
 use crate::hint;
 use crate::state::{StateError, StoreArguments};
 
 /// The longest failure message that is shown.
 const MAX_SHOWN_CHARS: usize = 1_000;
 
-/// One configured server with its last known state.
+/// A configured server with its last known state.
 #[derive(Debug)]
 pub(crate) struct ServerReport {
     pub(crate) entry: ServerEntry,
@@ -30,15 +31,15 @@ pub(crate) enum Readiness {
     /// The login lacks scopes that the server requires.
     NeedsScopes,
     Failed,
-    /// It was never started.
+    /// The server was never started.
     Untested,
     Ready,
 }
 
 impl Readiness {
-    fn of(enabled: bool, status: &Status, login: &LoginStatus) -> Self {
+    fn of(switch: Switch, status: &Status, login: &LoginStatus) -> Self {
         match login {
-            _ if !enabled => Self::Off,
+            _ if switch == Switch::Off => Self::Off,
             LoginStatus::LoggedOut { wanted: true } | LoginStatus::LoggedIn { over: true, .. } => Self::NeedsLogin,
             LoginStatus::LoggedIn { wanted, .. } if !wanted.is_empty() => Self::NeedsScopes,
             _ if status.last_failure.is_some() => Self::Failed,
@@ -122,7 +123,8 @@ pub(super) async fn existing_store(
 
 impl ServerReport {
     pub(crate) fn readiness(&self) -> Readiness {
-        Readiness::of(self.entry.enabled, &self.status, &self.login)
+        let switch = if self.entry.enabled { Switch::On } else { Switch::Off };
+        Readiness::of(switch, &self.status, &self.login)
     }
 
     /// Returns the command to run next, or `None` if there is nothing to do.
@@ -200,21 +202,12 @@ impl ServerReport {
     }
 }
 
-/// Returns a duration as a rounded age.
-pub(crate) fn ago(milliseconds: i64) -> String {
-    match milliseconds / 1000 {
-        ..60 => "just now".to_owned(),
-        seconds @ 60..7_200 => format!("{} min ago", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h ago", seconds / 3_600),
-        seconds => format!("{} days ago", seconds / 86_400),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use client_config::Switch;
     use mcp::{LastFailure, LoginStatus, ServerState, Status};
 
-    use super::{Readiness, ago};
+    use super::Readiness;
 
     fn status(listed: bool, failed: bool) -> Status {
         Status {
@@ -248,28 +241,19 @@ mod tests {
             wanted: wanted.iter().map(|scope| (*scope).to_owned()).collect(),
         };
         let cases = [
-            (false, status(true, true), LoginStatus::LoggedOut { wanted: true }, Readiness::Off),
-            (true, status(true, true), LoginStatus::LoggedOut { wanted: true }, Readiness::NeedsLogin),
-            (true, status(true, true), logged_in(true, &[]), Readiness::NeedsLogin),
-            (true, status(true, true), logged_in(false, &["a"]), Readiness::NeedsScopes),
-            (true, status(true, true), logged_in(false, &[]), Readiness::Failed),
-            (true, status(true, true), LoginStatus::NotSupported, Readiness::Failed),
-            (true, status(false, false), LoginStatus::LoggedOut { wanted: false }, Readiness::Untested),
-            (true, status(true, false), LoginStatus::LoggedOut { wanted: false }, Readiness::Ready),
+            (Switch::Off, status(true, true), LoginStatus::LoggedOut { wanted: true }, Readiness::Off),
+            (Switch::On, status(true, true), LoginStatus::LoggedOut { wanted: true }, Readiness::NeedsLogin),
+            (Switch::On, status(true, true), logged_in(true, &[]), Readiness::NeedsLogin),
+            (Switch::On, status(true, true), logged_in(false, &["a"]), Readiness::NeedsScopes),
+            (Switch::On, status(true, true), logged_in(false, &[]), Readiness::Failed),
+            (Switch::On, status(true, true), LoginStatus::NotSupported, Readiness::Failed),
+            (Switch::On, status(false, false), LoginStatus::LoggedOut { wanted: false }, Readiness::Untested),
+            (Switch::On, status(true, false), LoginStatus::LoggedOut { wanted: false }, Readiness::Ready),
         ];
-        for (enabled, status, login, expected) in cases {
-            assert_eq!(Readiness::of(enabled, &status, &login), expected, "{status:?} {login:?}");
+        for (switch, status, login, expected) in cases {
+            assert_eq!(Readiness::of(switch, &status, &login), expected, "{status:?} {login:?}");
         }
         assert_eq!(Readiness::Failed.next("a b").as_deref(), Some("cellmate servers test 'a b'"));
         assert_eq!(Readiness::Ready.next("a"), None);
-    }
-
-    #[test]
-    fn times_are_printed_as_rounded_ages() {
-        let cases = [(-5, "just now"), (59_000, "just now"), (60_000, "1 min ago"), (7_199_000, "119 min ago")];
-        let later = [(7_200_000, "2 h ago"), (172_800_000, "2 days ago")];
-        for (milliseconds, expected) in cases.into_iter().chain(later) {
-            assert_eq!(ago(milliseconds), expected);
-        }
     }
 }

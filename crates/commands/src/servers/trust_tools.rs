@@ -40,7 +40,7 @@ pub(super) struct TrustToolsArguments {
 /// A server, what it declares, and whether it is trusted in that afterwards.
 struct Reviewed {
     server: ServerEntry,
-    /// `None` if it was not asked; an error if it could not be started.
+    /// What the server declares: `None` if it was not started for that; an error if it could not be started.
     declared: Option<Result<Declaration, ProbeFailure>>,
     trusted: bool,
 }

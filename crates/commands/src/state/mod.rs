@@ -1,9 +1,9 @@
-//! The state folder: runs, the key that seals suspended cells, and tokens, readable only by its owner.
+//! The state folder: runs, the key that seals suspended cells, tokens and the user's secrets, readable only by its owner.
 //!
 //! Several processes may use it at once; the first one creates what is missing. Runs can be stored elsewhere:
 //! `store_settings` decides where.
 
-mod key_location;
+mod secret_file;
 pub(crate) mod store_check;
 mod store_settings;
 
@@ -17,7 +17,7 @@ use contract::limits::MAX_CONFIG_FILE_BYTES;
 use rustix::fs::{FlockOperation, flock};
 use store::{BadLocation, KeyFileError, StoreError};
 
-pub(crate) use key_location::configured_key_file;
+pub(crate) use secret_file::{SecretFile, SecretFileError, places_here};
 pub(crate) use store::{create_private_file, replace_private_file};
 pub(crate) use store_settings::{ConfiguredStore, StoreArguments, StoreSettings, configured_location};
 
@@ -105,7 +105,7 @@ fn make_private(folder: &Path) -> Result<(), StateError> {
 #[derive(Debug, PartialEq, Eq)]
 enum Privacy {
     Private,
-    /// Others can read it, and can write to it if `is_writable`; the mode is to be tightened.
+    /// Others can read the folder, and can write to it if `is_writable`; the mode is to be tightened.
     Tightened {
         is_writable: bool,
     },

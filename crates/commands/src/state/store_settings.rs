@@ -11,11 +11,10 @@ use executor::clock::now_ms;
 use serde_json::Value;
 use store::{BadLocation, KeyFile, Keys, Location, Store};
 
-use super::key_location::KEY_FILE_VARIABLE;
+use super::secret_file::{KEY_FILE_VARIABLE, places_here};
 use super::{State, StateError, make_secret};
-use crate::shared_arguments::places_here;
 
-/// Like `--store`, but not visible in the process list.
+/// The environment variable that names the store. Its value is not visible in the process list, as that of `--store` is.
 const STORE_VARIABLE: &str = "CELLMATE_STORE";
 
 #[derive(Clone, Debug, Args)]

@@ -69,7 +69,8 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     };
     ready.note_provider();
     let store = store_settings.open().await.map_err(|error| error.to_string())?;
-    call_progress::show(OutputFormat::from_flag(arguments.json));
+    let format = OutputFormat::from_flag(arguments.json);
+    call_progress::show(format);
     let executor = ready.executor().clone().with_progress_sink(|update| call_progress::on_update(&update));
     let untrusted = UntrustedServers::of(&loaded.servers);
     let request = DirectRequest::new(TOOL_CALL, tool.id.as_str(), input, ProgressSink::default());
@@ -99,7 +100,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
         }
         (end, _) => end,
     };
-    Ok(report(end, arguments.json))
+    Ok(report(end, format))
 }
 
 /// Prepares a run that has the tool. Of the servers, only the tool's own is started. If the name does not say whose tool
@@ -131,7 +132,7 @@ fn no_randomness(error: getrandom::Error) -> String {
     format!("cannot read system randomness: {error}")
 }
 
-fn report(end: CallEnd, as_json: bool) -> ExitCode {
+fn report(end: CallEnd, format: OutputFormat) -> ExitCode {
     let outcome = match end {
         CallEnd::Settled(outcome) => outcome,
         CallEnd::Parked(_) => {
@@ -148,7 +149,7 @@ fn report(end: CallEnd, as_json: bool) -> ExitCode {
     let result = returned.map(|returned| returned.to_cell_value());
     // A tool reports its own errors as results with `isError`; the command fails for those, too.
     let failed = result.as_ref().is_none_or(|result| result.get("isError") == Some(&Value::Bool(true)));
-    if as_json {
+    if format == OutputFormat::Json {
         render::print_json(&json!({"ok": !failed, "result": result, "error": message}));
     } else if let (Some(result), false) = (&result, failed) {
         render::print(&content::readable(result));

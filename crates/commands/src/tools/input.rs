@@ -34,7 +34,7 @@ fn standard_input() -> Result<String, String> {
     read.map(|_| text).map_err(|error| format!("cannot read standard input: {error}"))
 }
 
-/// One argument as it was typed.
+/// An argument as it was typed.
 enum Pair<'a> {
     Text(&'a str, &'a str),
     Json(&'a str, &'a str),

@@ -49,9 +49,9 @@ pub(super) enum NamedOwner<'a> {
     Server(&'a ServerEntry),
     /// A plugin, or Cellmate itself: no server is needed.
     Local,
-    /// Any: only the tool's own name was typed.
+    /// The name does not say: only the tool's own name was typed.
     Any,
-    /// No server: a plugin, or else the name is wrong for this reason.
+    /// The name is not of a server: it is of a plugin, or else it is wrong for this reason.
     NoServer(String),
 }
 

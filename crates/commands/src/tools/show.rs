@@ -60,10 +60,10 @@ pub(super) async fn run(arguments: &ShowArguments) -> Result<ExitCode, String> {
 /// Everything that helps to call a tool.
 struct ShownTool<'a> {
     tool: &'a ToolSpec,
-    /// The expression that calls it in a cell.
+    /// The expression that calls the tool in a cell.
     call: Option<String>,
     signature: String,
-    /// Its TypeScript declaration.
+    /// The tool's TypeScript declaration.
     declaration: Option<String>,
     asks: bool,
     read_only: ReadOnly,

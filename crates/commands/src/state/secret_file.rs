@@ -1,20 +1,24 @@
 //! The file of the user's secrets in the state folder: sealed with the key file, readable only by its owner.
 //!
-//! Like login tokens and trust records it belongs to the user and this machine, so `--state-dir` and `--key-file`, which
-//! select a store, do not change where it is and how it is sealed.
+//! The file belongs to the user and this machine, as login tokens and trust records do, so `--state-dir` and
+//! `--key-file`, which select a store, do not change where it is and how it is sealed.
 
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use client_config::{Places, SecretSource};
+use client_config::{Places, SecretSource, users_section};
 use parking_lot::Mutex;
 use store::{KeyFile, KeyFileError, MAX_SEALED_BYTES, Secrets, SecretsError};
 
-use crate::state::{State, StateError, configured_key_file, lock_beside, make_secret, replace_private_file};
+use super::{State, StateError, lock_beside, make_secret, replace_private_file};
 
 const FILE: &str = "secrets";
+
+/// The environment variable that names the key file.
+pub(super) const KEY_FILE_VARIABLE: &str = "CELLMATE_KEY_FILE";
 
 /// Why the secrets cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +127,24 @@ impl SecretFile {
     }
 }
 
+/// Returns the key file that the environment or the user's own configuration names, if any.
+fn configured_key_file(places: &Places) -> Option<PathBuf> {
+    if let Some(path) = places.variable(KEY_FILE_VARIABLE) {
+        return Some(PathBuf::from(path));
+    }
+    // If the configuration cannot be read, loading it reports that.
+    let (_, section) = users_section(places, "store").ok()??;
+    let path = section.get("keyFile")?.as_str()?;
+    Some(places.resolve(&places.expand(path).ok()?))
+}
+
+/// Returns where this process looks for configuration, with the user's secrets.
+pub(crate) fn places_here(files: &[PathBuf]) -> Places {
+    let places = Places::here(files);
+    let secrets = StoredSecrets::new(places.clone());
+    places.with_secrets(Arc::new(secrets))
+}
+
 type Stamp = (u64, i64, i64, u64);
 
 /// Returns inode, modification time and length of a file; a changed file differs in one of them.
@@ -132,14 +154,14 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 /// The secrets for `${secret:NAME}`. The file is read when the first one is needed, and again when it has changed.
-pub(crate) struct StoredSecrets {
+struct StoredSecrets {
     /// Places without secrets.
     places: Places,
     read: Mutex<Option<(Stamp, Secrets)>>,
 }
 
 impl StoredSecrets {
-    pub(crate) fn new(places: Places) -> Self {
+    fn new(places: Places) -> Self {
         Self { places, read: Mutex::new(None) }
     }
 }
