@@ -29,7 +29,7 @@ impl Catalog {
         found.into_iter().map(|tool| guest_view::hit_in(View::ToolSearch, tool, self.called(tool))).collect()
     }
 
-    /// Like [`Self::search`], but returns the tools themselves instead of their JSON for cells.
+    /// Searches as [`Self::search`] does, but returns the tools themselves instead of their JSON for cells.
     pub fn find(&self, query: &str, limit: usize, shown: impl Fn(&ToolSpec) -> bool) -> Vec<&ToolSpec> {
         if query.chars().all(char::is_whitespace) {
             return self.by_source(limit, shown);

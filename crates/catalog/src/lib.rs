@@ -38,9 +38,10 @@ pub use names::{convenience_name, mcp_identifier};
 pub use namespace::{
     InputMapping, NamespaceError, Namespaces, Registration, Registry, RunContext, ScopeFailure, ScopeMaker, ScopeValue,
 };
+pub use prompt::ExecHold;
 pub use surface::{
-    ChosenBy, ChosenSurface, DirectTools, EntryPoint, ExecHold, Origin, Surface, SurfaceChoice, SurfaceConditions,
-    SurfaceError, SurfaceOptions, SurfaceReport, SurfaceViolation, VisibleTool, mcp_tools, tool_search_tools,
+    ChosenBy, ChosenSurface, DirectTools, EntryPoint, Origin, Surface, SurfaceChoice, SurfaceConditions, SurfaceError,
+    SurfaceOptions, SurfaceReport, SurfaceViolation, VisibleTool, mcp_tools, tool_search_tools,
 };
 pub use unavailable::UnavailableServer;
 pub use view::View;

@@ -130,7 +130,7 @@ fn identifiers_of<'a, T>(
     identifiers
 }
 
-/// Other spellings of names, and the identifiers that they stand for.
+/// Alternative spellings of names, and the identifiers that they stand for.
 #[derive(Debug, Default)]
 pub(crate) struct Spellings {
     /// The names that servers themselves use.

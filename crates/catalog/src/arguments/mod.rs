@@ -7,19 +7,12 @@
 //! switch a check off by sending more. Validator libraries do not fit: they have no budget, and reject a whole schema
 //! for one bad part.
 
-mod array;
 mod budget;
-mod choice;
 mod defaults;
-mod equal;
-mod literal;
-mod number;
-mod object;
 mod path;
 mod pattern;
 mod problem;
 mod show;
-mod string;
 mod verdict;
 mod walk;
 

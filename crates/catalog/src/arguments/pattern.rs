@@ -30,11 +30,11 @@ const MAX_PLACES: usize = 10_000;
 
 /// Patterns compiled before the check; `None` for those that cannot be compiled.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KnownPatterns(BTreeMap<String, Option<Compiled>>);
+pub(super) struct KnownPatterns(BTreeMap<String, Option<CompiledPattern>>);
 
 /// A compiled pattern and the weight of a byte of text that is matched against it.
 #[derive(Clone, Debug)]
-struct Compiled {
+struct CompiledPattern {
     regex: Regex,
     weight: usize,
 }
@@ -76,7 +76,7 @@ impl KnownPatterns {
 pub(super) struct UsedPatterns<'a> {
     known: &'a KnownPatterns,
     /// Borrowed if compiled before: a clone of a pattern loses its cached states.
-    met: HashMap<&'a str, Cow<'a, Option<Compiled>>>,
+    met: HashMap<&'a str, Cow<'a, Option<CompiledPattern>>>,
     /// The bytes that may still be matched.
     bytes: usize,
     /// The number of values in the input.
@@ -115,7 +115,7 @@ impl<'a> UsedPatterns<'a> {
     }
 }
 
-fn compile(pattern: &str) -> Option<Compiled> {
+fn compile(pattern: &str) -> Option<CompiledPattern> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return None;
     }
@@ -123,8 +123,8 @@ fn compile(pattern: &str) -> Option<Compiled> {
     let build = |size: usize| {
         RegexBuilder::new(&translated).size_limit(size).dfa_size_limit(MAX_CACHE_BYTES).nest_limit(50).build().ok()
     };
-    let simple = build(MAX_SIMPLE_BYTES).map(|regex| Compiled { regex, weight: 1 });
-    simple.or_else(|| build(MAX_COMPILED_BYTES).map(|regex| Compiled { regex, weight: COSTLY_WEIGHT }))
+    let simple = build(MAX_SIMPLE_BYTES).map(|regex| CompiledPattern { regex, weight: 1 });
+    simple.or_else(|| build(MAX_COMPILED_BYTES).map(|regex| CompiledPattern { regex, weight: COSTLY_WEIGHT }))
 }
 
 /// Translates JavaScript syntax into the engine's, where the same text would have another meaning. `None` if it has no

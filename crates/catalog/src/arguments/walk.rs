@@ -1,4 +1,12 @@
-//! One check, which walks the schema and the input side by side within a budget.
+//! A check of arguments, which walks the schema and the input side by side within a budget.
+
+mod array;
+mod choice;
+mod equal;
+mod literal;
+mod number;
+mod object;
+mod string;
 
 use std::mem;
 use std::ptr;
@@ -8,13 +16,13 @@ use serde_json::{Map, Value};
 
 use super::budget::{Budget, Excess, count};
 use super::path::{Segment, render};
-use super::pattern::{KnownPatterns, UsedPatterns};
+use super::pattern::{KnownPatterns, MatchError, UsedPatterns};
 use super::problem::{BadArguments, MismatchKind, Problem, ProblemKind};
 use super::verdict::Verdict;
 use super::{MAX_PROBLEMS, show};
 use crate::reference;
 
-pub(super) type Keywords = Map<String, Value>;
+type Keywords = Map<String, Value>;
 
 /// The maximum number of letter pairs compared in one check, to find misspelt words.
 const MAX_LETTER_PAIRS: usize = 1_000_000;
@@ -56,9 +64,9 @@ pub(super) struct Walk<'a> {
     following: Vec<(&'a Value, &'a Value)>,
     /// Up to draft 7, all keywords beside a `$ref` are ignored.
     ref_stands_alone: bool,
-    pub(super) patterns: UsedPatterns<'a>,
+    patterns: UsedPatterns<'a>,
     /// The letter pairs that may still be compared.
-    pub(super) letter_pairs: usize,
+    letter_pairs: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -94,7 +102,7 @@ impl<'a> Walk<'a> {
         BadArguments::from(&self.problems).map_or(Ok(()), Err)
     }
 
-    pub(super) fn schema(&mut self, schema: &'a Value, input: &'a Value) -> Verdict {
+    fn schema(&mut self, schema: &'a Value, input: &'a Value) -> Verdict {
         if self.depth_at_value >= MAX_SCHEMA_DEPTH {
             return Verdict::Unknown;
         }
@@ -118,7 +126,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks a part of the value, at a name or an index.
-    pub(super) fn part(&mut self, segment: Segment<'a>, schema: &'a Value, input: &'a Value) -> Verdict {
+    fn part(&mut self, segment: Segment<'a>, schema: &'a Value, input: &'a Value) -> Verdict {
         self.path.push(segment);
         let (steps, depth) = (self.budget.enter(), mem::take(&mut self.depth_at_value));
         let verdict = self.schema(schema, input);
@@ -128,7 +136,7 @@ impl<'a> Walk<'a> {
         verdict
     }
 
-    /// Like [`Self::schema`], but returns the problems instead of recording them.
+    /// Checks a value as [`Self::schema`] does, but returns the problems instead of recording them.
     pub(super) fn trial(&mut self, schema: &'a Value, input: &'a Value) -> (Verdict, Vec<Problem>) {
         let kept = mem::take(&mut self.problems);
         let verdict = self.schema(schema, input);
@@ -144,7 +152,7 @@ impl<'a> Walk<'a> {
         if input.is_null() && keywords.get("nullable") == Some(&Value::Bool(true)) {
             return Verdict::Fits;
         }
-        let literal = self.literal(keywords, input);
+        let literal = literal::check(self, keywords, input);
         if literal == Verdict::Fails {
             // Further keywords are about another kind of value, and would only confuse.
             return literal;
@@ -152,7 +160,7 @@ impl<'a> Walk<'a> {
         // Check first what is cheap and must be enforced, so that no other part of the schema can exhaust the budget
         // before.
         let own = match input {
-            Value::Object(fields) => self.names(keywords, fields),
+            Value::Object(fields) => object::check_names(self, keywords, fields),
             _ => Verdict::Fits,
         };
         literal.and(own).and(self.rest(keywords, input))
@@ -168,13 +176,13 @@ impl<'a> Walk<'a> {
             }
             verdict = verdict.and(match keyword.as_str() {
                 "$ref" => self.reference(argument, input),
-                "allOf" | "anyOf" | "oneOf" | "not" | "if" => self.combined(keyword, keywords, argument, input),
+                "allOf" | "anyOf" | "oneOf" | "not" | "if" => choice::check(self, keyword, keywords, argument, input),
                 word if UNCHECKED.contains(&word) => Verdict::Unknown,
                 word => match input {
-                    Value::String(text) => self.string(word, argument, text),
-                    Value::Number(number) => self.number(word, keywords, argument, number),
-                    Value::Array(items) => self.array(word, keywords, argument, items),
-                    Value::Object(fields) => self.object(word, keywords, argument, fields),
+                    Value::String(text) => string::check(self, word, argument, text),
+                    Value::Number(number) => number::check(self, word, keywords, argument, number),
+                    Value::Array(items) => array::check(self, word, keywords, argument, items),
+                    Value::Object(fields) => object::check(self, word, keywords, argument, fields),
                     Value::Null | Value::Bool(_) => Verdict::Fits,
                 },
             });
@@ -203,13 +211,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Spends steps on the schema of the current value. The error is that value's verdict.
-    pub(super) fn spend(&mut self, steps: usize) -> Result<(), Verdict> {
+    fn spend(&mut self, steps: usize) -> Result<(), Verdict> {
         let spent = self.budget.spend_on_schema(steps);
         self.record_excess(spent)
     }
 
     /// Spends steps on parts of the input: items, properties, text.
-    pub(super) fn spend_on_input(&mut self, steps: usize) -> Result<(), Verdict> {
+    fn spend_on_input(&mut self, steps: usize) -> Result<(), Verdict> {
         let spent = self.budget.spend_on_input(steps);
         self.record_excess(spent)
     }
@@ -222,23 +230,32 @@ impl<'a> Walk<'a> {
     }
 
     /// Records that the input is too large to check here.
-    pub(super) fn too_much(&mut self, excess: Excess) -> Verdict {
+    fn too_much(&mut self, excess: Excess) -> Verdict {
         if self.excess.is_none() {
             self.excess = Some((render(&self.path), excess));
         }
         Verdict::InputTooLarge
     }
 
+    /// Returns the verdict of a text that was not matched against a pattern.
+    fn unmatched(&mut self, reason: MatchError) -> Verdict {
+        match reason {
+            MatchError::BadPattern => Verdict::Unknown,
+            MatchError::TooMuchText => self.too_much(Excess::Text),
+            MatchError::TooManyPatterns => self.too_much(Excess::Patterns),
+        }
+    }
+
     /// The depth of the current value, counted in names and indices.
-    pub(super) fn level(&self) -> usize {
+    fn level(&self) -> usize {
         self.path.len()
     }
 
-    pub(super) fn fail(&mut self, text: impl FnOnce() -> String) -> Verdict {
+    fn fail(&mut self, text: impl FnOnce() -> String) -> Verdict {
         self.fail_with(|| ProblemKind::Other(text()))
     }
 
-    pub(super) fn mismatch(&mut self, wanted: MismatchKind, expected: String, input: &Value, hint: String) -> Verdict {
+    fn mismatch(&mut self, wanted: MismatchKind, expected: String, input: &Value, hint: String) -> Verdict {
         self.fail_with(|| ProblemKind::Mismatch { wanted, expected, was: show::value(input), hint })
     }
 
@@ -251,11 +268,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Accepts one problem more than is shown, so that the message can say that there are more.
-    pub(super) fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.problems.len() <= MAX_PROBLEMS
     }
 
-    pub(super) fn keep(&mut self, problem: Problem) {
+    fn keep(&mut self, problem: Problem) {
         // An exhausted budget affects the next step, not this problem.
         self.budget.spend_on_schema(PROBLEM_STEPS).ok();
         if self.has_room() && !self.problems.contains(&problem) {

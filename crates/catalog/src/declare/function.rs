@@ -1,4 +1,4 @@
-//! One operation of a server as a TypeScript function declaration: its description, input and result.
+//! An operation of a server as a TypeScript function declaration: its description, input and result.
 
 use contract::limits::MAX_IDENTIFIER_BYTES;
 use contract::tool::Operation;

@@ -7,11 +7,11 @@ use super::shape::Type;
 pub(super) struct Names<'a> {
     definitions: &'a [Definition<'a>],
     prefix: String,
-    kinds: Vec<Kind>,
+    kinds: Vec<DefinitionKind>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum DefinitionKind {
     /// Written where it is used.
     Inline,
     Named,
@@ -29,10 +29,10 @@ impl<'a> Names<'a> {
             .collect();
         let uses = uses(&all);
         let kind = |(at, definition): (usize, &Definition<'_>)| match uses.get(at) {
-            _ if reaches(&bare, at) => Kind::Circular,
-            Some(1..) if reaches(&all, at) => Kind::Recursive,
-            Some(2..) if !is_word(&definition.value) => Kind::Named,
-            _ => Kind::Inline,
+            _ if reaches(&bare, at) => DefinitionKind::Circular,
+            Some(1..) if reaches(&all, at) => DefinitionKind::Recursive,
+            Some(2..) if !is_word(&definition.value) => DefinitionKind::Named,
+            _ => DefinitionKind::Inline,
         };
         let kinds = definitions.iter().enumerate().map(kind).collect();
         Self { definitions, prefix, kinds }
@@ -47,9 +47,9 @@ impl<'a> Names<'a> {
         // This terminates: an inline definition only leads to later ones, otherwise it would be recursive.
         while let Type::Defined(at) = value {
             match (self.kinds.get(*at), self.definitions.get(*at)) {
-                (Some(Kind::Inline), Some(definition)) => value = &definition.value,
-                (Some(Kind::Circular), _) | (None, _) | (_, None) => return &Type::UNKNOWN,
-                (Some(Kind::Named | Kind::Recursive), _) => break,
+                (Some(DefinitionKind::Inline), Some(definition)) => value = &definition.value,
+                (Some(DefinitionKind::Circular), _) | (None, _) | (_, None) => return &Type::UNKNOWN,
+                (Some(DefinitionKind::Named | DefinitionKind::Recursive), _) => break,
             }
         }
         value
@@ -61,7 +61,7 @@ impl<'a> Names<'a> {
 
     /// Returns the positions and types of the definitions that get a declaration.
     pub(super) fn declared(&self) -> impl Iterator<Item = (usize, &'a Type<'a>)> {
-        let is_declared = |kind: &Kind| matches!(kind, Kind::Named | Kind::Recursive);
+        let is_declared = |kind: &DefinitionKind| matches!(kind, DefinitionKind::Named | DefinitionKind::Recursive);
         let all = self.kinds.iter().zip(self.definitions).enumerate();
         all.filter(move |(_, (kind, _))| is_declared(kind)).map(|(at, (_, definition))| (at, &definition.value))
     }
@@ -72,8 +72,8 @@ impl<'a> Names<'a> {
         let mut next = 0;
         while let Some(at) = found.get(next).copied() {
             match (self.kinds.get(at), self.definitions.get(at)) {
-                (Some(Kind::Recursive), _) => return true,
-                (Some(Kind::Inline), Some(definition)) => all_links(&definition.value, &mut found),
+                (Some(DefinitionKind::Recursive), _) => return true,
+                (Some(DefinitionKind::Inline), Some(definition)) => all_links(&definition.value, &mut found),
                 _ => {}
             }
             next += 1;

@@ -24,7 +24,7 @@ pub(super) struct Role<'a> {
     pub(super) prefix: String,
     /// Whether it is an input, which is always an object.
     pub(super) is_input: bool,
-    /// Its own name, in case it refers to itself.
+    /// The name of the definition itself, in case it refers to itself.
     pub(super) name: &'a str,
     /// The indentation of its definitions.
     pub(super) margin: usize,

@@ -63,7 +63,8 @@ pub(super) struct Definition<'a> {
 
 /// Converts a schema. `name` becomes the name of its first definition.
 pub(super) fn shape<'a>(root: &'a Value, name: &str, detail: Detail) -> Shape<'a> {
-    let mut builder = Builder { root, detail, steps: MAX_STEPS, is_cut: false, schemas: Vec::new(), built: Vec::new() };
+    let mut builder =
+        ShapeBuilder { root, detail, steps: MAX_STEPS, is_cut: false, schemas: Vec::new(), built: Vec::new() };
     builder.define(root, name);
     let mut next = 0;
     while let Some(schema) = builder.schemas.get(next).copied() {
@@ -91,7 +92,7 @@ impl Nesting {
     }
 }
 
-struct Builder<'a> {
+struct ShapeBuilder<'a> {
     root: &'a Value,
     detail: Detail,
     /// How many steps are left of [`MAX_STEPS`].
@@ -102,7 +103,7 @@ struct Builder<'a> {
     built: Vec<Definition<'a>>,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> ShapeBuilder<'a> {
     fn schema(&mut self, schema: &'a Value, nesting: Nesting) -> Type<'a> {
         if nesting.depth > MAX_DEPTH || !self.step() {
             return self.omit();
@@ -159,7 +160,7 @@ impl<'a> Builder<'a> {
             return literal::of(value);
         }
         if let Some(values) = keywords.get("enum").and_then(Value::as_array).filter(|values| !values.is_empty()) {
-            return self.literals(values, keywords.get("type"));
+            return literal::union_of(self, values, keywords.get("type"));
         }
         match keywords.get("type") {
             Some(Value::String(word)) => self.named(word, keywords, nesting),
@@ -182,8 +183,8 @@ impl<'a> Builder<'a> {
             "number" | "integer" | "int" | "float" | "double" => Type::Word(Word::Number),
             "boolean" | "bool" => Type::Word(Word::Boolean),
             "null" => Type::Word(Word::Null),
-            "array" | "list" => self.array(keywords, nesting),
-            "object" | "dict" => self.object(keywords, nesting),
+            "array" | "list" => array::of(self, keywords, nesting),
+            "object" | "dict" => object::of(self, keywords, nesting),
             _ => Type::UNKNOWN,
         }
     }

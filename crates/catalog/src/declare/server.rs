@@ -1,4 +1,4 @@
-//! One server's file: the header, then everything it offers, as far as it fits.
+//! The file of a server: the header, then everything it offers, as far as it fits.
 
 use std::collections::BTreeSet;
 

@@ -33,12 +33,12 @@ pub(super) fn build(
     if !matches!(scope, ScopeValue::Object(_) | ScopeValue::Json(Value::Object(_))) {
         return Err(NamespaceError::NotAnObject(global.to_owned()));
     }
-    let mut builder = Builder { global, tools, path: Vec::new(), values: 0, bytes: 0, calls: Calls::new() };
+    let mut builder = ScopeBuilder { global, tools, path: Vec::new(), values: 0, bytes: 0, calls: Calls::new() };
     let descriptor = builder.value(scope)?;
     Ok((descriptor, builder.calls))
 }
 
-struct Builder<'a> {
+struct ScopeBuilder<'a> {
     global: &'a str,
     tools: &'a BTreeMap<&'a str, ToolId>,
     path: Vec<String>,
@@ -47,7 +47,7 @@ struct Builder<'a> {
     calls: Calls,
 }
 
-impl Builder<'_> {
+impl ScopeBuilder<'_> {
     fn value(&mut self, value: &ScopeValue) -> Result<Value, NamespaceError> {
         match value {
             ScopeValue::Json(value) => self.json(value),
@@ -71,11 +71,11 @@ impl Builder<'_> {
         }
     }
 
-    fn array<T>(&mut self, items: &[T], each: Each<Self, T>) -> Result<Value, NamespaceError> {
+    fn array<T>(&mut self, items: &[T], build_part: PartBuilder<Self, T>) -> Result<Value, NamespaceError> {
         self.count(0)?;
         let mut built = Vec::new();
         for (position, item) in items.iter().enumerate() {
-            built.push(self.below(&position.to_string(), item, each)?);
+            built.push(self.below(&position.to_string(), item, build_part)?);
         }
         Ok(json!({"kind": "array", "items": built}))
     }
@@ -83,7 +83,7 @@ impl Builder<'_> {
     fn object<'v, T: 'v>(
         &mut self,
         entries: impl Iterator<Item = (&'v str, &'v T)>,
-        each: Each<Self, T>,
+        build_part: PartBuilder<Self, T>,
     ) -> Result<Value, NamespaceError> {
         self.count(0)?;
         let mut seen = BTreeSet::new();
@@ -95,7 +95,7 @@ impl Builder<'_> {
             if !seen.insert(key) {
                 return Err(NamespaceError::DuplicateKey { path: self.shown(), key: clean(key, SHOWN_BYTES) });
             }
-            built.push(json!([key, self.below(key, value, each)?]));
+            built.push(json!([key, self.below(key, value, build_part)?]));
         }
         Ok(json!({"kind": "object", "entries": built}))
     }
@@ -112,13 +112,13 @@ impl Builder<'_> {
         Ok(json!({"kind": "function"}))
     }
 
-    fn below<T>(&mut self, key: &str, value: &T, each: Each<Self, T>) -> Result<Value, NamespaceError> {
+    fn below<T>(&mut self, key: &str, value: &T, build_part: PartBuilder<Self, T>) -> Result<Value, NamespaceError> {
         if self.path.len() == MAX_NAMESPACE_DEPTH {
             return Err(NamespaceError::TooDeep(self.shown()));
         }
         self.bytes += key.len();
         self.path.push(key.to_owned());
-        let built = each(self, value)?;
+        let built = build_part(self, value)?;
         self.path.pop();
         Ok(built)
     }
@@ -140,7 +140,8 @@ impl Builder<'_> {
     }
 }
 
-type Each<B, T> = fn(&mut B, &T) -> Result<Value, NamespaceError>;
+/// The function that builds a part of an array or object.
+type PartBuilder<B, T> = fn(&mut B, &T) -> Result<Value, NamespaceError>;
 
 /// Returns a path as a cell writes it, for an error.
 pub(super) fn written(global: &str, path: &[impl AsRef<str>]) -> String {

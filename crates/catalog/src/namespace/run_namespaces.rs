@@ -16,7 +16,7 @@ pub struct Namespaces {
     refused: Vec<NamespaceError>,
 }
 
-/// One namespace: its texts for the model, its shape in the guest, and its calls.
+/// A namespace: its texts for the model, its shape in the guest, and its calls.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     pub(crate) description: String,

@@ -12,7 +12,7 @@ pub(super) fn matches_any_case(pattern: &str, text: &str) -> bool {
     walk(pattern, text, |wanted, found| wanted.eq_ignore_ascii_case(&found)).matched
 }
 
-struct Walk {
+struct GlobMatch {
     matched: bool,
     /// At most the product of both lengths, each plus one, for any pattern.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests check the bound above"))]
@@ -21,7 +21,7 @@ struct Walk {
 
 /// Retries only the last `*`, one character further each time: an earlier one could not match more than it did. So
 /// there is no recursion, and no pattern takes more steps than the product of the lengths.
-fn walk(pattern: &str, text: &str, is_same: impl Fn(char, char) -> bool) -> Walk {
+fn walk(pattern: &str, text: &str, is_same: impl Fn(char, char) -> bool) -> GlobMatch {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
     let mut last_star: Option<(Chars<'_>, Chars<'_>)> = None;
     let mut steps = 0;
@@ -47,7 +47,7 @@ fn walk(pattern: &str, text: &str, is_same: impl Fn(char, char) -> bool) -> Walk
             }
         }
     };
-    Walk { matched, steps }
+    GlobMatch { matched, steps }
 }
 
 #[cfg(test)]

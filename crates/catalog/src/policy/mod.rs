@@ -172,7 +172,7 @@ fn matches_in_openclaw(glob: &str, id: &ToolId, matches: fn(&str, &str) -> bool)
     }
 }
 
-/// Other names of core tools that OpenClaw accepts in policies.
+/// Additional names of core tools that OpenClaw accepts in policies.
 const ALIASES: [(&str, &str); 2] = [("bash", "exec"), ("apply-patch", "apply_patch")];
 
 impl fmt::Display for Decision<'_> {

@@ -22,9 +22,10 @@ pub struct KnownTools {
 /// The servers, or the plugins, by whether their tools are known.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOwners {
-    /// Those whose tools are all known: servers that have listed them, and plugins that are used.
+    /// The owners whose tools are all known: servers that have listed them, and plugins that are used.
     pub listed: Vec<String>,
-    /// Those whose tools are not known: servers that have not listed any yet, and whatever is disabled or cannot be used.
+    /// The owners whose tools are not known: servers that have not listed any yet, and servers and plugins that are
+    /// disabled or cannot be used.
     pub unlisted: Vec<String>,
 }
 

@@ -16,7 +16,26 @@ pub use exec::{ExecTexts, exec};
 pub use tool_search::{tool_call, tool_describe, tool_search, tool_search_code};
 pub use wait::wait;
 
-use crate::surface::ExecHold;
+use contract::config::CodeMode;
+
+/// How long an `exec` of the contract waits for the tool calls of its cell before it returns "waiting".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExecHold {
+    /// `timeoutMs`, which then limits the code and its calls together.
+    #[default]
+    Timeout,
+    /// `maxWaitMs`, as long as a `wait`, unless `timeoutMs` is configured.
+    MaxWait,
+}
+
+impl ExecHold {
+    pub fn ms(self, config: &CodeMode) -> u64 {
+        match self {
+            Self::MaxWait if !config.has_own_timeout => config.limits.max_wait_ms,
+            Self::MaxWait | Self::Timeout => config.limits.timeout_ms,
+        }
+    }
+}
 
 /// How the model reaches `exec` and `wait`: it determines what results contain, and how long a call takes.
 #[derive(Clone, Copy, Debug)]

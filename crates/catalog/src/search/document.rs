@@ -33,7 +33,7 @@ const MAX_FIELD_BYTES: usize = 8 << 10;
 /// The maximum nesting of parameters that is read.
 const MAX_DEPTH: usize = 4;
 
-/// One tool as searchable text.
+/// A tool as searchable text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Document {
     pub id: String,

@@ -1,4 +1,4 @@
-//! One tool in the index: its term counts and its vector.
+//! A tool in the index: its term counts and its vector.
 
 use std::borrow::Cow;
 

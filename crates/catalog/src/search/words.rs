@@ -24,18 +24,20 @@ pub(crate) fn parts(run: &str, mut each: impl FnMut(&str)) -> Option<String> {
     let mut whole = String::new();
     let mut count = 0;
     for (at, letter) in letters.iter().enumerate() {
-        let kind = Kind::of(*letter);
+        let kind = LetterKind::of(*letter);
         let starts = match (at.checked_sub(1).and_then(|before| letters.get(before)), kind) {
-            (_, Kind::Seam) => true,
+            (_, LetterKind::Seam) => true,
             (None, _) => false,
-            (Some(before), _) => is_seam(Kind::of(*before), kind, letters.get(at + 1).map(|next| Kind::of(*next))),
+            (Some(before), _) => {
+                is_seam(LetterKind::of(*before), kind, letters.get(at + 1).map(|next| LetterKind::of(*next)))
+            }
         };
         if starts && !part.is_empty() {
             each(&part);
             part.clear();
             count += 1;
         }
-        if kind != Kind::Seam {
+        if kind != LetterKind::Seam {
             part.extend(letter.to_lowercase());
             whole.extend(letter.to_lowercase());
         }
@@ -48,7 +50,7 @@ pub(crate) fn parts(run: &str, mut each: impl FnMut(&str)) -> Option<String> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum LetterKind {
     Upper,
     Lower,
     Digit,
@@ -57,7 +59,7 @@ enum Kind {
     Seam,
 }
 
-impl Kind {
+impl LetterKind {
     fn of(letter: char) -> Self {
         match letter {
             _ if letter.is_numeric() => Self::Digit,
@@ -69,12 +71,12 @@ impl Kind {
     }
 }
 
-fn is_seam(before: Kind, here: Kind, next: Option<Kind>) -> bool {
+fn is_seam(before: LetterKind, here: LetterKind, next: Option<LetterKind>) -> bool {
     match (before, here) {
         // The last of several capitals starts the next word.
-        (Kind::Upper, Kind::Upper) => next == Some(Kind::Lower),
+        (LetterKind::Upper, LetterKind::Upper) => next == Some(LetterKind::Lower),
         // Text of a script without spaces is split into pairs of letters later.
-        (Kind::Upper, Kind::Lower) => false,
+        (LetterKind::Upper, LetterKind::Lower) => false,
         (before, here) => before != here,
     }
 }
@@ -111,7 +113,7 @@ impl Stems {
         }
         if part.is_ascii() {
             each(&self.0.stem(part));
-        } else if part.starts_with(|first: char| Kind::of(first) == Kind::Other) {
+        } else if part.starts_with(|first: char| LetterKind::of(first) == LetterKind::Other) {
             pairs(part, each);
         } else {
             each(part);

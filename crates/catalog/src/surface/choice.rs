@@ -2,8 +2,10 @@
 //!
 //! The decision is pure, and every entry point uses this one.
 
-use contract::config::{CodeMode, ToolsConfig};
+use contract::config::ToolsConfig;
 use contract::limits::{MAX_AUTO_DIRECT_BYTES, MAX_AUTO_DIRECT_TOOLS};
+
+use crate::prompt::ExecHold;
 
 /// The surface that an operator asks for, instead of the configured one: the value of `--surface`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,25 +41,6 @@ pub struct SurfaceOptions {
     /// Bytes that the entry point puts before each name. Names of direct tools leave room for them.
     pub prefix_bytes: usize,
     pub exec_hold: ExecHold,
-}
-
-/// How long an `exec` of the contract waits for the tool calls of its cell before it returns "waiting".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExecHold {
-    /// `timeoutMs`, which then limits the code and its calls together.
-    #[default]
-    Timeout,
-    /// `maxWaitMs`, as long as a `wait`, unless `timeoutMs` is configured.
-    MaxWait,
-}
-
-impl ExecHold {
-    pub fn ms(self, config: &CodeMode) -> u64 {
-        match self {
-            Self::MaxWait if !config.has_own_timeout => config.limits.max_wait_ms,
-            Self::MaxWait | Self::Timeout => config.limits.timeout_ms,
-        }
-    }
 }
 
 /// Why a run has its surface.
@@ -111,42 +94,42 @@ impl CatalogSize {
 
 /// A surface without its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SurfaceKind {
     None,
     Direct,
     Search,
     Code,
 }
 
-pub(super) fn decide(config: &ToolsConfig, options: &SurfaceOptions, size: CatalogSize) -> (Kind, ChosenBy) {
+pub(super) fn decide(config: &ToolsConfig, options: &SurfaceOptions, size: CatalogSize) -> (SurfaceKind, ChosenBy) {
     if size.is_closed {
-        return (Kind::None, ChosenBy::EmptyAllowList);
+        return (SurfaceKind::None, ChosenBy::EmptyAllowList);
     }
     if size.tools == 0 && options.entry == EntryPoint::Contract {
-        return (Kind::None, ChosenBy::NoTools);
+        return (SurfaceKind::None, ChosenBy::NoTools);
     }
     let (kind, by) = match options.wanted {
-        Some(SurfaceChoice::Code) => (Kind::Code, ChosenBy::Operator),
-        Some(SurfaceChoice::Search) => (Kind::Search, ChosenBy::Operator),
-        Some(SurfaceChoice::Direct) => (Kind::Direct, ChosenBy::Operator),
-        Some(SurfaceChoice::Auto) if size.is_small() => (Kind::Direct, ChosenBy::SmallCatalog),
-        Some(SurfaceChoice::Auto) => (Kind::Code, ChosenBy::OtherCatalog),
+        Some(SurfaceChoice::Code) => (SurfaceKind::Code, ChosenBy::Operator),
+        Some(SurfaceChoice::Search) => (SurfaceKind::Search, ChosenBy::Operator),
+        Some(SurfaceChoice::Direct) => (SurfaceKind::Direct, ChosenBy::Operator),
+        Some(SurfaceChoice::Auto) if size.is_small() => (SurfaceKind::Direct, ChosenBy::SmallCatalog),
+        Some(SurfaceChoice::Auto) => (SurfaceKind::Code, ChosenBy::OtherCatalog),
         None => configured(config, options.entry),
     };
     match kind {
         // There is no tool to show, and no control that could say why.
-        Kind::Direct if size.tools == 0 => (Kind::None, ChosenBy::NoTools),
-        Kind::None | Kind::Direct | Kind::Search | Kind::Code => (kind, by),
+        SurfaceKind::Direct if size.tools == 0 => (SurfaceKind::None, ChosenBy::NoTools),
+        SurfaceKind::None | SurfaceKind::Direct | SurfaceKind::Search | SurfaceKind::Code => (kind, by),
     }
 }
 
-fn configured(config: &ToolsConfig, entry: EntryPoint) -> (Kind, ChosenBy) {
+fn configured(config: &ToolsConfig, entry: EntryPoint) -> (SurfaceKind, ChosenBy) {
     let is_off = config.code_mode.switch == Some(false);
     match (config.code_mode.enabled, config.tool_search.enabled, entry) {
-        (true, _, _) => (Kind::Code, ChosenBy::Settings),
-        (false, true, _) => (Kind::Search, ChosenBy::Settings),
-        (false, false, _) if is_off => (Kind::Direct, ChosenBy::Settings),
-        (false, false, EntryPoint::Contract) => (Kind::Direct, ChosenBy::Default),
-        (false, false, EntryPoint::Mcp) => (Kind::Code, ChosenBy::Default),
+        (true, _, _) => (SurfaceKind::Code, ChosenBy::Settings),
+        (false, true, _) => (SurfaceKind::Search, ChosenBy::Settings),
+        (false, false, _) if is_off => (SurfaceKind::Direct, ChosenBy::Settings),
+        (false, false, EntryPoint::Contract) => (SurfaceKind::Direct, ChosenBy::Default),
+        (false, false, EntryPoint::Mcp) => (SurfaceKind::Code, ChosenBy::Default),
     }
 }

@@ -11,11 +11,11 @@ use contract::error::ErrorCode;
 use contract::limits::{MAX_DIRECT_BYTES, MAX_DIRECT_TOOLS};
 use contract::tool::ToolSpec;
 
-use crate::prompt::{Channel, McpChannel};
+use crate::prompt::{Channel, ExecHold, McpChannel};
 use crate::{Catalog, is_control_tool};
 
-use choice::{CatalogSize, Kind, decide};
-pub use choice::{ChosenBy, EntryPoint, ExecHold, SurfaceChoice, SurfaceOptions};
+use choice::{CatalogSize, SurfaceKind, decide};
+pub use choice::{ChosenBy, EntryPoint, SurfaceChoice, SurfaceOptions};
 pub use direct::DirectTools;
 pub use size::SurfaceReport;
 pub(crate) use size::direct_bytes;
@@ -95,13 +95,13 @@ impl Surface {
         let size = CatalogSize { tools: direct.len(), bytes, is_closed: allows_nothing };
         let (kind, by) = decide(config, options, size);
         let surface = match (kind, config.tool_search.mode, runtime_available) {
-            (Kind::None, _, _) => Self::None,
-            (Kind::Direct, _, _) => Self::Direct(direct),
-            (Kind::Code, _, true) => Self::CodeMode,
-            (Kind::Code, _, false) => return Err(SurfaceError::RuntimeUnavailable),
-            (Kind::Search, ToolSearchMode::Code, true) => Self::ToolSearchCode,
-            (Kind::Search, ToolSearchMode::Code, false) => Self::ToolSearchTools(Origin::NoRuntime),
-            (Kind::Search, ToolSearchMode::Tools, _) => Self::ToolSearchTools(Origin::Configured),
+            (SurfaceKind::None, _, _) => Self::None,
+            (SurfaceKind::Direct, _, _) => Self::Direct(direct),
+            (SurfaceKind::Code, _, true) => Self::CodeMode,
+            (SurfaceKind::Code, _, false) => return Err(SurfaceError::RuntimeUnavailable),
+            (SurfaceKind::Search, ToolSearchMode::Code, true) => Self::ToolSearchCode,
+            (SurfaceKind::Search, ToolSearchMode::Code, false) => Self::ToolSearchTools(Origin::NoRuntime),
+            (SurfaceKind::Search, ToolSearchMode::Tools, _) => Self::ToolSearchTools(Origin::Configured),
         };
         Ok(ChosenSurface { surface, by })
     }
@@ -109,7 +109,7 @@ impl Surface {
     /// Returns whether an entry point with these options may show code mode, so that it needs a runtime to start.
     pub fn may_be_code_mode(config: &ToolsConfig, options: &SurfaceOptions) -> bool {
         let some_tools = CatalogSize { tools: usize::MAX, bytes: usize::MAX, is_closed: false };
-        decide(config, options, some_tools).0 == Kind::Code
+        decide(config, options, some_tools).0 == SurfaceKind::Code
     }
 
     /// Returns the name of the surface, for logs and telemetry.

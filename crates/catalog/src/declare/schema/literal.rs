@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::shape::{Object, Type, Word, union};
-use super::Builder;
+use super::ShapeBuilder;
 use crate::text::quoted;
 
 /// The maximum length of a string literal in bytes. A longer string becomes the type `string`.
@@ -28,32 +28,30 @@ pub(super) fn of<'a>(value: &Value) -> Type<'a> {
     }
 }
 
-impl<'a> Builder<'a> {
-    /// Returns the union of the values. Values beyond the limit become one member: their common type and their number.
-    pub(super) fn literals(&mut self, values: &[Value], declared: Option<&Value>) -> Type<'a> {
-        let mut members = Vec::new();
-        let mut bytes = 0;
-        for value in values {
-            let member = of(value);
-            // A literal counts with its separator ` | `, any other type as 8 bytes.
-            bytes += if let Type::Literal(_, text) = &member { text.len() + 3 } else { 8 };
-            if bytes > self.detail.literal_bytes || !self.step() {
-                break;
-            }
-            members.push(member);
+/// Returns the union of the values. Values beyond the limit become one member: their common type and their number.
+pub(super) fn union_of<'a>(builder: &mut ShapeBuilder<'a>, values: &[Value], declared: Option<&Value>) -> Type<'a> {
+    let mut members = Vec::new();
+    let mut bytes = 0;
+    for value in values {
+        let member = of(value);
+        // A literal counts with its separator ` | `, any other type as 8 bytes.
+        bytes += if let Type::Literal(_, text) = &member { text.len() + 3 } else { 8 };
+        if bytes > builder.detail.literal_bytes || !builder.step() {
+            break;
         }
-        let omitted = values.get(members.len()..).unwrap_or_default();
-        if !omitted.is_empty() {
-            self.is_cut = true;
-            let word = match declared.and_then(Value::as_str) {
-                Some("string") => Word::String,
-                Some("number" | "integer") => Word::Number,
-                _ => common_word(omitted),
-            };
-            members.push(Type::More(word, omitted.len()));
-        }
-        union(members)
+        members.push(member);
     }
+    let omitted = values.get(members.len()..).unwrap_or_default();
+    if !omitted.is_empty() {
+        builder.is_cut = true;
+        let word = match declared.and_then(Value::as_str) {
+            Some("string") => Word::String,
+            Some("number" | "integer") => Word::Number,
+            _ => common_word(omitted),
+        };
+        members.push(Type::More(word, omitted.len()));
+    }
+    union(members)
 }
 
 /// Returns the type that all values have, or `unknown` if they differ or are too many to compare.

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::super::refs;
 use super::super::shape::Type;
-use super::{Builder, Definition, Nesting, literal};
+use super::{Definition, Nesting, ShapeBuilder, literal};
 
-impl<'a> Builder<'a> {
+impl<'a> ShapeBuilder<'a> {
     /// Returns a definition or, if no more definitions are allowed, an outline in place.
     pub(super) fn reference(&mut self, reference: &Value, nesting: Nesting) -> Type<'a> {
         let Some(target) = refs::resolve(self.root, reference) else {

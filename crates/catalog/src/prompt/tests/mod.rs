@@ -7,7 +7,8 @@ use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{Channel, McpChannel, tool_call, tool_describe, tool_search, tool_search_code, wait};
-use crate::surface::{ExecHold, mcp_tools};
+use crate::prompt::ExecHold;
+use crate::surface::mcp_tools;
 use crate::{Catalog, Registration, Registry, RunContext, ScopeMaker, ScopeValue, Surface, UnavailableServer};
 
 const MCP: McpChannel<'static> = McpChannel { exec: "exec", wait: "wait", hold_ms: 45_000 };
