@@ -16,7 +16,7 @@ use store::CallRow;
 
 /// A cell's call after it was checked.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(crate) enum BridgeRequest {
     /// A call that was answered from the catalog or rejected.
     Answered(ReplyValue),
     /// A tool call, to be executed.
@@ -32,7 +32,7 @@ const TOO_LARGE: &str = "value_too_large";
 /// The code of an error about a call that may or may not have taken effect, so that a cell can tell it from a failure.
 const OUTCOME_UNKNOWN: &str = "unknown_outcome";
 
-impl Request {
+impl BridgeRequest {
     /// Checks a call and answers it if it needs no tool. A tool call's arguments are parsed only if the tool exists.
     ///
     /// The driver handles yields, timers, stored outputs and session values itself and never passes them here.
@@ -174,7 +174,7 @@ fn namespace(
     limits: &SearchLimits,
     namespace: &str,
     payload: &[u8],
-) -> Result<Request, PayloadError> {
+) -> Result<BridgeRequest, PayloadError> {
     let text = std::str::from_utf8(payload).map_err(|_| PayloadError::Malformed)?;
     // Splits the pair and checks its syntax, but builds no values.
     let (path, given) = serde_json::from_str::<(&RawValue, &RawValue)>(text).map_err(|_| PayloadError::Malformed)?;
@@ -186,10 +186,10 @@ fn namespace(
     let path: Vec<&str> = path.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let name = format!("{namespace}.{}", path.join("."));
     Ok(match (namespace, path.as_slice()) {
-        ("MCP", ["$api"]) => Request::Answered(resolve(&catalog.mcp_api(), &name)),
+        ("MCP", ["$api"]) => BridgeRequest::Answered(resolve(&catalog.mcp_api(), &name)),
         ("MCP", ["$search"]) => {
             let find = |query: &str, limit| catalog.search_mcp(query, limit);
-            Request::Answered(search(limits, &query(given)?, &name, find))
+            BridgeRequest::Answered(search(limits, &query(given)?, &name, find))
         }
         ("MCP", [server, "$api"]) => {
             let given = query(given)?;
@@ -199,7 +199,7 @@ fn namespace(
                 _ => ApiSchemas::Omitted,
             };
             match catalog.mcp_server_api(server, selector, schemas) {
-                Some(api) => Request::Answered(resolve(&api, &name)),
+                Some(api) => BridgeRequest::Answered(resolve(&api, &name)),
                 None => not_on_mcp(catalog, server, &name),
             }
         }
@@ -212,7 +212,7 @@ fn namespace(
         (global, path) => {
             let given = arguments(given)?;
             match catalog.namespace_call(global, path, given.as_array().map(Vec::as_slice).unwrap_or_default()) {
-                Ok((id, input)) => Request::Tool { id: id.as_str().to_owned(), input },
+                Ok((id, input)) => BridgeRequest::Tool { id: id.as_str().to_owned(), input },
                 Err(_) => not_callable(namespace, &name),
             }
         }
@@ -242,7 +242,7 @@ pub(crate) fn tool_of(catalog: &Catalog, call: &CallRow) -> Option<String> {
 }
 
 /// Returns the call of an MCP tool, which takes one object or no argument.
-fn mcp_call(catalog: &Catalog, tool: &ToolSpec, given: Value, name: &str) -> Request {
+fn mcp_call(catalog: &Catalog, tool: &ToolSpec, given: Value, name: &str) -> BridgeRequest {
     let mut given = match given {
         Value::Array(given) => given,
         _ => Vec::new(),
@@ -252,23 +252,23 @@ fn mcp_call(catalog: &Catalog, tool: &ToolSpec, given: Value, name: &str) -> Req
         (Some(input @ Value::Object(_)), true) => input,
         _ => {
             let message = format!("MCP tools take one object argument: {name}({})", catalog.signature(tool));
-            return Request::Answered(reject(&message, name));
+            return BridgeRequest::Answered(reject(&message, name));
         }
     };
-    Request::Tool { id: tool.id.as_str().to_owned(), input }
+    BridgeRequest::Tool { id: tool.id.as_str().to_owned(), input }
 }
 
 /// Rejects the call of a function that `MCP` does not have. If the server is unavailable, the error says why.
-fn not_on_mcp(catalog: &Catalog, server: &str, name: &str) -> Request {
+fn not_on_mcp(catalog: &Catalog, server: &str, name: &str) -> BridgeRequest {
     match catalog.why_unavailable(server) {
-        Some(why) => Request::Answered(reject(&why, name)),
+        Some(why) => BridgeRequest::Answered(reject(&why, name)),
         None => not_callable("MCP", name),
     }
 }
 
-fn not_callable(namespace: &str, name: &str) -> Request {
+fn not_callable(namespace: &str, name: &str) -> BridgeRequest {
     let name = if name.is_empty() { namespace } else { name };
-    Request::Answered(reject(&format!("`{name}` is not a function of this run's namespaces"), name))
+    BridgeRequest::Answered(reject(&format!("`{name}` is not a function of this run's namespaces"), name))
 }
 
 fn resolve(value: &Value, tool: &str) -> ReplyValue {
@@ -280,7 +280,7 @@ fn resolve(value: &Value, tool: &str) -> ReplyValue {
 
 /// Why a result does not fit in a reply.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum Oversized {
+enum OversizedResult {
     #[error(
         "the result has {0} bytes of JSON, but at most {MAX_BRIDGE_VALUE_BYTES} fit in a reply; ask for less at once, such \
          as a page, a filter or fewer fields"
@@ -293,7 +293,7 @@ enum Oversized {
     Depth,
 }
 
-impl Oversized {
+impl OversizedResult {
     /// The `code` of the error that the cell can catch.
     fn code(&self) -> &'static str {
         match self {
@@ -303,13 +303,13 @@ impl Oversized {
     }
 }
 
-fn encoded(value: &Value) -> Result<Vec<u8>, Oversized> {
+fn encoded(value: &Value) -> Result<Vec<u8>, OversizedResult> {
     let text = value.to_string();
     if text.len() > MAX_BRIDGE_VALUE_BYTES {
-        return Err(Oversized::Bytes(text.len()));
+        return Err(OversizedResult::Bytes(text.len()));
     }
     if json::depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH {
-        return Err(Oversized::Depth);
+        return Err(OversizedResult::Depth);
     }
     Ok(text.into_bytes())
 }
@@ -341,19 +341,19 @@ mod tests {
     use executor::{DropCause, Outcome, RESULT_DROPPED, ToolResult};
     use serde_json::{Value, json};
 
-    use super::{Request, reply};
+    use super::{BridgeRequest, reply};
 
-    fn read(method: Method, target: &str, payload: &str) -> Request {
+    fn read(method: Method, target: &str, payload: &str) -> BridgeRequest {
         let tool = |id: &str| ToolSpec::new(ToolId::parse(id).unwrap(), String::new(), json!({"type": "object"}));
         let catalog = Catalog::new(vec![tool("openclaw:a:b"), tool("mcp:s:t")]).unwrap();
         let limits = SearchLimits { default: 8, max: 50 };
         let call = HostCall { id: CallId(1), method, target: target.to_owned(), payload: payload.into() };
-        Request::read(&catalog, View::CodeMode, &limits, &call)
+        BridgeRequest::read(&catalog, View::CodeMode, &limits, &call)
     }
 
-    fn rejection(request: Request) -> Value {
+    fn rejection(request: BridgeRequest) -> Value {
         match request {
-            Request::Answered(ReplyValue::Rejected(text)) => serde_json::from_slice(&text).unwrap(),
+            BridgeRequest::Answered(ReplyValue::Rejected(text)) => serde_json::from_slice(&text).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -408,7 +408,7 @@ mod tests {
             (Outcome::dropped(DropCause::Unavailable, "no disk"), "internal_error", "dropped: no disk"),
         ];
         for (outcome, code, expected) in cases {
-            let rejected = rejection(Request::Answered(reply(outcome, "mcp:s:t")));
+            let rejected = rejection(BridgeRequest::Answered(reply(outcome, "mcp:s:t")));
             let message = rejected["message"].as_str().unwrap();
             assert!(message.starts_with(RESULT_DROPPED) && message.contains(expected), "{message}");
             assert_eq!((&rejected["code"], &rejected["tool"]), (&json!(code), &json!("mcp:s:t")));
@@ -419,6 +419,6 @@ mod tests {
     fn the_largest_allowed_number_of_values_reaches_the_tool() {
         let zeros = "0,".repeat(MAX_JSON_VALUES - 3 - 1);
         let request = read(Method::Call, "openclaw:a:b", &format!(r#"{{"a":[{zeros}0]}}"#));
-        assert!(matches!(request, Request::Tool { ref id, .. } if id == "openclaw:a:b"), "{request:?}");
+        assert!(matches!(request, BridgeRequest::Tool { ref id, .. } if id == "openclaw:a:b"), "{request:?}");
     }
 }

@@ -28,20 +28,20 @@ use crate::output::{
 
 /// What a run remembers of the outputs that it has read, so that it need not query the store for every page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReadCache(Arc<Mutex<Remembered>>);
+pub(crate) struct ReadCache(Arc<Mutex<CachedReads>>);
 
 #[derive(Debug, Default)]
-struct Remembered {
-    /// Other runs whose outputs the run may read.
+struct CachedReads {
+    /// The ids of other runs whose outputs the run may read.
     readable: HashSet<RunId>,
     /// The output that was read last.
     row: Option<OutputRow>,
     /// The piece of a text that was read last. Pages are often smaller, and read in sequence.
-    piece: Option<RememberedPiece>,
+    piece: Option<CachedPiece>,
 }
 
 #[derive(Debug)]
-struct RememberedPiece {
+struct CachedPiece {
     handle: OutputHandle,
     piece: Arc<OutputPiece>,
     /// The position in the text after the piece, in UTF-16 units.
@@ -166,7 +166,7 @@ impl OutputReader {
         let text = text_of(&piece)?;
         let units = if text.is_ascii() { text.len() } else { text.chars().map(char::len_utf16).sum() } as u64;
         // Without memory for it, the piece is read again for the next page.
-        let remembered = self.data.reserve(piece.data.len(), 0).ok().map(|held| RememberedPiece {
+        let remembered = self.data.reserve(piece.data.len(), 0).ok().map(|held| CachedPiece {
             handle: row.handle.clone(),
             end_unit: piece.start_unit + units,
             piece: Arc::clone(&piece),
@@ -225,8 +225,8 @@ impl OutputReader {
                     Selection::Page { offset, length } => to_json(&self.base64_page(&row, offset, length).await?),
                     Selection::Json if is_text => self.json(&row).await?,
                     Selection::Lines { from, count } if is_text => to_json(&self.lines(&row, from, count).await?),
-                    Selection::Matches { pattern, ignore_case, limit } if is_text => {
-                        let grep = Grep::new(&pattern, ignore_case, limit).map_err(ReadError::Invalid)?;
+                    Selection::Matches { pattern, case, limit } if is_text => {
+                        let grep = Grep::new(&pattern, case, limit).map_err(ReadError::Invalid)?;
                         self.grep(&row, grep).await?
                     }
                     Selection::Json | Selection::Lines { .. } | Selection::Matches { .. } => {

@@ -203,7 +203,7 @@ pub(crate) fn loaded(value: &str, version: &str) -> String {
 /// The options of `store` and `forget`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Options {
+struct WriteOptions {
     #[serde(default, deserialize_with = "given")]
     if_version: Option<Option<String>>,
 }
@@ -314,7 +314,7 @@ fn read_options(argument: Option<&str>) -> Result<Option<ExpectedVersion>, Refus
     if text.len() > MAX_OPTIONS_BYTES {
         return Err(Refusal::Options);
     }
-    let options: Option<Options> = serde_json::from_str(text).map_err(|_| Refusal::Options)?;
+    let options: Option<WriteOptions> = serde_json::from_str(text).map_err(|_| Refusal::Options)?;
     let expected = |version: Option<String>| version.map_or(ExpectedVersion::Absent, ExpectedVersion::Version);
     Ok(options.unwrap_or_default().if_version.map(expected))
 }

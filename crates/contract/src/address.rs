@@ -8,7 +8,7 @@ use crate::limits::MAX_ADDRESSES;
 /// Who can reach an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressClass {
-    /// This machine.
+    /// The machine of this process.
     Loopback,
     /// The hosts of a private network, or of a provider's network behind a shared address.
     Private,

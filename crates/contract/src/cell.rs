@@ -35,7 +35,7 @@ impl Language {
     }
 }
 
-/// One item that a cell output with `text`, `json`, `console`, `image` or `audio`.
+/// An item that a cell output with `text`, `json`, `console`, `image` or `audio`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum OutputItem {
@@ -309,9 +309,9 @@ impl CellResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitingReason {
-    /// It waits for calls of tools.
+    /// The cell waits for calls of tools.
     PendingTools,
-    /// It called `yield_control`.
+    /// The cell called `yield_control`.
     Yield,
 }
 
@@ -339,13 +339,13 @@ pub struct PendingToolCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PendingState {
-    /// Its turn.
+    /// The call waits for its turn.
     Queued,
-    /// Its tool, which is working.
+    /// The call waits for its tool, which is working.
     Running,
     /// A person's approval or answer.
     Approval,
-    /// The client that brought the tool.
+    /// The client that provides the tool.
     Client,
     /// The process that resumes its run: another one ended during the call.
     Interrupted,

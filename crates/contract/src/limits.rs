@@ -30,7 +30,7 @@ pub const MAX_PENDING_TOOL_CALLS: Bound = Bound::new("maxPendingToolCalls", 16, 
 pub const SNAPSHOT_TTL_SECONDS: Bound = Bound::new("snapshotTtlSeconds", 900, 1..=86_400);
 pub const MAX_SEARCH_LIMIT: Bound = Bound::new("maxSearchLimit", 50, 1..=50);
 
-/// Also limited by the `maxSearchLimit` of the same object.
+/// The value is also limited by the `maxSearchLimit` of the same object.
 pub const SEARCH_DEFAULT_LIMIT: Bound = Bound::new("searchDefaultLimit", 8, 1..=50);
 
 /// Live runs in one store. The upper end is a million, which is some gigabytes of suspended cells.

@@ -11,7 +11,7 @@ pub fn plain(text: &str, chars: usize) -> String {
     shown(text, chars, '\n')
 }
 
-/// Like [`plain`], for output that must stay on one line: every line break becomes a space.
+/// Cleans a text as [`plain`] does, for output that must stay on one line: every line break becomes a space.
 pub fn line(text: &str, chars: usize) -> String {
     shown(text, chars, ' ')
 }

@@ -51,7 +51,7 @@ pub struct ToolId {
 /// Why a text is not a tool id. The text is shown with its invisible characters escaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToolId {
-    /// It does not have three parts, or its source is unknown.
+    /// The id does not have three parts, or its source is unknown.
     #[error(
         "`{0}` is not a tool id: write `<source>:<owner>:<name>`, with the source one of openclaw, plugin, mcp, client"
     )]

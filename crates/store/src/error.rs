@@ -41,11 +41,11 @@ pub enum StoreError {
     Exposed { path: PathBuf, source: io::Error },
 }
 
-impl From<tls::Problem> for StoreError {
-    fn from(problem: tls::Problem) -> Self {
+impl From<tls::AddressError> for StoreError {
+    fn from(problem: tls::AddressError) -> Self {
         match problem {
-            tls::Problem::Weak(weak) => Self::WeakTls(weak),
-            tls::Problem::Sql(error) => Self::Sql(error),
+            tls::AddressError::Weak(weak) => Self::WeakTls(weak),
+            tls::AddressError::Sql(error) => Self::Sql(error),
         }
     }
 }

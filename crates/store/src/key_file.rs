@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use hex::FromHex;
 use sha2::{Digest, Sha256};
 
 use crate::Millis;
@@ -21,7 +22,7 @@ const MAX_FILE_BYTES: u64 = 16 << 10;
 const FIRST_LINE: &str =
     "# Cellmate keys: number, key, creation time in milliseconds since 1970. The last key seals.\n";
 
-/// One key. Its secret is written only to the key file, never to logs or `Debug` output.
+/// A key. Its secret is written only to the key file, never to logs or `Debug` output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     pub id: u32,
@@ -40,7 +41,7 @@ impl Key {
     /// Returns a fingerprint that identifies the key without revealing it.
     pub fn fingerprint(&self) -> String {
         let digest = Sha256::new().chain_update(b"cellmate key mark 1").chain_update(self.secret).finalize();
-        hex(digest.get(..16).unwrap_or_default())
+        hex::encode(digest.get(..16).unwrap_or_default())
     }
 }
 
@@ -130,7 +131,7 @@ impl KeyFile {
 
     /// Returns the text of the key file.
     pub fn text(&self) -> String {
-        let lines = self.keys.values().map(|key| format!("{} {} {}\n", key.id, hex(&key.secret), key.since));
+        let lines = self.keys.values().map(|key| format!("{} {} {}\n", key.id, hex::encode(key.secret), key.since));
         lines.fold(FIRST_LINE.to_owned(), |text, line| text + &line)
     }
 
@@ -170,35 +171,24 @@ impl KeyFile {
 fn key(line: &str) -> Option<Key> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
-        [secret] => Some(Key { id: 1, secret: from_hex(secret)?, since: 0 }),
+        [secret] => Some(Key { id: 1, secret: secret_of(secret)?, since: 0 }),
         [id, secret, since] => {
             let since = since.parse().ok().filter(|since| *since >= 0)?;
-            Some(Key { id: id.parse().ok().filter(|id| *id > 0)?, secret: from_hex(secret)?, since })
+            Some(Key { id: id.parse().ok().filter(|id| *id > 0)?, secret: secret_of(secret)?, since })
         }
         _ => None,
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-fn from_hex(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut key = [0; 32];
-    for (position, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(position * 2..position * 2 + 2)?, 16).ok()?;
-    }
-    Some(key)
+fn secret_of(text: &str) -> Option<[u8; 32]> {
+    <[u8; 32]>::from_hex(text).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::{KeyFile, KeyFileError, hex};
+    use super::{KeyFile, KeyFileError};
 
     fn parse(text: &str) -> Result<KeyFile, KeyFileError> {
         KeyFile::parse(text, Path::new("key"))
@@ -225,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_invalid_key_file_is_rejected_with_its_line_number() {
-        let good = hex(&[5; 32]);
+        let good = hex::encode([5; 32]);
         for bad in ["xx", "1 00 0", &format!("0 {good} 1"), &format!("1 {good} -1"), &format!("{good} {good}")] {
             assert!(matches!(parse(bad), Err(KeyFileError::Line { line: 1, .. })), "{bad}");
         }

@@ -68,14 +68,6 @@ impl Keys {
         Ok(Self { ring: RwLock::new(ring), file: Some(path.to_owned()) })
     }
 
-    /// Adds an older key that only opens snapshots.
-    #[must_use]
-    pub fn and_older(self, id: u32, key: [u8; 32]) -> Self {
-        let older = load(&Key { id, secret: key, since: 0 });
-        self.ring.write().keys.entry(id).or_insert(older);
-        self
-    }
-
     /// Returns the number and fingerprint of each key.
     pub(crate) fn fingerprints(&self) -> Vec<(u32, String)> {
         let ring = self.ring.read();
@@ -162,30 +154,35 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
+    use contract::ids::RunId;
+
     use super::{KeyFile, KeyFileError, Keys, SealError, SnapshotBinding};
 
-    const BINDING: SnapshotBinding<'_> =
-        SnapshotBinding { run_id: "cm_1", agent_id: "a", session_id: "s", leg: 3, definition: "{}" };
+    fn binding(run_id: &RunId) -> SnapshotBinding<'_> {
+        SnapshotBinding { run_id, agent_id: "a", session_id: "s", leg: 3, definition: "{}" }
+    }
 
     #[test]
     fn a_snapshot_opens_only_with_the_binding_it_was_sealed_with() {
         let keys = Keys::new(1, [7; 32]);
-        let sealed = keys.seal(b"state", &BINDING).unwrap();
-        assert_eq!(keys.open(&sealed, &BINDING).unwrap(), b"state");
+        let [run_id, other_run, longer_run] = ["cm_1", "cm_2", "cm_1a"].map(RunId::from);
+        let bound = binding(&run_id);
+        let sealed = keys.seal(b"state", &bound).unwrap();
+        assert_eq!(keys.open(&sealed, &bound).unwrap(), b"state");
         for other in [
-            SnapshotBinding { run_id: "cm_2", ..BINDING },
-            SnapshotBinding { agent_id: "b", ..BINDING },
-            SnapshotBinding { session_id: "t", ..BINDING },
-            SnapshotBinding { leg: 2, ..BINDING },
-            SnapshotBinding { definition: "{ }", ..BINDING },
-            SnapshotBinding { run_id: "cm_1a", agent_id: "", ..BINDING },
+            SnapshotBinding { run_id: &other_run, ..bound },
+            SnapshotBinding { agent_id: "b", ..bound },
+            SnapshotBinding { session_id: "t", ..bound },
+            SnapshotBinding { leg: 2, ..bound },
+            SnapshotBinding { definition: "{ }", ..bound },
+            SnapshotBinding { run_id: &longer_run, agent_id: "", ..bound },
         ] {
             assert_eq!(keys.open(&sealed, &other), Err(SealError::Damaged), "{other:?}");
         }
         for position in 0..sealed.len() {
             let mut flipped = sealed.clone();
             flipped[position] ^= 1;
-            let opened = keys.open(&flipped, &BINDING);
+            let opened = keys.open(&flipped, &bound);
             // Bytes 1 to 4 are the key's number.
             let expected = if (1..5).contains(&position) {
                 let id = u32::from_le_bytes(flipped[1..5].try_into().unwrap());
@@ -194,16 +191,9 @@ mod tests {
                 SealError::Damaged
             };
             assert_eq!(opened, Err(expected), "byte {position}");
-            assert_eq!(keys.open(&sealed[..position], &BINDING), Err(SealError::Damaged), "cut at {position}");
+            assert_eq!(keys.open(&sealed[..position], &bound), Err(SealError::Damaged), "cut at {position}");
         }
-        assert_eq!(Keys::new(1, [8; 32]).open(&sealed, &BINDING), Err(SealError::Damaged));
-    }
-
-    #[test]
-    fn an_older_key_opens_what_it_sealed() {
-        let sealed = Keys::new(1, [7; 32]).seal(b"state", &BINDING).unwrap();
-        assert_eq!(Keys::new(2, [9; 32]).open(&sealed, &BINDING), Err(SealError::UnknownKey { id: 1 }));
-        assert_eq!(Keys::new(2, [9; 32]).and_older(1, [7; 32]).open(&sealed, &BINDING).unwrap(), b"state");
+        assert_eq!(Keys::new(1, [8; 32]).open(&sealed, &bound), Err(SealError::Damaged));
     }
 
     fn put(path: &Path, text: &str) {
@@ -219,19 +209,22 @@ mod tests {
         let path = folder.path().join("key");
         put(&path, &"07".repeat(32));
         let running = Keys::of_file(&path).unwrap();
-        let before = running.seal(b"before", &BINDING).unwrap();
+        let run_id = RunId::from("cm_1");
+        let bound = binding(&run_id);
+        let before = running.seal(b"before", &bound).unwrap();
         let rotated = KeyFile::read(&path).unwrap().rotated([9; 32], 1);
         put(&path, &rotated.text());
-        let after = Keys::of_file(&path).unwrap().seal(b"after", &BINDING).unwrap();
+        let after = Keys::of_file(&path).unwrap().seal(b"after", &bound).unwrap();
+        assert_eq!(Keys::new(1, [7; 32]).open(&after, &bound), Err(SealError::UnknownKey { id: 2 }));
         assert_eq!(after[1], 2);
-        assert_eq!(running.open(&after, &BINDING).unwrap(), b"after");
-        assert_eq!(running.open(&before, &BINDING).unwrap(), b"before");
-        assert_eq!(running.seal(b"since", &BINDING).unwrap()[1], 2, "the new key seals from now on");
+        assert_eq!(running.open(&after, &bound).unwrap(), b"after");
+        assert_eq!(running.open(&before, &bound).unwrap(), b"before");
+        assert_eq!(running.seal(b"since", &bound).unwrap()[1], 2, "the new key seals from now on");
         // A removed key opens nothing, and a missing file leaves the loaded keys as they are.
         put(&path, &rotated.clone().without(&[1]).text());
-        assert_eq!(Keys::of_file(&path).unwrap().open(&before, &BINDING), Err(SealError::UnknownKey { id: 1 }));
+        assert_eq!(Keys::of_file(&path).unwrap().open(&before, &bound), Err(SealError::UnknownKey { id: 1 }));
         fs::remove_file(&path).unwrap();
-        assert_eq!(running.open(&after, &BINDING).unwrap(), b"after");
+        assert_eq!(running.open(&after, &bound).unwrap(), b"after");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! session.
 //!
 //! A run belongs to a principal if one of the principal's turns or direct calls started it, or the principal itself over
-//! MCP. Runs of the command line belong to nobody.
+//! MCP. Runs of the command line belong to no principal.
 
 use contract::ids::RunId;
 use sqlx::any::{AnyArguments, AnyRow};

@@ -48,7 +48,7 @@ impl Location {
     }
 
     /// Returns the location with the `sslmode` to connect with: see [`tls::verified`].
-    pub(crate) fn secured(&self) -> Result<Self, tls::Problem> {
+    pub(crate) fn secured(&self) -> Result<Self, tls::AddressError> {
         match self {
             Self::Postgres(url) => Ok(Self::Postgres(tls::verified(url)?)),
             Self::Memory | Self::File(_) => Ok(self.clone()),

@@ -6,13 +6,13 @@ use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::locking::begin_with_locks;
 
-/// One step of the schema, in the dialect of each engine.
-struct Step {
+/// A step of the schema, in the dialect of each engine.
+struct MigrationStep {
     sqlite: &'static str,
     postgres: &'static str,
 }
 
-impl Step {
+impl MigrationStep {
     /// A step that both engines understand, except that Postgres calls a `BLOB` a `BYTEA`.
     const fn common(sql: &'static str) -> Self {
         Self { sqlite: sql, postgres: sql }
@@ -42,8 +42,8 @@ CREATE INDEX runs_by_agent ON runs (agent_id);
     };
 }
 
-const STEPS: [Step; 13] = [
-    Step::common(
+const STEPS: [MigrationStep; 13] = [
+    MigrationStep::common(
         r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -148,14 +148,14 @@ CREATE TABLE transcript (
 );
 ",
     ),
-    Step::common("ALTER TABLE calls ADD COLUMN parent TEXT NOT NULL DEFAULT ''"),
-    Step::common(
+    MigrationStep::common("ALTER TABLE calls ADD COLUMN parent TEXT NOT NULL DEFAULT ''"),
+    MigrationStep::common(
         "
 ALTER TABLE calls ADD COLUMN ticket TEXT;
 ALTER TABLE approvals ADD COLUMN question TEXT;
 ",
     ),
-    Step::common(
+    MigrationStep::common(
         r"
 CREATE TABLE sealing_keys (
     key_id  BIGINT PRIMARY KEY,
@@ -176,15 +176,15 @@ CREATE INDEX approvals_by_agent ON approvals (agent_id, state);
 CREATE INDEX transcript_by_time ON transcript (at);
 ",
     ),
-    Step::common(
+    MigrationStep::common(
         r"
 ALTER TABLE legs ADD COLUMN ended TEXT;
 ALTER TABLE legs ADD COLUMN shown TEXT;
 ",
     ),
-    Step::common("ALTER TABLE runs ADD COLUMN journal_bytes BIGINT NOT NULL DEFAULT 0"),
+    MigrationStep::common("ALTER TABLE runs ADD COLUMN journal_bytes BIGINT NOT NULL DEFAULT 0"),
     // Rules from before this step have no source identity and no longer allow any call.
-    Step::common(
+    MigrationStep::common(
         r"
 ALTER TABLE approvals ADD COLUMN source_identity TEXT;
 ALTER TABLE rules ADD COLUMN source_identity TEXT;
@@ -192,9 +192,9 @@ CREATE INDEX rules_by_agent ON rules (agent_id, revoked_at);
 ",
     ),
     // Runs from before this step belong to no client, and are found by their ids only.
-    Step::common("ALTER TABLE runs ADD COLUMN client TEXT NOT NULL DEFAULT ''"),
+    MigrationStep::common("ALTER TABLE runs ADD COLUMN client TEXT NOT NULL DEFAULT ''"),
     // Long columns are the last ones: SQLite reads what precedes a column to find it.
-    Step::common(
+    MigrationStep::common(
         r"
 ALTER TABLE runs ADD COLUMN output_bytes BIGINT NOT NULL DEFAULT 0;
 
@@ -255,7 +255,7 @@ CREATE TABLE value_writes (
 );
 ",
     ),
-    Step::common(
+    MigrationStep::common(
         r"
 CREATE TABLE turns (
     turn_id         TEXT PRIMARY KEY,
@@ -340,7 +340,7 @@ CREATE INDEX items_by_response ON items (response_id);
 CREATE INDEX runs_by_tool_call ON runs (session_id, tool_call_id);
 ",
     ),
-    Step::common(
+    MigrationStep::common(
         r"
 CREATE TABLE tokens (
     token_id      TEXT PRIMARY KEY,
@@ -354,7 +354,7 @@ CREATE TABLE tokens (
 );
 ",
     ),
-    Step::common(
+    MigrationStep::common(
         r"
 CREATE TABLE model_usage (
     day                 BIGINT NOT NULL,
@@ -384,7 +384,7 @@ CREATE TABLE turn_messages (
     ),
     // SQLite stores a table without row ids as one tree instead of two, so that a commit writes fewer pages. Tables whose
     // rows are mostly larger than a quarter of a page keep their row ids.
-    Step { sqlite: concat!(live_indexes!(), include_str!("without_rowid.sql")), postgres: live_indexes!() },
+    MigrationStep { sqlite: concat!(live_indexes!(), include_str!("without_rowid.sql")), postgres: live_indexes!() },
 ];
 
 /// The schema of a new SQLite store.
@@ -507,7 +507,7 @@ mod tests {
         apply(&backend).await.unwrap();
         let live = "state IN ('running', 'waiting')";
         let queries = [
-            (crate::sweep::due("$1"), "live_runs_by_expiry"),
+            (crate::runs::due("$1"), "live_runs_by_expiry"),
             (format!("{live} AND expires_at > $1"), "live_runs_by_expiry"),
             (format!("session_id = $1 AND {live}"), "live_runs_by_session"),
             (format!("agent_id = $1 AND {live} AND state = 'waiting'"), "live_runs_by_agent"),

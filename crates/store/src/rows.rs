@@ -15,15 +15,15 @@ use crate::error::StoreError;
 pub enum RunState {
     /// A process runs it.
     Running,
-    /// It is suspended.
+    /// The run is suspended.
     Waiting,
-    /// Its cell returned a value.
+    /// The cell returned a value.
     Completed,
-    /// Its cell failed.
+    /// The cell failed.
     Failed,
-    /// It waited for too long.
+    /// The run waited for too long.
     Expired,
-    /// It was cancelled.
+    /// The run was cancelled.
     Aborted,
 }
 
@@ -170,7 +170,7 @@ pub struct RunFilter {
     pub prefixes: Vec<String>,
 }
 
-/// One leg of a run: its inputs and its end.
+/// A leg of a run: its inputs and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegRow {
     pub leg: i64,

@@ -6,6 +6,7 @@
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use contract::ids::RunId;
 
 const VERSION: u8 = 1;
 const NONCE_BYTES: usize = 24;
@@ -26,7 +27,7 @@ pub enum SealError {
 /// The run and leg that a sealed snapshot is bound to. The snapshot opens only if every field is the same.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotBinding<'a> {
-    pub run_id: &'a str,
+    pub run_id: &'a RunId,
     pub agent_id: &'a str,
     pub session_id: &'a str,
     pub leg: i64,
@@ -93,7 +94,7 @@ impl SnapshotBinding<'_> {
         let mut bytes = vec![VERSION];
         bytes.extend_from_slice(&key_id.to_le_bytes());
         bytes.extend_from_slice(&self.leg.to_le_bytes());
-        for text in [self.run_id, self.agent_id, self.session_id, self.definition] {
+        for text in [self.run_id.as_str(), self.agent_id, self.session_id, self.definition] {
             bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }

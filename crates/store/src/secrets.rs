@@ -48,7 +48,7 @@ pub enum SecretsError {
     TooLarge,
 }
 
-/// One secret.
+/// A secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     value: String,
@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_not_taken_for_secrets() {
-        let binding = crate::SnapshotBinding { run_id: "", agent_id: "", session_id: "", leg: 0, definition: "" };
+        let run_id = "".into();
+        let binding = crate::SnapshotBinding { run_id: &run_id, agent_id: "", session_id: "", leg: 0, definition: "" };
         let sealed = crate::Keys::new(1, [7; 32]).seal(b"{}", &binding).unwrap();
         assert_eq!(Secrets::open(&sealed, &keys()), Err(SecretsError::Damaged));
     }

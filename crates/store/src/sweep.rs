@@ -14,6 +14,7 @@ use crate::Millis;
 use crate::backend::{Backend, Dialect, Durability};
 use crate::error::StoreError;
 use crate::locking::{begin_write, skip_locked};
+use crate::runs::due;
 use crate::sql::placeholders;
 use crate::turns::{retention, usage};
 
@@ -140,21 +141,21 @@ struct Portion {
 /// Which of the ended runs that were found one batch deletes, so that it deletes few pieces of outputs.
 #[derive(Debug, PartialEq, Eq)]
 enum RunBatch {
-    /// These runs, whole.
-    Whole(Vec<String>),
+    /// Whole runs.
+    Whole(Vec<RunId>),
     /// Pieces of the outputs of this run, which has too many of them for one batch.
-    PiecesOf(String),
+    PiecesOf(RunId),
 }
 
 /// Chooses from runs and the numbers of their outputs' pieces.
-fn choose(runs: Vec<(String, u64)>) -> Option<RunBatch> {
+fn choose(runs: Vec<(RunId, u64)>) -> Option<RunBatch> {
     let first = runs.first()?.0.clone();
     let mut pieces = 0;
-    let fits = |(_, more): &(String, u64)| {
+    let fits = |(_, more): &(RunId, u64)| {
         pieces += more;
         pieces <= PIECES_PER_BATCH
     };
-    let whole: Vec<String> = runs.into_iter().take_while(fits).map(|(run_id, _)| run_id).collect();
+    let whole: Vec<RunId> = runs.into_iter().take_while(fits).map(|(run_id, _)| run_id).collect();
     Some(if whole.is_empty() { RunBatch::PiecesOf(first) } else { RunBatch::Whole(whole) })
 }
 
@@ -201,7 +202,8 @@ const PIECES: &str = "(SELECT COUNT(*) FROM output_pieces WHERE output_pieces.ru
 /// Deletes one batch of the runs that were found, and commits.
 async fn delete_found(mut transaction: Transaction<'static, Any>, found: &[AnyRow]) -> Result<Portion, StoreError> {
     let read = |row: &AnyRow| {
-        Ok::<_, sqlx::Error>((row.try_get(0)?, u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(u64::MAX)))
+        let run_id = RunId::from(row.try_get::<String, _>(0)?);
+        Ok::<_, sqlx::Error>((run_id, u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(u64::MAX)))
     };
     let runs = found.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let portion = match choose(runs) {
@@ -214,7 +216,7 @@ async fn delete_found(mut transaction: Transaction<'static, Any>, found: &[AnyRo
         Some(RunBatch::PiecesOf(run_id)) => {
             // No reader finds an output whose pieces are deleted.
             sqlx::query("UPDATE outputs SET complete = 0 WHERE run_id = $1 AND complete = 1")
-                .bind(run_id.clone())
+                .bind(run_id.to_string())
                 .execute(&mut *transaction)
                 .await?;
             delete_some_pieces(&mut transaction, &run_id, None).await?;
@@ -230,7 +232,7 @@ async fn delete_found(mut transaction: Transaction<'static, Any>, found: &[AnyRo
 /// Deletes one batch of pieces of a run's outputs, or of one of them, and returns how many.
 async fn delete_some_pieces(
     transaction: &mut Transaction<'_, Any>,
-    run_id: &str,
+    run_id: &RunId,
     name: Option<&str>,
 ) -> Result<u64, StoreError> {
     let of_output = if name.is_some() { " AND name = $2" } else { "" };
@@ -238,7 +240,7 @@ async fn delete_some_pieces(
         "DELETE FROM output_pieces WHERE run_id = $1 AND (name, piece) IN \
          (SELECT name, piece FROM output_pieces WHERE run_id = $1{of_output} LIMIT {PIECES_PER_BATCH})"
     );
-    let query = sqlx::query(&sql).bind(run_id.to_owned());
+    let query = sqlx::query(&sql).bind(run_id.to_string());
     let query = name.into_iter().fold(query, |query, name| query.bind(name.to_owned()));
     Ok(query.execute(&mut **transaction).await?.rows_affected())
 }
@@ -255,7 +257,7 @@ async fn delete_lost_output(backend: &Backend, unfinished: Millis, old: Millis) 
     );
     let found = sqlx::query(&lost).bind(unfinished).bind(old).fetch_optional(&mut *transaction).await?;
     let Some(found) = found else { return Ok(Portion { rows: 0, has_more: false }) };
-    let (run_id, name): (String, String) = (found.try_get(0)?, found.try_get(1)?);
+    let (run_id, name) = (RunId::from(found.try_get::<String, _>(0)?), found.try_get::<String, _>(1)?);
     let pieces = delete_some_pieces(&mut transaction, &run_id, Some(&name)).await?;
     let is_whole = pieces < PIECES_PER_BATCH;
     // A writer or a change with this fence no longer finds the output.
@@ -264,19 +266,19 @@ async fn delete_lost_output(backend: &Backend, unfinished: Millis, old: Millis) 
     } else {
         "UPDATE outputs SET complete = 0, fence = -1 WHERE run_id = $1 AND name = $2"
     };
-    sqlx::query(delete).bind(run_id).bind(name).execute(&mut *transaction).await?;
+    sqlx::query(delete).bind(run_id.into_string()).bind(name).execute(&mut *transaction).await?;
     transaction.commit().await?;
     Ok(Portion { rows: u64::from(is_whole), has_more: true })
 }
 
 /// Deletes runs with their legs, calls, approvals and outputs.
-async fn delete_rows(transaction: &mut Transaction<'_, Any>, runs: &[String]) -> Result<(), StoreError> {
+async fn delete_rows(transaction: &mut Transaction<'_, Any>, runs: &[RunId]) -> Result<(), StoreError> {
     for table in ["legs", "calls", "approvals", "value_writes", "outputs", "output_pieces", "runs"] {
         if table == "runs" {
             fault::point("sweep.in_transaction")?;
         }
         let sql = format!("DELETE FROM {table} WHERE run_id IN ({})", placeholders(1, runs.len()));
-        let query = runs.iter().fold(sqlx::query(&sql), |query, run_id| query.bind(run_id.clone()));
+        let query = runs.iter().fold(sqlx::query(&sql), |query, run_id| query.bind(run_id.to_string()));
         query.execute(&mut **transaction).await?;
     }
     Ok(())
@@ -373,26 +375,17 @@ where
     Ok(total)
 }
 
-/// Returns the SQL condition of a run that, at the time of the parameter `now`, is past its expiry and that no process holds. A running run without a holder is not
-/// due: that is a direct tool call, which has no lease.
-pub(crate) fn due(now: &str) -> String {
-    format!(
-        "state IN ('running', 'waiting') AND expires_at <= {now} AND lease_until <= {now} \
-         AND (state = 'waiting' OR holder <> '')"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_batch_has_runs_with_few_pieces_together() {
-        let runs = |pieces: &[u64]| pieces.iter().map(|pieces| (pieces.to_string(), *pieces)).collect();
-        let whole = |runs: &[&str]| Some(RunBatch::Whole(runs.iter().map(|run| (*run).to_owned()).collect()));
+        let runs = |pieces: &[u64]| pieces.iter().map(|pieces| (RunId::from(pieces.to_string()), *pieces)).collect();
+        let whole = |runs: &[&str]| Some(RunBatch::Whole(runs.iter().map(|run| RunId::from(*run)).collect()));
         assert_eq!(choose(runs(&[])), None);
         assert_eq!(choose(runs(&[0, 64, 0, 1, 0])), whole(&["0", "64", "0"]));
         assert_eq!(choose(runs(&[1, 256])), whole(&["1"]));
-        assert_eq!(choose(runs(&[256, 1])), Some(RunBatch::PiecesOf("256".to_owned())));
+        assert_eq!(choose(runs(&[256, 1])), Some(RunBatch::PiecesOf("256".into())));
     }
 }

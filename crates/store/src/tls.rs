@@ -19,9 +19,17 @@ pub struct WeakTls {
     pub mode: String,
 }
 
+/// Where a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HostKind {
+    /// On this machine.
+    Local,
+    Remote,
+}
+
 /// How an address's own `sslmode` is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Decision {
+enum ModeDecision {
     AsWritten,
     VerifyFull,
     Refused,
@@ -29,45 +37,46 @@ enum Decision {
 
 /// Returns the address with the `sslmode` to connect with: unchanged for a local server, and with
 /// `sslmode=verify-full` added for a remote server whose address has no `sslmode`.
-pub(crate) fn verified(address: &str) -> Result<String, Problem> {
+pub(crate) fn verified(address: &str) -> Result<String, AddressError> {
     let options = PgConnectOptions::from_str(address)?;
     // Cannot fail: an address that the driver accepts is a URL.
     let Ok(mut url) = Url::parse(address) else { return Ok(address.to_owned()) };
     let mode = |(name, _): &(_, _)| matches!(AsRef::<str>::as_ref(name), "sslmode" | "ssl-mode");
     let written: Option<String> = url.query_pairs().filter(mode).last().map(|(_, mode)| mode.to_ascii_lowercase());
     let is_local = options.get_socket().is_some() || is_this_machine(options.get_host());
-    match decide(is_local, written.as_deref()) {
-        Decision::AsWritten => Ok(address.to_owned()),
-        Decision::VerifyFull => {
+    let host = if is_local { HostKind::Local } else { HostKind::Remote };
+    match decide(host, written.as_deref()) {
+        ModeDecision::AsWritten => Ok(address.to_owned()),
+        ModeDecision::VerifyFull => {
             url.query_pairs_mut().append_pair("sslmode", "verify-full");
             Ok(url.into())
         }
-        Decision::Refused => {
+        ModeDecision::Refused => {
             let (host, mode) = (options.get_host().to_owned(), written.unwrap_or_default());
-            Err(Problem::Weak(WeakTls { host, mode }))
+            Err(AddressError::Weak(WeakTls { host, mode }))
         }
     }
 }
 
 /// Why an address cannot be used.
 #[derive(Debug)]
-pub(crate) enum Problem {
+pub(crate) enum AddressError {
     Weak(WeakTls),
     Sql(sqlx::Error),
 }
 
-impl From<sqlx::Error> for Problem {
+impl From<sqlx::Error> for AddressError {
     fn from(error: sqlx::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-fn decide(is_local: bool, written: Option<&str>) -> Decision {
+fn decide(host: HostKind, written: Option<&str>) -> ModeDecision {
     match written {
-        _ if is_local => Decision::AsWritten,
-        None => Decision::VerifyFull,
-        Some("disable" | "verify-ca" | "verify-full") => Decision::AsWritten,
-        Some(_) => Decision::Refused,
+        _ if host == HostKind::Local => ModeDecision::AsWritten,
+        None => ModeDecision::VerifyFull,
+        Some("disable" | "verify-ca" | "verify-full") => ModeDecision::AsWritten,
+        Some(_) => ModeDecision::Refused,
     }
 }
 
@@ -81,7 +90,7 @@ fn is_this_machine(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Problem, verified};
+    use super::{AddressError, verified};
 
     /// Returns how an address is used: `as written`, `verify-full` if that is added, or `refused`.
     fn used(address: &str) -> String {
@@ -91,12 +100,12 @@ mod tests {
                 assert!(url.ends_with("sslmode=verify-full"), "{url}");
                 "verify-full".to_owned()
             }
-            Err(Problem::Weak(weak)) => {
+            Err(AddressError::Weak(weak)) => {
                 assert!(weak.to_string().contains("write `sslmode=verify-full`"), "{weak}");
                 assert!(!weak.to_string().contains("hunter2"), "{weak}");
                 "refused".to_owned()
             }
-            Err(Problem::Sql(error)) => error.to_string(),
+            Err(AddressError::Sql(error)) => error.to_string(),
         }
     }
 

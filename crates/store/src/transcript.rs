@@ -68,7 +68,7 @@ impl EntryKind {
     }
 }
 
-/// One entry of a session's transcript.
+/// An entry of a session's transcript.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {

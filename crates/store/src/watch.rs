@@ -21,7 +21,7 @@ const CHANNEL: &str = "cellmate_runs";
 /// A change that a [`Watch`] reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunChange {
-    /// This run has changed, or an outcome or decision for it was stored.
+    /// A run has changed, or an outcome or decision for it was stored.
     Run(RunId),
     /// Any run may have changed; callers that wait for a change must check the store.
     Unknown,

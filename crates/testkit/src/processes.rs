@@ -31,7 +31,7 @@ impl ListedProcess {
     }
 }
 
-/// Returns all processes. One that ends meanwhile is left out.
+/// Returns all processes, except those that end while the list is read.
 pub fn all() -> Vec<ListedProcess> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -14,7 +14,7 @@ use super::turn::Turns;
 use super::{Action, Cell};
 
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenCall {
     pub(super) method: Method,
     pub(super) target: String,
     pub(super) state: PendingState,
@@ -35,7 +35,7 @@ pub(super) struct SettledCall {
 }
 
 #[derive(Debug)]
-pub(super) enum Queued {
+pub(super) enum QueuedCall {
     New(HostCall),
     Decided(CallId),
 }
@@ -62,7 +62,7 @@ impl Cell {
             }
         };
         self.last_call = self.last_call.max(call.id);
-        self.open.insert(call.id, Open::new(&call, state, now));
+        self.open.insert(call.id, OpenCall::new(&call, state, now));
         match call.method {
             Method::Yield if self.turns == Turns::One => {
                 // A cell of Tool Search cannot yield: no `wait` would follow.
@@ -75,7 +75,7 @@ impl Cell {
                 actions.push(Action::SetTimer { call: call.id, after_ms: after_ms.unwrap_or(0.0) as u64 });
             }
             Method::Search | Method::Describe | Method::Call | Method::Namespace | Method::Output | Method::State => {
-                self.queue.push_back(Queued::New(call));
+                self.queue.push_back(QueuedCall::New(call));
             }
         }
     }
@@ -97,7 +97,7 @@ impl Cell {
         let Some(open) = self.open.get_mut(&call) else { return };
         if open.state == PendingState::Approval {
             open.state = PendingState::Queued;
-            self.queue.push_back(Queued::Decided(call));
+            self.queue.push_back(QueuedCall::Decided(call));
         }
     }
 
@@ -147,7 +147,7 @@ impl Cell {
     }
 }
 
-impl Open {
+impl OpenCall {
     /// Creates a call that holds no slot for calls in progress.
     pub(super) fn new(call: &HostCall, state: PendingState, since: u64) -> Self {
         let bytes = call.target.len() + call.payload.len();
@@ -169,7 +169,7 @@ impl Open {
 
 impl ReopenedCall {
     pub fn pending(&self, now: u64) -> PendingToolCall {
-        Open::new(&self.call, self.state, self.since).pending(self.call.id, now)
+        OpenCall::new(&self.call, self.state, self.since).pending(self.call.id, now)
     }
 }
 

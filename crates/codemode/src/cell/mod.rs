@@ -16,7 +16,7 @@ use contract::frame::{Failure, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use contract::limits::Limits;
 
-use calls::{Open, Queued, SettledCall};
+use calls::{OpenCall, QueuedCall, SettledCall};
 use turn::{Turn, TurnKind, Turns};
 
 pub use calls::ReopenedCall;
@@ -37,8 +37,8 @@ pub struct Cell {
     turns: Turns,
     phase: Phase,
     turn: Option<Turn>,
-    open: BTreeMap<CallId, Open>,
-    queue: VecDeque<Queued>,
+    open: BTreeMap<CallId, OpenCall>,
+    queue: VecDeque<QueuedCall>,
     running: u64,
     settled: Vec<SettledCall>,
     /// The highest id of a call so far: the guest counts upwards.
@@ -146,11 +146,11 @@ impl Cell {
             cell.running += u64::from(holds_slot);
             let id = call.id;
             cell.last_call = cell.last_call.max(id);
-            cell.open.insert(id, Open { holds_slot, ..Open::new(&call, state, since) });
+            cell.open.insert(id, OpenCall { holds_slot, ..OpenCall::new(&call, state, since) });
             if decided {
                 cell.requeue(id);
             } else if state == PendingState::Queued {
-                cell.queue.push_back(Queued::New(call));
+                cell.queue.push_back(QueuedCall::New(call));
             }
         }
         cell
@@ -276,12 +276,12 @@ impl Cell {
     fn advance(&mut self, now: u64, actions: &mut Vec<Action>) {
         while self.running < self.limits.pending_calls {
             match self.queue.pop_front() {
-                Some(Queued::New(call)) => {
+                Some(QueuedCall::New(call)) => {
                     if self.begin(call.id) {
                         actions.push(Action::Dispatch(call));
                     }
                 }
-                Some(Queued::Decided(call)) => {
+                Some(QueuedCall::Decided(call)) => {
                     if self.begin(call) {
                         actions.push(Action::ResumeDecided(call));
                     }
@@ -304,7 +304,7 @@ impl Cell {
         let run_ms = turn.run_ms(&self.limits, now);
         let clients_until = self.clients_until(turn);
         let clients_due = self.settled.is_empty() && now >= clients_until;
-        if clients_due || self.must_answer(now >= hold_until) {
+        if clients_due || self.must_answer(now, hold_until) {
             if self.turns == Turns::One {
                 let failure = self.unfinished();
                 actions.extend(self.fail(failure));
@@ -328,15 +328,16 @@ impl Cell {
 
     /// Returns when the client must receive the calls of its tools, even if other calls are in progress.
     fn clients_until(&self, turn: &Turn) -> u64 {
-        let is_client = |open: &Open| open.state == PendingState::Client;
+        let is_client = |open: &OpenCall| open.state == PendingState::Client;
         match self.client_wait_ms.filter(|_| self.turns == Turns::Many && self.open.values().any(is_client)) {
             Some(wait_ms) => self.last_client_at.max(turn.began).saturating_add(wait_ms),
             None => u64::MAX,
         }
     }
 
-    /// Returns whether the turn must end now, whether or not the cell is finished.
-    fn must_answer(&self, held_long_enough: bool) -> bool {
+    /// Returns whether the turn must end now, whether or not the cell is finished. It never goes beyond `hold_until`.
+    fn must_answer(&self, now: u64, hold_until: u64) -> bool {
+        let held_long_enough = now >= hold_until;
         if self.turns == Turns::One {
             return held_long_enough;
         }

@@ -207,7 +207,7 @@ fn calls_of_the_client_go_out_beside_slow_calls_after_their_wait() {
         (26, Event::Froze { bytes: 1 }, vec!["wake at 205"]),
         // A later call of the client begins the wait again.
         (100, Event::Parked(CallId(3), PendingState::Client), vec!["wake at 300"]),
-        // What settles meanwhile resumes the guest first.
+        // A call that settles before the freeze resumes the guest first.
         (299, settled(2), vec!["deliver [2] for 701"]),
         (310, suspended(vec![call(4, Method::Call)]), vec!["dispatch 4", "freeze"]),
         (311, Event::Froze { bytes: 1 }, vec!["waiting PendingTools 3"]),

@@ -16,7 +16,7 @@ const MAX_SHOWN: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turns {
     Many,
-    /// One turn: the cell fails if it is not finished when the turn's time is over. Until then it waits, even for
+    /// A single turn: the cell fails if it is not finished when the turn's time is over. Until then it waits, even for
     /// people.
     One,
 }

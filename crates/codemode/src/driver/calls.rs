@@ -24,9 +24,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::task::{SessionDone, TaskDone, TaskResult};
+use super::task::{SessionResult, TaskCompletion, TaskResult};
 use super::{Driver, Ownership};
-use crate::bridge::{self, MAX_SMALL_REPLY, Request};
+use crate::bridge::{self, BridgeRequest, MAX_SMALL_REPLY};
 use crate::cell::Event;
 use crate::failure::{commit_message, failure};
 use crate::mode::RunMode;
@@ -38,7 +38,8 @@ use crate::session_values::{
     Decision, Freshness, Operation, Refusal, Sizes, conflict, kept, loaded, read_sizes, refuse, unavailable,
 };
 
-/// Twice the interval at which a call in progress polls for the answer to its question.
+/// How long a `wait` is delayed for a call in progress whose question was just answered in another process. Twice
+/// `POLL_INTERVAL` of `executor::call::elicitation`, after which the call has read its answer; change both together.
 const ANSWER_DELAY: Duration = Duration::from_millis(500);
 
 /// Output of a leg up to this size needs no reservation until a result shows it.
@@ -55,8 +56,8 @@ pub(super) struct SessionCalls {
 
 impl Driver {
     /// Handles the result of a task.
-    pub(super) fn on_task_done(&mut self, done: TaskDone) -> Event {
-        let TaskDone { call, what, elapsed } = done;
+    pub(super) fn on_task_done(&mut self, done: TaskCompletion) -> Event {
+        let TaskCompletion { call, what, elapsed } = done;
         self.tool_time += elapsed;
         self.under_way.remove(&call);
         match what {
@@ -89,7 +90,7 @@ impl Driver {
                 self.polling = false;
                 arrived.into_iter().for_each(|call| self.fetch_outcome(call));
                 for call in decided {
-                    self.spawn(async move { TaskDone::instant(call, TaskResult::Decided) });
+                    self.spawn(async move { TaskCompletion::instant(call, TaskResult::Decided) });
                 }
                 Event::Woke
             }
@@ -117,7 +118,7 @@ impl Driver {
     }
 
     /// Spawns a task of the run, and logs it in the turn in progress.
-    pub(super) fn spawn(&mut self, task: impl Future<Output = TaskDone> + Send + 'static) -> AbortHandle {
+    pub(super) fn spawn(&mut self, task: impl Future<Output = TaskCompletion> + Send + 'static) -> AbortHandle {
         let span = if self.turn.is_none() { &self.span } else { &self.turn };
         self.calls.spawn(task.instrument(span.clone()))
     }
@@ -158,7 +159,7 @@ impl Driver {
                     TaskResult::Nothing
                 }
             };
-            TaskDone::instant(call, what)
+            TaskCompletion::instant(call, what)
         });
     }
 
@@ -177,7 +178,7 @@ impl Driver {
             if asked.iter().any(|one| one.question.is_some() && !one.is_open(now) && in_progress(one.call)) {
                 tokio::time::sleep(ANSWER_DELAY).await;
             }
-            TaskDone::instant(CallId(0), TaskResult::WaitNow)
+            TaskCompletion::instant(CallId(0), TaskResult::WaitNow)
         });
     }
 
@@ -193,24 +194,24 @@ impl Driver {
                 tracing::warn!(%error, "cannot poll the store for outcomes and decisions");
                 Default::default()
             });
-            TaskDone::instant(CallId(0), TaskResult::Polled { arrived, decided })
+            TaskCompletion::instant(CallId(0), TaskResult::Polled { arrived, decided })
         });
     }
 
     pub(super) fn dispatch(&mut self, call: &HostCall) {
         let request = match self.refused.remove(&call.id) {
-            Some(rejection) => Request::Answered(rejection),
+            Some(rejection) => BridgeRequest::Answered(rejection),
             None if call.method == Method::Output => return self.read_output(call),
             None if call.method == Method::State => return self.use_session_value(call),
-            None => Request::read(self.run.executor.catalog(), self.run.mode.view(), &self.run.search, call),
+            None => BridgeRequest::read(self.run.executor.catalog(), self.run.mode.view(), &self.run.search, call),
         };
         self.count(call.method, &request);
         match request {
-            Request::Answered(reply) => {
+            BridgeRequest::Answered(reply) => {
                 self.run.journal.forget_payload(call.id);
                 self.queue_reply(call.id, reply);
             }
-            Request::Tool { id, input } => {
+            BridgeRequest::Tool { id, input } => {
                 let request = self.request(call.id, id, input, self.parent_of(call.id));
                 if may_refer(&call.payload) {
                     return self.spawn_call_with_outputs(request, call.payload.len());
@@ -292,7 +293,7 @@ impl Driver {
     pub(super) fn set_timer(&mut self, call: CallId, after_ms: u64) {
         let timer = self.spawn(async move {
             tokio::time::sleep(Duration::from_millis(after_ms)).await;
-            TaskDone::instant(call, TaskResult::TimerFired)
+            TaskCompletion::instant(call, TaskResult::TimerFired)
         });
         self.timers.insert(call, timer);
     }
@@ -312,7 +313,7 @@ impl Driver {
         self.under_way.insert(call, began);
         self.spawn(async move {
             let what = ended(how(executor, journal, request).await.into(), &tool, &data);
-            TaskDone { call, what, elapsed: began.elapsed() }
+            TaskCompletion { call, what, elapsed: began.elapsed() }
         });
     }
 
@@ -337,19 +338,19 @@ impl Driver {
         Some(self.request(call, row.tool_id.unwrap_or(row.target), input, row.parent))
     }
 
-    fn count(&mut self, method: Method, request: &Request) {
+    fn count(&mut self, method: Method, request: &BridgeRequest) {
         match method {
             Method::Search => self.telemetry.search_count += 1,
             Method::Describe => self.telemetry.describe_count += 1,
             // `$api()` reads the catalog as `describe` does.
-            Method::Namespace if matches!(request, Request::Answered(ReplyValue::Resolved(_))) => {
+            Method::Namespace if matches!(request, BridgeRequest::Answered(ReplyValue::Resolved(_))) => {
                 self.telemetry.describe_count += 1;
             }
             Method::Call | Method::Namespace => self.telemetry.call_count += 1,
             Method::Yield | Method::Timer | Method::Output | Method::State => {}
         }
         let ids = &mut self.telemetry.nested_tool_ids;
-        if let Request::Tool { id, .. } = request
+        if let BridgeRequest::Tool { id, .. } = request
             && ids.len() < MAX_NESTED_IDS
             && !ids.contains(id)
         {
@@ -370,7 +371,7 @@ impl Driver {
                 Ok((reply, held)) => TaskResult::OutputRead { reply: ReplyValue::Resolved(reply), held: Some(held) },
                 Err(error) => TaskResult::OutputRead { reply: error.reply(&target), held: None },
             };
-            TaskDone::instant(id, what)
+            TaskCompletion::instant(id, what)
         });
     }
 
@@ -387,7 +388,7 @@ impl Driver {
                 Ok(_held) => ended(Some(executor.call(&journal, &request).await), &request.id, &data),
                 Err(error) => TaskResult::Replied { reply: error.reply(&request.id), held: None },
             };
-            TaskDone { call, what, elapsed: began.elapsed() }
+            TaskCompletion { call, what, elapsed: began.elapsed() }
         });
     }
 
@@ -429,21 +430,21 @@ impl Driver {
     }
 
     /// Handles the result of a task for the first call.
-    pub(super) fn on_session_done(&mut self, call: CallId, done: SessionDone) -> Event {
+    pub(super) fn on_session_done(&mut self, call: CallId, done: SessionResult) -> Event {
         self.session_calls.busy = false;
         match done {
-            SessionDone::Read(sizes) => {
+            SessionResult::Read(sizes) => {
                 self.session_calls.sizes = Some(sizes);
                 self.advance_session_calls(Freshness::Fresh);
                 Event::Woke
             }
-            SessionDone::Replied { reply, held } => {
+            SessionResult::Replied { reply, held } => {
                 self.session_calls.queue.pop_front();
                 let event = self.settle_session_call(call, reply, held);
                 self.advance_session_calls(Freshness::Earlier);
                 event
             }
-            SessionDone::Stopped(error) => self.stopped(error),
+            SessionResult::Stopped(error) => self.stopped(error),
         }
     }
 
@@ -504,9 +505,9 @@ impl Driver {
         self.spawn_session(call, |journal, _| async move {
             let conflict = conflict(&write);
             match journal.write_value_if(write).await {
-                Ok(None) => SessionDone::Replied { reply: ReplyValue::Resolved(reply.into_bytes()), held: None },
-                Ok(Some(_)) => SessionDone::Replied { reply: conflict, held: None },
-                Err(error) => SessionDone::Stopped(error),
+                Ok(None) => SessionResult::Replied { reply: ReplyValue::Resolved(reply.into_bytes()), held: None },
+                Ok(Some(_)) => SessionResult::Replied { reply: conflict, held: None },
+                Err(error) => SessionResult::Stopped(error),
             }
         });
     }
@@ -517,9 +518,9 @@ impl Driver {
                 Ok(found) => {
                     let found = found.map_or("null".to_owned(), |found| loaded(&found.value, &found.version));
                     let (reply, held) = kept(&journal, &data, found, "load");
-                    SessionDone::Replied { reply, held }
+                    SessionResult::Replied { reply, held }
                 }
-                Err(error) => SessionDone::Replied { reply: unavailable(&error, "load"), held: None },
+                Err(error) => SessionResult::Replied { reply: unavailable(&error, "load"), held: None },
             }
         });
     }
@@ -528,20 +529,20 @@ impl Driver {
         let function = self.session_calls.queue.front().map(|call| call.target.clone()).unwrap_or_default();
         self.spawn_session(call, |journal, _| async move {
             match read_sizes(&journal).await {
-                Ok(sizes) => SessionDone::Read(sizes),
-                Err(error) => SessionDone::Replied { reply: unavailable(&error, &function), held: None },
+                Ok(sizes) => SessionResult::Read(sizes),
+                Err(error) => SessionResult::Replied { reply: unavailable(&error, &function), held: None },
             }
         });
     }
 
-    fn spawn_session<F: Future<Output = SessionDone> + Send>(
+    fn spawn_session<F: Future<Output = SessionResult> + Send>(
         &mut self,
         call: CallId,
         work: impl FnOnce(Arc<Journal>, RunDataBudget) -> F + Send + 'static,
     ) {
         self.session_calls.busy = true;
         let (journal, data) = (Arc::clone(&self.run.journal), self.run.data.clone());
-        self.spawn(async move { TaskDone::instant(call, TaskResult::Session(work(journal, data).await)) });
+        self.spawn(async move { TaskCompletion::instant(call, TaskResult::Session(work(journal, data).await)) });
     }
 }
 

@@ -41,7 +41,7 @@ use crate::replay::to_journal_end;
 use crate::run_telemetry;
 use calls::SessionCalls;
 use location::{CellLocation, CellOperation};
-use task::TaskDone;
+use task::TaskCompletion;
 
 pub(crate) use resume::{reopened, resumed};
 
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Arrived(CallId),
     /// The store has a person's decision about this call.
     Decided(CallId),
-    /// Another process may have stored outcomes or decisions.
+    /// The store may have outcomes or decisions that another process wrote.
     PollStore,
     /// Ends the run. The sender is dropped when the run is over.
     Abort(oneshot::Sender<()>),
@@ -82,11 +82,18 @@ pub(crate) struct Run {
     pub(crate) tables: CatalogTables,
 }
 
+/// Whether an event brought the run forward, so that its time to live begins again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunProgress {
+    Made,
+    None,
+}
+
 /// Whether this process may write the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ownership {
     Held,
-    /// Another process has taken over the run, and will report its result.
+    /// The run was taken over by another process, which will report its result.
     TakenOver,
 }
 
@@ -100,7 +107,7 @@ pub(crate) struct Driver {
     cell: Cell,
     location: CellLocation,
     work: Option<CellOperation>,
-    calls: JoinSet<TaskDone>,
+    calls: JoinSet<TaskCompletion>,
     timers: HashMap<CallId, AbortHandle>,
     wake_at: Option<u64>,
     began: Instant,
@@ -165,7 +172,7 @@ pub(crate) enum DriverExit {
     /// The run is in the store, and any process may take it over. There is nothing to do until a client, a person or a
     /// tool resumes it.
     Released,
-    /// Another process has taken over the run, and will report its result.
+    /// The run was taken over by another process, which will report its result.
     TakenOver,
     /// A write failed. The next process that takes over the run continues from what was written.
     Stopped,
@@ -211,7 +218,7 @@ impl Driver {
     fn around(run: Run, cell: Cell, location: CellLocation, telemetry: Telemetry) -> Self {
         let (states, received_states) = mpsc::channel(MAX_STATES);
         Self {
-            span: tracing::info_span!("run", run = %run.id),
+            span: tracing::error_span!("run", run = %run.id),
             turn: Span::none(),
             ownership: Ownership::Held,
             run,
@@ -322,7 +329,8 @@ impl Driver {
         if let Err(failure) = self.note(&mut event) {
             event = Event::Lost(failure);
         }
-        let moved = matches!(event, Event::Settled(..) | Event::Decided(_));
+        let made_progress = matches!(event, Event::Settled(..) | Event::Decided(_));
+        let progress = if made_progress { RunProgress::Made } else { RunProgress::None };
         self.step(event).await?;
         if !self.cell.is_over()
             && self.run.journal.is_due()
@@ -334,7 +342,7 @@ impl Driver {
         if self.cell.is_over() || self.cell.in_turn() {
             return Flow::Continue(());
         }
-        self.rest(moved).await
+        self.rest(progress).await
     }
 
     async fn step(&mut self, event: Event) -> Flow {
@@ -411,7 +419,7 @@ impl Driver {
     }
 
     fn begin_turn(&mut self, tool_call_id: &str) {
-        self.turn = tracing::info_span!(parent: &self.span, "turn", tool_call = tool_call_id);
+        self.turn = tracing::error_span!(parent: &self.span, "turn", tool_call = tool_call_id);
     }
 
     /// Records an event in the journal. A failure ends the run.

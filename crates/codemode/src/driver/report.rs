@@ -14,7 +14,7 @@ use store::{CommitError, Durability, EntryKind, Exceeded, NewEntry, NewOutput, Q
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::{CellLocation, Driver, DriverExit, Flow, Ownership, Run};
+use super::{CellLocation, Driver, DriverExit, Flow, Ownership, Run, RunProgress};
 use crate::bridge;
 use crate::cell::Answer;
 use crate::effects;
@@ -153,10 +153,10 @@ impl Driver {
         }
     }
 
-    /// Writes what has happened between turns, and releases the run if it is idle. `moved` is whether it has made
-    /// progress.
-    pub(super) async fn rest(&mut self, moved: bool) -> Flow {
+    /// Writes what has happened between turns, and releases the run if it is idle. Progress extends its time to live.
+    pub(super) async fn rest(&mut self, made: RunProgress) -> Flow {
         let release = self.is_idle();
+        let moved = made == RunProgress::Made;
         if !moved && !release {
             return match self.run.journal.flush().await {
                 Ok(()) => Flow::Continue(()),

@@ -11,7 +11,7 @@ use super::location::CellLocation;
 use super::{Driver, Run};
 use crate::cell::{Cell, Event, ReopenedCall, ResumedFrom, SpentResources};
 use crate::pool::Lease;
-use crate::replay::{Comparison, MAX_RESUMING_MS, ReplayFailure, Start, Walk, to_journal_end};
+use crate::replay::{Comparison, LegStart, MAX_RESUMING_MS, ReplayFailure, Walk, to_journal_end};
 use crate::run_telemetry;
 
 /// Creates a driver for a stored run, and resumes the run's open calls.
@@ -163,10 +163,10 @@ async fn replay_legs(
 ) -> Result<ReplayedCell, ReplayFailure> {
     let comparison = Comparison::new(legs, calls, reported);
     let (start, comparison, first) = match (snapshot, reported) {
-        (Some(snapshot), Some(leg)) => (Start::Snapshot(snapshot), comparison.starting_after(leg), leg + 1),
-        _ => (Start::Source, comparison, 0),
+        (Some(snapshot), Some(leg)) => (LegStart::Snapshot(snapshot), comparison.starting_after(leg), leg + 1),
+        _ => (LegStart::Source, comparison, 0),
     };
-    let from_source = matches!(start, Start::Source);
+    let from_source = matches!(start, LegStart::Source);
     let mut walk = Walk::new(&run.pool, &run.tables, &run.definition, comparison, (start, first), MAX_RESUMING_MS);
     let (mut last, mut ended, mut output, mut shown) = (None, None, Vec::new(), 0);
     for row in legs.iter().filter(|row| row.leg >= first) {

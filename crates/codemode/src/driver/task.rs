@@ -11,13 +11,13 @@ use store::CommitError;
 use crate::session_values::Sizes;
 
 /// The result of a task that the driver spawned.
-pub(super) struct TaskDone {
+pub(super) struct TaskCompletion {
     pub(super) call: CallId,
     pub(super) what: TaskResult,
     pub(super) elapsed: Duration,
 }
 
-impl TaskDone {
+impl TaskCompletion {
     /// The result of a task whose time does not count as time of tools.
     pub(super) fn instant(call: CallId, what: TaskResult) -> Self {
         Self { call, what, elapsed: Duration::ZERO }
@@ -46,14 +46,14 @@ pub(super) enum TaskResult {
         decided: Vec<CallId>,
     },
     /// A task for a call that reads or writes session values.
-    Session(SessionDone),
+    Session(SessionResult),
     Stopped(CommitError),
     /// The task has no result.
     Nothing,
 }
 
 /// The result of a task that reads or writes the store for a call.
-pub(super) enum SessionDone {
+pub(super) enum SessionResult {
     /// The session's values were read. The call is decided again.
     Read(Sizes),
     Replied {

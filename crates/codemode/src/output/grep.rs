@@ -37,6 +37,13 @@ const MAX_RESULT_BYTES: usize = 1 << 20;
 /// Bytes of a match as JSON without its text: the field names and numbers.
 const MATCH_OVERHEAD_BYTES: usize = 64;
 
+/// Whether a letter matches only in its own case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LetterCase {
+    Significant,
+    Ignored,
+}
+
 /// A search in progress.
 #[derive(Debug)]
 pub(crate) struct Grep {
@@ -66,7 +73,7 @@ pub(crate) struct Match {
 
 impl Grep {
     /// Creates a search, or returns why the pattern cannot be used.
-    pub(crate) fn new(pattern: &str, ignore_case: bool, limit: usize) -> Result<Self, String> {
+    pub(crate) fn new(pattern: &str, case: LetterCase, limit: usize) -> Result<Self, String> {
         if pattern.len() > MAX_PATTERN_BYTES {
             return Err(format!(
                 "the pattern has {} bytes, but at most {MAX_PATTERN_BYTES} are allowed",
@@ -74,7 +81,7 @@ impl Grep {
             ));
         }
         let built = RegexBuilder::new(pattern)
-            .case_insensitive(ignore_case)
+            .case_insensitive(case == LetterCase::Ignored)
             .size_limit(MAX_COMPILED_BYTES)
             .dfa_size_limit(MAX_COMPILED_BYTES)
             .build();
@@ -177,10 +184,10 @@ fn utf16_len(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Grep, MAX_RESULT_BYTES, Match, PART_BYTES};
+    use super::{Grep, LetterCase, MAX_RESULT_BYTES, Match, PART_BYTES};
 
     fn grep(text: &str, piece_bytes: usize, pattern: &str, limit: usize) -> Vec<Match> {
-        let mut grep = Grep::new(pattern, false, limit).unwrap();
+        let mut grep = Grep::new(pattern, LetterCase::Significant, limit).unwrap();
         let mut rest = text;
         while !rest.is_empty() && !grep.is_complete() {
             let (piece, after) = rest.split_at(rest.ceil_char_boundary(piece_bytes));
@@ -201,7 +208,7 @@ mod tests {
             assert_eq!(grep(text, piece_bytes, "a", 2).len(), 2);
             assert_eq!(grep(text, piece_bytes, "^$", 10), [Match { line: 2, offset: 21, text: String::new() }]);
         }
-        let mut ignoring = Grep::new("LAST", true, 1).unwrap();
+        let mut ignoring = Grep::new("LAST", LetterCase::Ignored, 1).unwrap();
         ignoring.push(text);
         assert_eq!(ignoring.finish().len(), 1);
     }
@@ -225,7 +232,7 @@ mod tests {
     #[test]
     fn invalid_patterns_are_refused() {
         for pattern in ["(", "(?=a)", r"(a)\1", &"a".repeat(5_000), r"\w{1000}{1000}"] {
-            assert!(Grep::new(pattern, false, 1).is_err(), "{pattern:.20}");
+            assert!(Grep::new(pattern, LetterCase::Significant, 1).is_err(), "{pattern:.20}");
         }
     }
 

@@ -4,6 +4,8 @@ use contract::ids::OutputHandle;
 use contract::limits::{DEFAULT_PAGE_LINES, DEFAULT_PAGE_UNITS, MAX_PAGE_LINES, MAX_PAGE_UNITS, MAX_QUERY_BYTES};
 use serde_json::Value;
 
+use super::grep::LetterCase;
+
 /// A call of the guest's `output` object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OutputRequest {
@@ -17,7 +19,7 @@ pub(crate) enum Selection {
     Page { offset: u64, length: u64 },
     Lines { from: u64, count: usize },
     Json,
-    Matches { pattern: String, ignore_case: bool, limit: usize },
+    Matches { pattern: String, case: LetterCase, limit: usize },
 }
 
 /// Why the arguments are refused. The message is for the cell.
@@ -38,7 +40,7 @@ impl OutputRequest {
         if function == "list" {
             return Ok(Self::List);
         }
-        let options = |at: usize| Options { function, of: arguments.get(at).filter(|options| options.is_object()) };
+        let options = |at: usize| ReadOptions { function, of: arguments.get(at).filter(|options| options.is_object()) };
         let selection = match function {
             "read" => Selection::Page {
                 offset: options(1).number("offset", 0, u64::MAX)?,
@@ -53,9 +55,10 @@ impl OutputRequest {
             "grep" => {
                 let (pattern, has_flag) = pattern(arguments.get(1))?;
                 let limit = options(2).number("limit", DEFAULT_PAGE_LINES as u64, MAX_PAGE_LINES as u64)?;
-                let ignore_case = options(2).flag("ignoreCase")? || has_flag;
+                let ignores_case = options(2).flag("ignoreCase")? || has_flag;
+                let case = if ignores_case { LetterCase::Ignored } else { LetterCase::Significant };
                 let limit = usize::try_from(limit).unwrap_or(MAX_PAGE_LINES);
-                Selection::Matches { pattern, ignore_case, limit }
+                Selection::Matches { pattern, case, limit }
             }
             _ => return Err(BadArguments(format!("`output.{function}` is not a function"))),
         };
@@ -83,12 +86,12 @@ fn pattern(given: Option<&Value>) -> Result<(String, bool), BadArguments> {
 }
 
 /// The options of a call, which may be omitted.
-struct Options<'a> {
+struct ReadOptions<'a> {
     function: &'a str,
     of: Option<&'a Value>,
 }
 
-impl Options<'_> {
+impl ReadOptions<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
         self.of.and_then(|options| options.get(name)).filter(|value| !value.is_null())
     }
@@ -117,14 +120,13 @@ impl Options<'_> {
 mod tests {
     use contract::ids::OutputHandle;
 
-    use super::{OutputRequest, Selection};
+    use super::{LetterCase, OutputRequest, Selection};
 
     #[test]
     fn arguments_are_read_with_their_defaults() {
         let page = |offset, length| Selection::Page { offset, length };
         let lines = |from, count| Selection::Lines { from, count };
-        let matches =
-            |pattern: &str, ignore_case, limit| Selection::Matches { pattern: pattern.to_owned(), ignore_case, limit };
+        let matches = |pattern: &str, case, limit| Selection::Matches { pattern: pattern.to_owned(), case, limit };
         let cases = [
             ("read", r#"["out_a_b"]"#, page(0, 65_536)),
             ("read", r#"[{"handle":"out_a_b"},{"offset":5,"length":1e3}]"#, page(5, 1_000)),
@@ -132,9 +134,9 @@ mod tests {
             ("lines", r#"["out_a_b",{"from":7,"count":10000}]"#, lines(7, 10_000)),
             ("lines", r#"["out_a_b"]"#, lines(0, 100)),
             ("json", r#"["out_a_b"]"#, Selection::Json),
-            ("grep", r#"["out_a_b","a+"]"#, matches("a+", false, 100)),
-            ("grep", r#"["out_a_b","a+",{"limit":1,"ignoreCase":true}]"#, matches("a+", true, 1)),
-            ("grep", r#"["out_a_b",{"source":"a","flags":"gi"}]"#, matches("a", true, 100)),
+            ("grep", r#"["out_a_b","a+"]"#, matches("a+", LetterCase::Significant, 100)),
+            ("grep", r#"["out_a_b","a+",{"limit":1,"ignoreCase":true}]"#, matches("a+", LetterCase::Ignored, 1)),
+            ("grep", r#"["out_a_b",{"source":"a","flags":"gi"}]"#, matches("a", LetterCase::Ignored, 100)),
         ];
         for (function, payload, expected) in cases {
             let expected = OutputRequest::Of(OutputHandle::new("out_a_b"), expected);

@@ -45,7 +45,7 @@ pub(super) fn shape(text: &str) -> Option<String> {
     let mut items = None;
     let text = well_formed(text);
     let mut reader = serde_json::Deserializer::from_str(&text);
-    Look { shape: &mut shape, depth: 0, items: Some(&mut items) }.deserialize(&mut reader).ok()?;
+    ShapeVisitor { shape: &mut shape, depth: 0, items: Some(&mut items) }.deserialize(&mut reader).ok()?;
     let written = (1..=MAX_DEPTH).rev().map(|depth| shape.write(depth)).find(|text| text.chars().count() <= MAX_CHARS);
     let mut written = written.unwrap_or_else(|| {
         let mut cut: String = shape.write(1).chars().take(MAX_CHARS - 1).collect();
@@ -122,14 +122,14 @@ fn written_key(key: &str) -> String {
 }
 
 /// Adds a value to a shape. Values that are too deep are skipped without recursion.
-struct Look<'a> {
+struct ShapeVisitor<'a> {
     shape: &'a mut Shape,
     depth: usize,
     /// Receives the number of items, if the value is an array.
     items: Option<&'a mut Option<usize>>,
 }
 
-impl<'de> DeserializeSeed<'de> for Look<'_> {
+impl<'de> DeserializeSeed<'de> for ShapeVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
@@ -137,7 +137,7 @@ impl<'de> DeserializeSeed<'de> for Look<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Look<'_> {
+impl<'de> Visitor<'de> for ShapeVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -178,7 +178,7 @@ impl<'de> Visitor<'de> for Look<'_> {
         let item = self.shape.array.get_or_insert_default();
         let mut count = 0_usize;
         while self.depth < MAX_DEPTH && count < MAX_ITEMS {
-            if items.next_element_seed(Look { shape: item, depth: self.depth + 1, items: None })?.is_none() {
+            if items.next_element_seed(ShapeVisitor { shape: item, depth: self.depth + 1, items: None })?.is_none() {
                 break;
             }
             count += 1;
@@ -197,7 +197,7 @@ impl<'de> Visitor<'de> for Look<'_> {
         fields.objects += 1;
         while let Some(key) = map.next_key::<std::borrow::Cow<'_, str>>()? {
             match fields.field(&key).filter(|_| self.depth < MAX_DEPTH) {
-                Some(shape) => map.next_value_seed(Look { shape, depth: self.depth + 1, items: None })?,
+                Some(shape) => map.next_value_seed(ShapeVisitor { shape, depth: self.depth + 1, items: None })?,
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
         }

@@ -8,27 +8,27 @@ use contract::ids::CellId;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use super::admission::{Admission, Capacity, Grant, Principal, QueueFull, Request, WorkerId};
+use super::admission::{Admission, AdmissionRequest, Capacity, Grant, Principal, QueueFull, WorkerId};
 
 /// Grants turns in workers. `W` is the worker that a turn is granted in.
 #[derive(Debug)]
 pub(super) struct Gate<W> {
-    state: Mutex<State<W>>,
+    state: Mutex<GateState<W>>,
 }
 
 #[derive(Debug)]
-struct State<W> {
+struct GateState<W> {
     admission: Admission,
     workers: HashMap<WorkerId, Weak<W>>,
     waiting: HashMap<CellId, oneshot::Sender<GrantedTurn<W>>>,
 }
 
 /// A turn and its worker.
-type GrantedTurn<W> = (Turn<W>, Arc<W>);
+type GrantedTurn<W> = (WorkerTurn<W>, Arc<W>);
 
 /// Why there was no turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoTurn {
+pub(super) enum TurnError {
     QueueFull,
     /// All slots are in use, or resting cells hold the memory.
     NoRoom,
@@ -38,7 +38,7 @@ pub(super) enum NoTurn {
 
 /// The right to run a cell in a worker. If it is dropped before it has ended, it is returned as unused.
 #[derive(Debug)]
-pub(super) struct Turn<W> {
+pub(super) struct WorkerTurn<W> {
     gate: Arc<Gate<W>>,
     worker: WorkerId,
     cell: CellId,
@@ -48,7 +48,7 @@ pub(super) struct Turn<W> {
 impl<W> Gate<W> {
     pub(super) fn new(capacity: Capacity) -> Arc<Self> {
         let admission = Admission::new(capacity);
-        Arc::new(Self { state: Mutex::new(State { admission, workers: HashMap::new(), waiting: HashMap::new() }) })
+        Arc::new(Self { state: Mutex::new(GateState { admission, workers: HashMap::new(), waiting: HashMap::new() }) })
     }
 
     pub(super) fn worker_up(self: &Arc<Self>, id: WorkerId, worker: &Arc<W>) {
@@ -63,7 +63,7 @@ impl<W> Gate<W> {
         self.change(|state| {
             state.workers.remove(&worker);
             let grants = state.admission.worker_down(worker);
-            let State { admission, waiting, .. } = state;
+            let GateState { admission, waiting, .. } = state;
             waiting.retain(|cell, _| admission.is_waiting(*cell) || grants.iter().any(|grant| grant.cell == *cell));
             grants
         });
@@ -75,10 +75,10 @@ impl<W> Gate<W> {
         self: &Arc<Self>,
         principal: &Principal,
         cell: CellId,
-        request: Request,
+        request: AdmissionRequest,
         source_bytes: usize,
         room_wait: Duration,
-    ) -> Result<GrantedTurn<W>, NoTurn> {
+    ) -> Result<GrantedTurn<W>, TurnError> {
         let mut granted = match self.request(principal, cell, request, source_bytes)? {
             TurnRequest::Granted(granted) => return Ok(granted),
             TurnRequest::Waits(granted) => granted,
@@ -86,8 +86,8 @@ impl<W> Gate<W> {
         let _queued = QueuedRequest { gate: self, cell };
         loop {
             match tokio::time::timeout(room_wait, &mut granted).await {
-                Ok(granted) => return granted.map_err(|_| NoTurn::WorkerEnded),
-                Err(_) if self.lacks_room(principal, request) => return Err(NoTurn::NoRoom),
+                Ok(granted) => return granted.map_err(|_| TurnError::WorkerEnded),
+                Err(_) if self.lacks_room(principal, request) => return Err(TurnError::NoRoom),
                 Err(_) => {}
             }
         }
@@ -102,17 +102,17 @@ impl<W> Gate<W> {
         self: &Arc<Self>,
         principal: &Principal,
         cell: CellId,
-        request: Request,
+        request: AdmissionRequest,
         source_bytes: usize,
-    ) -> Result<TurnRequest<W>, NoTurn> {
+    ) -> Result<TurnRequest<W>, TurnError> {
         let mut state = self.state();
-        if let Request::Resume { worker } | Request::Freeze { worker } = request
+        if let AdmissionRequest::Resume { worker } | AdmissionRequest::Freeze { worker } = request
             && !state.workers.contains_key(&worker)
         {
-            return Err(NoTurn::WorkerEnded);
+            return Err(TurnError::WorkerEnded);
         }
         let grants = state.admission.request(principal, cell, request, source_bytes);
-        let grants = grants.map_err(|QueueFull| NoTurn::QueueFull)?;
+        let grants = grants.map_err(|QueueFull| TurnError::QueueFull)?;
         let (own, others): (Vec<_>, Vec<_>) = grants.into_iter().partition(|grant| grant.cell == cell);
         let own = own.first().and_then(|grant| self.granted(&state, *grant));
         let requested = match own {
@@ -129,14 +129,16 @@ impl<W> Gate<W> {
         Ok(requested)
     }
 
-    fn lacks_room(&self, principal: &Principal, request: Request) -> bool {
+    fn lacks_room(&self, principal: &Principal, request: AdmissionRequest) -> bool {
         match request {
-            Request::Start { limit } | Request::Thaw { limit } => self.state().admission.lacks_room(principal, limit),
-            Request::Resume { .. } | Request::Freeze { .. } => false,
+            AdmissionRequest::Start { limit } | AdmissionRequest::Thaw { limit } => {
+                self.state().admission.lacks_room(principal, limit)
+            }
+            AdmissionRequest::Resume { .. } | AdmissionRequest::Freeze { .. } => false,
         }
     }
 
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State<W>) -> Vec<Grant>) {
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut GateState<W>) -> Vec<Grant>) {
         let mut state = self.state();
         let grants = change(&mut state);
         let unwanted = self.hand_out(&mut state, grants);
@@ -146,7 +148,7 @@ impl<W> Gate<W> {
     }
 
     /// Sends grants to the tasks that wait for them, and returns those whose task is gone.
-    fn hand_out(self: &Arc<Self>, state: &mut State<W>, grants: Vec<Grant>) -> Vec<GrantedTurn<W>> {
+    fn hand_out(self: &Arc<Self>, state: &mut GateState<W>, grants: Vec<Grant>) -> Vec<GrantedTurn<W>> {
         let mut unwanted = Vec::new();
         for grant in grants {
             let Some(granted) = self.granted(state, grant) else { continue };
@@ -158,14 +160,14 @@ impl<W> Gate<W> {
         unwanted
     }
 
-    fn granted(self: &Arc<Self>, state: &State<W>, Grant { cell, worker: id }: Grant) -> Option<GrantedTurn<W>> {
+    fn granted(self: &Arc<Self>, state: &GateState<W>, Grant { cell, worker: id }: Grant) -> Option<GrantedTurn<W>> {
         // If the worker is gone, its requests fail as soon as it is removed.
         let worker = state.workers.get(&id)?.upgrade()?;
-        Some((Turn { gate: Arc::clone(self), worker: id, cell, ended: false }, worker))
+        Some((WorkerTurn { gate: Arc::clone(self), worker: id, cell, ended: false }, worker))
     }
 
     /// Locks the state. The guard is never held across an await.
-    fn state(&self) -> MutexGuard<'_, State<W>> {
+    fn state(&self) -> MutexGuard<'_, GateState<W>> {
         self.state.lock()
     }
 }
@@ -191,7 +193,7 @@ impl<W> Drop for QueuedRequest<'_, W> {
     }
 }
 
-impl<W> Turn<W> {
+impl<W> WorkerTurn<W> {
     /// Ends the turn after the worker has answered. The cell rests with this much memory; `None` if it is gone.
     pub(super) fn end(mut self, rests_with: Option<u64>) {
         self.ended = true;
@@ -200,7 +202,7 @@ impl<W> Turn<W> {
     }
 }
 
-impl<W> Drop for Turn<W> {
+impl<W> Drop for WorkerTurn<W> {
     fn drop(&mut self) {
         if !self.ended {
             let (worker, cell) = (self.worker, self.cell);

@@ -31,9 +31,9 @@ pub enum JailPolicy {
 /// How a worker is started.
 #[derive(Clone, Debug)]
 pub enum Launch {
-    /// This program, started again; its `main` calls `sandbox::worker_main` first.
+    /// The program of this process, started again; its `main` calls `sandbox::worker_main` first.
     ThisProgram,
-    /// Another program, whose `main` does the same.
+    /// A different program, whose `main` also calls `sandbox::worker_main` first.
     Program(PathBuf),
     /// A function that serves the worker's end of the socket in a thread of this process, such as
     /// `sandbox::serve_attached`. There is no jail.

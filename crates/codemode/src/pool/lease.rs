@@ -14,8 +14,8 @@ use contract::limits::{
 use contract::tables::CatalogTables;
 use serde_json::value::RawValue;
 
-use super::admission::{Principal, Request};
-use super::gate::{Gate, NoTurn, Turn};
+use super::admission::{AdmissionRequest, Principal};
+use super::gate::{Gate, TurnError, WorkerTurn};
 use super::worker::Worker;
 use super::{PoolError, ROOM_WAIT};
 
@@ -54,7 +54,7 @@ impl Lease {
     /// Runs the first leg of a cell that was started or thawed.
     pub(super) async fn first_leg(
         &mut self,
-        turn: Turn<Worker>,
+        turn: WorkerTurn<Worker>,
         tables: &CatalogTables,
         frame: &ToWorker,
         budget: Budget,
@@ -65,14 +65,14 @@ impl Lease {
     /// Runs the cell's next leg.
     pub async fn deliver(&mut self, budget: Budget, replies: Vec<Reply>) -> Result<Leg, PoolError> {
         let frame = ToWorker::Deliver(self.cell, Deliver { budget, replies });
-        let turn = self.turn(Request::Resume { worker: self.worker.id() }).await?;
+        let turn = self.turn(AdmissionRequest::Resume { worker: self.worker.id() }).await?;
         self.leg(turn, budget, None, &frame).await
     }
 
     /// Freezes the resting cell into a snapshot, and frees its slot.
     pub async fn freeze(mut self, max_bytes: u64) -> Result<Vec<u8>, FreezeError> {
         let frame = ToWorker::Freeze { cell: self.cell, max_bytes };
-        let turn = self.turn(Request::Freeze { worker: self.worker.id() }).await?;
+        let turn = self.turn(AdmissionRequest::Freeze { worker: self.worker.id() }).await?;
         let answer = self.ask(turn, None, &frame, FREEZE_WAIT).await?;
         self.occupied = false;
         match answer {
@@ -84,7 +84,7 @@ impl Lease {
 
     async fn leg(
         &mut self,
-        turn: Turn<Worker>,
+        turn: WorkerTurn<Worker>,
         budget: Budget,
         tables: Option<&CatalogTables>,
         frame: &ToWorker,
@@ -103,17 +103,17 @@ impl Lease {
     }
 
     /// Waits until the cell may use its worker. That time is not part of the cell's budget.
-    async fn turn(&mut self, request: Request) -> Result<Turn<Worker>, PoolError> {
+    async fn turn(&mut self, request: AdmissionRequest) -> Result<WorkerTurn<Worker>, PoolError> {
         fault::wait_for_turn().await;
         match self.gate.enter(&self.principal, self.cell, request, 0, ROOM_WAIT).await {
             Ok((turn, _)) => Ok(turn),
-            Err(NoTurn::WorkerEnded | NoTurn::QueueFull | NoTurn::NoRoom) => Err(self.died()),
+            Err(TurnError::WorkerEnded | TurnError::QueueFull | TurnError::NoRoom) => Err(self.died()),
         }
     }
 
     async fn ask(
         &mut self,
-        turn: Turn<Worker>,
+        turn: WorkerTurn<Worker>,
         tables: Option<&CatalogTables>,
         frame: &ToWorker,
         wait: Duration,

@@ -12,12 +12,12 @@ use tokio::net::unix::OwnedWriteHalf;
 
 /// Sends frames to a worker. Locked while a frame and the catalog that it needs are sent.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct WorkerSender {
     socket: OwnedWriteHalf,
     sent: SentCatalogs,
 }
 
-impl Line {
+impl WorkerSender {
     pub(super) fn new(socket: OwnedWriteHalf) -> Self {
         Self { socket, sent: SentCatalogs::default() }
     }

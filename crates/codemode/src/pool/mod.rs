@@ -26,8 +26,8 @@ use contract::tables::CatalogTables;
 use telemetry::IncidentId;
 use tokio::sync::watch;
 
-use admission::{Capacity, Principal, Request};
-use gate::{Gate, NoTurn};
+use admission::{AdmissionRequest, Capacity, Principal};
+use gate::{Gate, TurnError};
 use seat::Seat;
 use worker::Worker;
 
@@ -116,7 +116,7 @@ const START_WAIT: Duration = Duration::from_secs(15);
 /// A handle to the workers. Dropping the last handle ends them all.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    inner: Arc<Inner>,
+    inner: Arc<SharedWorkers>,
     /// The guest image of all workers: they are of one build.
     image: ImageId,
     /// The size of that image in a cell's memory.
@@ -126,8 +126,8 @@ pub struct Pool {
 
 /// What all handles to a pool share.
 #[derive(Debug)]
-struct Inner {
-    /// One seat for each worker. Its supervisor replaces a worker that has ended.
+struct SharedWorkers {
+    /// The seats, one for each worker. Its supervisor replaces a worker that has ended.
     seats: Vec<Seat>,
     next_cell: AtomicU64,
     gate: Arc<Gate<Worker>>,
@@ -143,7 +143,7 @@ impl Pool {
         let gate = Gate::new(options.capacity());
         let seats: Vec<Seat> =
             (0..options.workers.max(1)).map(|_| Seat::fill(Arc::clone(&options), Arc::clone(&gate))).collect();
-        let inner = Arc::new(Inner { seats, next_cell: AtomicU64::new(1), gate, unavailable: None });
+        let inner = Arc::new(SharedWorkers { seats, next_cell: AtomicU64::new(1), gate, unavailable: None });
         let Hello { image, image_bytes, .. } = inner.first_worker().await?;
         Ok(Self { inner, image, image_bytes, principal: Principal::default() })
     }
@@ -152,7 +152,8 @@ impl Pool {
     /// started in it fail with `runtime_unavailable`.
     pub fn without_workers(why: &PoolError) -> Self {
         let gate = Gate::new(Capacity { workers: 1, slots: 1, turns: 1, heap_bytes: WORKER_HEAP_BYTES });
-        let inner = Inner { seats: Vec::new(), next_cell: AtomicU64::new(1), gate, unavailable: Some(why.to_string()) };
+        let inner =
+            SharedWorkers { seats: Vec::new(), next_cell: AtomicU64::new(1), gate, unavailable: Some(why.to_string()) };
         Self { inner: Arc::new(inner), image: ImageId([0; 32]), image_bytes: 0, principal: Principal::default() }
     }
 
@@ -181,7 +182,7 @@ impl Pool {
     /// Starts a cell in a worker, and runs its first leg.
     pub async fn start_cell(&self, tables: &CatalogTables, start: Start) -> Result<(Lease, Leg), PoolError> {
         let (budget, source_bytes) = (start.budget, start.source.len());
-        let request = Request::Start { limit: budget.memory_bytes };
+        let request = AdmissionRequest::Start { limit: budget.memory_bytes };
         self.enter_worker(tables, request, source_bytes, budget, |cell| ToWorker::Start(cell, start)).await
     }
 
@@ -193,7 +194,7 @@ impl Pool {
         deliver: Deliver,
     ) -> Result<(Lease, Leg), PoolError> {
         let budget = deliver.budget;
-        let request = Request::Thaw { limit: budget.memory_bytes };
+        let request = AdmissionRequest::Thaw { limit: budget.memory_bytes };
         let thaw = Thaw { catalog: tables.hash(), snapshot, deliver };
         self.enter_worker(tables, request, 0, budget, |cell| ToWorker::Thaw(cell, thaw)).await
     }
@@ -202,7 +203,7 @@ impl Pool {
     async fn enter_worker(
         &self,
         tables: &CatalogTables,
-        request: Request,
+        request: AdmissionRequest,
         source_bytes: usize,
         budget: Budget,
         frame: impl FnOnce(CellId) -> ToWorker,
@@ -215,8 +216,8 @@ impl Pool {
         fault::wait_for_turn().await;
         let entered = gate.enter(&self.principal, cell, request, source_bytes, ROOM_WAIT).await;
         let (turn, worker) = entered.map_err(|refused| match refused {
-            NoTurn::QueueFull => PoolError::QueueFull,
-            NoTurn::NoRoom | NoTurn::WorkerEnded => self.why_no_room(),
+            TurnError::QueueFull => PoolError::QueueFull,
+            TurnError::NoRoom | TurnError::WorkerEnded => self.why_no_room(),
         })?;
         let mut lease = Lease::new(worker, cell, Arc::clone(&self.principal), Arc::clone(gate));
         let leg = lease.first_leg(turn, tables, &frame(cell), budget).await?;
@@ -248,19 +249,19 @@ impl Pool {
     }
 }
 
-impl Inner {
+impl SharedWorkers {
     /// Waits for the worker in the first seat.
     async fn first_worker(&self) -> Result<Hello, PoolError> {
         let Some(first) = self.seats.first() else {
             return Err(PoolError::Unavailable("the pool has no seats".to_owned()));
         };
-        let mut state: watch::Receiver<seat::State> = first.watch();
+        let mut state: watch::Receiver<seat::SeatState> = first.watch();
         let settled = tokio::time::timeout(START_WAIT, async {
             loop {
                 match &*state.borrow_and_update() {
-                    seat::State::Up(worker) => return Ok(worker.hello()),
-                    seat::State::Failed(reason) => return Err(PoolError::Unavailable(reason.clone())),
-                    seat::State::Starting => {}
+                    seat::SeatState::Up(worker) => return Ok(worker.hello()),
+                    seat::SeatState::Failed(reason) => return Err(PoolError::Unavailable(reason.clone())),
+                    seat::SeatState::Starting => {}
                 }
                 if state.changed().await.is_err() {
                     return Err(PoolError::Unavailable("the supervisor of the worker ended".to_owned()));

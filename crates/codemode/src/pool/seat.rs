@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::PoolOptions;
 use super::gate::Gate;
-use super::worker::{Incoming, Worker};
+use super::worker::{Worker, WorkerReceiver};
 
 /// The pause before a worker is replaced. It doubles with each worker that dies within `SHORT_LIFE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -19,7 +19,7 @@ const SHORT_LIFE: Duration = Duration::from_secs(2);
 const HELLO_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(super) enum SeatState {
     Starting,
     Up(Arc<Worker>),
     Failed(String),
@@ -27,33 +27,33 @@ pub(super) enum State {
 
 #[derive(Debug)]
 pub(super) struct Seat {
-    state: watch::Receiver<State>,
+    state: watch::Receiver<SeatState>,
     supervisor: JoinHandle<()>,
 }
 
 impl Seat {
     pub(super) fn fill(options: Arc<PoolOptions>, gate: Arc<Gate<Worker>>) -> Self {
-        let (sender, state) = watch::channel(State::Starting);
+        let (sender, state) = watch::channel(SeatState::Starting);
         let supervisor = tokio::spawn(supervise(options, gate, sender));
         Self { state, supervisor }
     }
 
     pub(super) fn worker(&self) -> Option<Arc<Worker>> {
         match &*self.state.borrow() {
-            State::Up(worker) => Some(Arc::clone(worker)),
-            State::Starting | State::Failed(_) => None,
+            SeatState::Up(worker) => Some(Arc::clone(worker)),
+            SeatState::Starting | SeatState::Failed(_) => None,
         }
     }
 
     /// Returns why the seat has no worker, if the last start failed.
     pub(super) fn reason(&self) -> Option<String> {
         match &*self.state.borrow() {
-            State::Failed(reason) => Some(reason.clone()),
-            State::Starting | State::Up(_) => None,
+            SeatState::Failed(reason) => Some(reason.clone()),
+            SeatState::Starting | SeatState::Up(_) => None,
         }
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<State> {
+    pub(super) fn watch(&self) -> watch::Receiver<SeatState> {
         self.state.clone()
     }
 }
@@ -65,7 +65,7 @@ impl Drop for Seat {
     }
 }
 
-async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate<Worker>>, state: watch::Sender<State>) {
+async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate<Worker>>, state: watch::Sender<SeatState>) {
     let mut pause = FIRST_PAUSE;
     let mut last_failure = None;
     loop {
@@ -74,11 +74,11 @@ async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate<Worker>>, state: wa
             Ok((worker, incoming, child)) => {
                 tracing::info!(pid = worker.pid(), "worker started");
                 last_failure = None;
-                state.send_replace(State::Up(Arc::clone(&worker)));
+                state.send_replace(SeatState::Up(Arc::clone(&worker)));
                 gate.worker_up(worker.id(), &worker);
                 worker.listen(&gate, incoming).await;
                 tracing::info!(pid = worker.pid(), reason = worker.why_it_ended(), "worker exited");
-                state.send_replace(State::Starting);
+                state.send_replace(SeatState::Starting);
                 reap(child).await;
             }
             Err(reason) => {
@@ -87,7 +87,7 @@ async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate<Worker>>, state: wa
                     tracing::warn!(reason, "worker did not start");
                 }
                 last_failure = Some(reason.clone());
-                state.send_replace(State::Failed(reason));
+                state.send_replace(SeatState::Failed(reason));
             }
         }
         pause = if born.elapsed() < SHORT_LIFE { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
@@ -95,7 +95,7 @@ async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate<Worker>>, state: wa
     }
 }
 
-async fn start(options: &PoolOptions) -> Result<(Arc<Worker>, Incoming, Option<Child>), String> {
+async fn start(options: &PoolOptions) -> Result<(Arc<Worker>, WorkerReceiver, Option<Child>), String> {
     let (socket, child) = options.launch.launch(options).map_err(|error| error.to_string())?;
     let pid = child.as_ref().and_then(Child::id);
     let greeted = tokio::time::timeout(HELLO_WAIT, Worker::greet(socket, pid)).await;

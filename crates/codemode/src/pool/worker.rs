@@ -16,8 +16,8 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
 
 use super::admission::WorkerId;
-use super::gate::{Gate, Turn};
-use super::line::Line;
+use super::gate::{Gate, WorkerTurn};
+use super::line::WorkerSender;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -26,7 +26,7 @@ pub(super) struct Worker {
     id: WorkerId,
     hello: Hello,
     pid: Option<u32>,
-    line: Arc<AsyncMutex<Line>>,
+    line: Arc<AsyncMutex<WorkerSender>>,
     /// `None` once the worker has ended.
     waiting: Mutex<Option<HashMap<CellId, PendingAnswer>>>,
     /// Why it is terminated; `None` while it may run.
@@ -37,7 +37,7 @@ pub(super) struct Worker {
 #[derive(Debug)]
 struct PendingAnswer {
     sender: oneshot::Sender<FromWorker>,
-    turn: Turn<Worker>,
+    turn: WorkerTurn<Worker>,
 }
 
 /// Why a worker failed, for its supervisor.
@@ -57,7 +57,7 @@ pub(super) enum Fault {
 
 /// The receiving end of a worker's socket.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct WorkerReceiver {
     socket: OwnedReadHalf,
     buffer: FrameBuffer,
     chunk: Vec<u8>,
@@ -65,9 +65,9 @@ pub(super) struct Incoming {
 
 impl Worker {
     /// Waits until the worker reports that it is ready.
-    pub(super) async fn greet(socket: StdUnixStream, pid: Option<u32>) -> Result<(Arc<Self>, Incoming), Fault> {
+    pub(super) async fn greet(socket: StdUnixStream, pid: Option<u32>) -> Result<(Arc<Self>, WorkerReceiver), Fault> {
         let (read, write) = UnixStream::from_std(socket)?.into_split();
-        let mut incoming = Incoming { socket: read, buffer: FrameBuffer::default(), chunk: vec![0; 64 << 10] };
+        let mut incoming = WorkerReceiver { socket: read, buffer: FrameBuffer::default(), chunk: vec![0; 64 << 10] };
         let hello = match incoming.next().await? {
             FromWorker::Hello(hello) => hello,
             FromWorker::Unfit { reason } => return Err(Fault::Unfit(reason)),
@@ -79,7 +79,7 @@ impl Worker {
             id: WorkerId(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
             hello,
             pid,
-            line: Arc::new(AsyncMutex::new(Line::new(write))),
+            line: Arc::new(AsyncMutex::new(WorkerSender::new(write))),
             waiting: Mutex::new(Some(HashMap::new())),
             fate: watch::Sender::new(None),
         };
@@ -87,7 +87,7 @@ impl Worker {
     }
 
     /// Passes every answer to the task that waits for it, until the worker fails or is terminated.
-    pub(super) async fn listen(&self, gate: &Arc<Gate<Self>>, mut incoming: Incoming) {
+    pub(super) async fn listen(&self, gate: &Arc<Gate<Self>>, mut incoming: WorkerReceiver) {
         let mut fate = self.fate.subscribe();
         let reason = tokio::select! {
             fault = self.hand_out(&mut incoming) => {
@@ -104,7 +104,7 @@ impl Worker {
         drop(unanswered);
     }
 
-    async fn hand_out(&self, incoming: &mut Incoming) -> Fault {
+    async fn hand_out(&self, incoming: &mut WorkerReceiver) -> Fault {
         loop {
             let frame = match incoming.next().await {
                 Ok(frame) => frame,
@@ -130,7 +130,7 @@ impl Worker {
     pub(super) async fn ask(
         &self,
         cell: CellId,
-        turn: Turn<Self>,
+        turn: WorkerTurn<Self>,
         tables: Option<&CatalogTables>,
         frame: &ToWorker,
     ) -> oneshot::Receiver<FromWorker> {
@@ -155,7 +155,7 @@ impl Worker {
         self.send_on(line, frame.encode()).await;
     }
 
-    async fn send_on(&self, mut line: OwnedMutexGuard<Line>, mut bytes: Vec<u8>) {
+    async fn send_on(&self, mut line: OwnedMutexGuard<WorkerSender>, mut bytes: Vec<u8>) {
         match line.try_send(&bytes) {
             Ok(written) if written == bytes.len() => {}
             Ok(written) => {
@@ -226,7 +226,7 @@ fn terminate(fate: &watch::Sender<Option<String>>, reason: String) {
     });
 }
 
-impl Incoming {
+impl WorkerReceiver {
     async fn next(&mut self) -> Result<FromWorker, Fault> {
         loop {
             if let Some(frame) = self.buffer.next_frame()? {

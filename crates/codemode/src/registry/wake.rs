@@ -19,9 +19,9 @@ use crate::failure::{key_missing, not_resumable, over_lowered_limit, store_unava
 
 /// Why a stored run cannot be resumed.
 pub(crate) enum WakeError {
-    /// Another process holds the run.
+    /// The run is held by another process.
     HeldElsewhere,
-    /// This process cannot resume it now, and the run stays as it is: the key of its snapshot is not here, or the
+    /// The run cannot be resumed by this process now, and stays as it is: the key of its snapshot is not here, or the
     /// configuration was changed so that it does not allow what the run needs.
     Kept(Failure),
     Failed(Failure),

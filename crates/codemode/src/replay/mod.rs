@@ -18,4 +18,4 @@ pub use walk::{MAX_RESUMING_MS, ReplayFailure};
 
 pub(crate) use compare::{Comparison, recorded_target, to_journal_end};
 pub(crate) use fork::forked;
-pub(crate) use walk::{Start, Walk};
+pub(crate) use walk::{LegStart, Walk};

@@ -10,7 +10,7 @@ use store::{CallRow, LegRow, RunRow, Store, StoreError};
 
 use super::compare::{Comparison, LegVerdict, has_same_value};
 use super::divergence::{Divergence, cut, happened_end};
-use super::walk::{ReplayFailure, Start, Walk};
+use super::walk::{LegStart, ReplayFailure, Walk};
 use crate::definition::Definition;
 use crate::failure::failure_text;
 use crate::pool::Pool;
@@ -97,7 +97,7 @@ impl Record {
         let definition = self.definition.as_ref().ok_or(RecordError::NoCell)?;
         let tables = self.tables.as_ref().ok_or(RecordError::NoCatalog)?;
         let comparison = Comparison::new(&self.legs, &self.calls, self.run.snapshot_leg);
-        let mut walk = Walk::new(pool, tables, definition, comparison, (Start::Source, 0), allowed_ms);
+        let mut walk = Walk::new(pool, tables, definition, comparison, (LegStart::Source, 0), allowed_ms);
         for row in &self.legs {
             let (given, ran) = walk.step(row, definition.limits.output_budget(0)).await?;
             let verdict =

@@ -35,7 +35,7 @@ impl From<Divergence> for ReplayFailure {
 }
 
 /// Where the next leg starts from.
-pub(crate) enum Start {
+pub(crate) enum LegStart {
     /// The cell's source.
     Source,
     /// A snapshot that was taken after the previous leg.
@@ -51,7 +51,7 @@ pub(crate) struct Walk<'a> {
     definition: &'a Definition,
     pub(crate) comparison: Comparison<'a>,
     /// Where the next leg starts from; `None` while a leg runs, and after one failed to run.
-    next_start: Option<Start>,
+    next_start: Option<LegStart>,
     next: i64,
     allowed_ms: u64,
     ran_us: u64,
@@ -64,7 +64,7 @@ impl<'a> Walk<'a> {
         tables: &'a CatalogTables,
         definition: &'a Definition,
         comparison: Comparison<'a>,
-        (start, first): (Start, i64),
+        (start, first): (LegStart, i64),
         allowed_ms: u64,
     ) -> Self {
         Self { pool, tables, definition, comparison, next_start: Some(start), next: first, allowed_ms, ran_us: 0 }
@@ -96,7 +96,7 @@ impl<'a> Walk<'a> {
         if out_of_time && (was_in_time || budget.run_ms < limits.timeout_ms) {
             return Err(too_long);
         }
-        self.next_start = Some(Start::Live(lease));
+        self.next_start = Some(LegStart::Live(lease));
         self.next += 1;
         Ok((replies, leg))
     }
@@ -108,18 +108,18 @@ impl<'a> Walk<'a> {
     /// Returns the cell's slot in a worker, if a leg was run.
     pub(crate) fn into_lease(self) -> Option<Lease> {
         match self.next_start {
-            Some(Start::Live(lease)) => Some(lease),
-            Some(Start::Source | Start::Snapshot(_)) | None => None,
+            Some(LegStart::Live(lease)) => Some(lease),
+            Some(LegStart::Source | LegStart::Snapshot(_)) | None => None,
         }
     }
 
     async fn run(&mut self, budget: Budget, replies: Vec<Reply>) -> Result<(Lease, Leg), ReplayFailure> {
         let ran = match self.next_start.take() {
-            Some(Start::Source) => self.pool.start_cell(self.tables, self.start(budget)).await?,
-            Some(Start::Snapshot(snapshot)) => {
+            Some(LegStart::Source) => self.pool.start_cell(self.tables, self.start(budget)).await?,
+            Some(LegStart::Snapshot(snapshot)) => {
                 self.pool.thaw_cell(self.tables, snapshot, Deliver { budget, replies }).await?
             }
-            Some(Start::Live(mut lease)) => {
+            Some(LegStart::Live(mut lease)) => {
                 let leg = lease.deliver(budget, replies).await?;
                 (lease, leg)
             }

@@ -22,7 +22,7 @@ use crate::mode::{SelectedTool, Telemetry, tool_search_failure};
 #[derive(Debug)]
 pub enum MadeCall<W> {
     Settled(Outcome),
-    /// It waits, and the model gets no answer now. `W` is what the caller does instead.
+    /// The call waits, and the model gets no answer now. `W` is what the caller does instead.
     Waiting(W),
 }
 
@@ -33,7 +33,7 @@ pub enum ControlRequest {
     Continued,
 }
 
-/// One call of a structured tool.
+/// A call of a structured tool.
 struct Control<'a> {
     executor: &'a Executor,
     name: &'static str,

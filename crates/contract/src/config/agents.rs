@@ -15,7 +15,7 @@ use super::error::{ConfigError, Path};
 use super::openclaw::keys;
 use super::policy::Scope;
 use super::profiles::Profiles;
-use super::reader::{self, Reader};
+use super::reader::{self, ConfigReader};
 use super::{CoreTools, FileRoot, PartialConfig, RootAccess, ToolsConfig};
 use crate::limits::{MAX_FALLBACK_MODELS, MAX_INSTRUCTION_BYTES, MAX_LIVE_RUNS, MAX_MODEL_CALLS, MAX_TURNS};
 
@@ -208,7 +208,7 @@ fn folded(id: &str) -> String {
 
 /// How an agent became the default one. A stronger reason replaces a weaker one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum DefaultBecause {
+enum DefaultReason {
     First,
     SaysSo,
 }
@@ -218,7 +218,7 @@ struct GivenAgents<'p> {
     profiles: &'p Profiles,
     defaults: Option<Agent>,
     agents: BTreeMap<String, Agent>,
-    default: Option<(String, DefaultBecause)>,
+    default: Option<(String, DefaultReason)>,
 }
 
 impl GivenAgents<'_> {
@@ -256,7 +256,7 @@ impl GivenAgents<'_> {
             match given.as_str().filter(|id| !id.trim().is_empty()) {
                 Some(id) => {
                     self.add(id, item, &path, errors);
-                    self.suggest_default(id, DefaultBecause::First);
+                    self.suggest_default(id, DefaultReason::First);
                 }
                 None => errors.push(ConfigError::wrong_value(&path.child("id"), given, "an id that is not blank")),
             }
@@ -272,14 +272,14 @@ impl GivenAgents<'_> {
             self.add(id, agent, &path.child(id), errors);
         }
         if let [id] = fields.keys().collect::<Vec<_>>().as_slice() {
-            self.suggest_default(id, DefaultBecause::First);
+            self.suggest_default(id, DefaultReason::First);
         }
     }
 
     fn add(&mut self, id: &str, value: &Value, path: &Path, errors: &mut Vec<ConfigError>) {
         let Some(agent) = Agent::read(value, path, errors, self.profiles) else { return };
         if agent.is_default {
-            self.suggest_default(id, DefaultBecause::SaysSo);
+            self.suggest_default(id, DefaultReason::SaysSo);
         }
         if self.agents.insert(folded(id), agent).is_some() {
             let expected = "one agent of each id (they are compared without regard to case)";
@@ -288,7 +288,7 @@ impl GivenAgents<'_> {
     }
 
     /// Makes an agent the default one unless there is one for a reason that is as strong.
-    fn suggest_default(&mut self, id: &str, because: DefaultBecause) {
+    fn suggest_default(&mut self, id: &str, because: DefaultReason) {
         if self.default.as_ref().is_none_or(|(_, current)| *current < because) {
             self.default = Some((folded(id), because));
         }
@@ -313,7 +313,7 @@ impl Agent {
         reader::object(value, path, errors, |reader| Self::read_fields(reader, profiles))
     }
 
-    fn read_fields(reader: &mut Reader<'_, '_>, profiles: &Profiles) -> Self {
+    fn read_fields(reader: &mut ConfigReader<'_, '_>, profiles: &Profiles) -> Self {
         reader.accept_table(keys::AGENT);
         reader.accept_unknown();
         // The list's reader has checked it.
@@ -383,7 +383,7 @@ impl Agent {
 }
 
 impl TurnConfig {
-    fn read(reader: &mut Reader<'_, '_>) -> Self {
+    fn read(reader: &mut ConfigReader<'_, '_>) -> Self {
         let model = reader.field("model").and_then(|(value, path, errors)| ModelChoice::read(value, &path, errors));
         let instructions = reader.field("instructions").and_then(|(value, path, errors)| {
             let text = value.as_str().filter(|text| text.len() <= MAX_INSTRUCTION_BYTES);

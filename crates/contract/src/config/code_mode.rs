@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::error::{ConfigError, Path};
 use super::numbers::{Numbers, SearchLimits};
-use super::reader::{self, Reader};
+use super::reader::{self, ConfigReader};
 use crate::cell::Language;
 use crate::limits::{self, Bound, Limits};
 
@@ -88,7 +88,7 @@ impl PartialConfig {
         reader::switch_or_object(value, path, errors, switch, Self::read_object)
     }
 
-    fn read_object(reader: &mut Reader<'_, '_>) -> Self {
+    fn read_object(reader: &mut ConfigReader<'_, '_>) -> Self {
         let enabled = reader.flag("enabled");
         // These have only one valid value each, so there is nothing to keep.
         let _runtime = reader.choice("runtime", &[("quickjs-wasi", ())]);
@@ -135,7 +135,7 @@ impl PartialConfig {
     }
 }
 
-fn read_languages(reader: &mut Reader<'_, '_>) -> Option<Languages> {
+fn read_languages(reader: &mut ConfigReader<'_, '_>) -> Option<Languages> {
     let words = [Language::JavaScript, Language::TypeScript].map(|language| (language.as_str(), language));
     let (value, path, errors) = reader.field("languages")?;
     let before = errors.len();

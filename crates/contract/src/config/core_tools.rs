@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::{ConfigError, Path};
 use super::openclaw::keys;
 use super::pattern::Pattern;
-use super::reader::{self, Reader};
+use super::reader::{self, ConfigReader};
 use crate::limits::{MAX_PRIVATE_HOSTS, MAX_SHELL_READABLE};
 
 /// The resolved settings of all core tools.
@@ -93,7 +93,7 @@ const SEARCH_TOOLS: [&str; 1] = ["web_search"];
 
 impl CoreTools {
     /// Reads `fs`, `exec` and `web` of the global `tools`. Also returns patterns of core tools that are denied.
-    pub(super) fn read(reader: &mut Reader<'_, '_>) -> (Self, Vec<Pattern>) {
+    pub(super) fn read(reader: &mut ConfigReader<'_, '_>) -> (Self, Vec<Pattern>) {
         let mut denied = Vec::new();
         let files = reader.object("fs", |reader| FileTools {
             enabled: reader.flag("enabled").unwrap_or(false),
@@ -142,10 +142,12 @@ pub(super) struct AgentCoreTools {
 }
 
 impl AgentCoreTools {
-    pub(super) fn read(reader: &mut Reader<'_, '_>) -> Self {
+    pub(super) fn read(reader: &mut ConfigReader<'_, '_>) -> Self {
         let mut tools = Self::default();
         reader.object("fs", |reader| {
-            tools.deny_if(reader.flag("enabled") == Some(false), &FILE_TOOLS);
+            if reader.flag("enabled") == Some(false) {
+                tools.deny(&FILE_TOOLS);
+            }
             reader.forbid("roots", "no value here (set it under `tools.fs`; an agent's folder is its `workspace`)");
             tools.workspace_only = reader.flag("workspaceOnly").unwrap_or(false);
         });
@@ -155,15 +157,21 @@ impl AgentCoreTools {
             // It is set for all agents, and only checked here.
             let _timeout = timeout(reader);
             let is_denied = denied_by_openclaw(reader, &mut tools.denied);
-            tools.deny_if(is_off || is_denied, &SHELL_TOOLS);
+            if is_off || is_denied {
+                tools.deny(&SHELL_TOOLS);
+            }
         });
         reader.object("web", |reader| {
             reader.accept_table(keys::WEB);
             let search = reader.raw("search").and_then(|search| search.get("enabled")).and_then(Value::as_bool);
-            tools.deny_if(search == Some(false), &SEARCH_TOOLS);
+            if search == Some(false) {
+                tools.deny(&SEARCH_TOOLS);
+            }
             reader.object("fetch", |reader| {
                 reader.accept_table(keys::FETCH);
-                tools.deny_if(reader.flag("enabled") == Some(false), &FETCH_TOOLS);
+                if reader.flag("enabled") == Some(false) {
+                    tools.deny(&FETCH_TOOLS);
+                }
                 let keys = ["maxChars", "maxCharsCap", "maxResponseBytes", "timeoutSeconds", "maxRedirects"];
                 for key in keys {
                     let _checked = reader.whole(key, 0);
@@ -173,10 +181,8 @@ impl AgentCoreTools {
         tools
     }
 
-    fn deny_if(&mut self, is_denied: bool, names: &[&str]) {
-        if is_denied {
-            self.denied.extend(patterns(names));
-        }
+    fn deny(&mut self, names: &[&str]) {
+        self.denied.extend(patterns(names));
     }
 }
 
@@ -195,14 +201,14 @@ fn patterns(names: &[&str]) -> Vec<Pattern> {
 }
 
 /// Reads the time limit of commands, under the names of older and newer versions of OpenClaw.
-fn timeout(reader: &mut Reader<'_, '_>) -> Option<u64> {
+fn timeout(reader: &mut ConfigReader<'_, '_>) -> Option<u64> {
     let (older, newer) = (reader.whole("timeoutSec", 1), reader.whole("timeoutSeconds", 1));
     newer.or(older)
 }
 
 /// Reads OpenClaw's own keys of `exec`. Returns whether they switch the shell off, and adds `apply_patch` to `denied` if
 /// they switch it off.
-fn denied_by_openclaw(reader: &mut Reader<'_, '_>, denied: &mut Vec<Pattern>) -> bool {
+fn denied_by_openclaw(reader: &mut ConfigReader<'_, '_>, denied: &mut Vec<Pattern>) -> bool {
     reader.accept_table(keys::EXEC);
     let is_patch_off = reader.object("applyPatch", |reader| {
         reader.accept_table(keys::APPLY_PATCH);
@@ -246,7 +252,7 @@ fn folder(value: &Value, path: &Path) -> Result<String, ConfigError> {
 
 /// Reads a list of limited length.
 fn limited(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut ConfigReader<'_, '_>,
     key: &'static str,
     most: usize,
     item: impl FnMut(&Value, &Path) -> Result<String, ConfigError>,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::error::ErrorCode;
 use crate::spelling::nearest;
 
-/// One error in a configuration. All errors are collected, so there may be many.
+/// An error in a configuration. All errors are collected, so there may be many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The path of the value: `tools.byProvider["openai/gpt-5"].deny[0]`.

@@ -90,7 +90,7 @@ impl PartialConfig {
         given.unwrap_or_else(|| (Self::empty(&path), CoreTools::default()))
     }
 
-    fn read(reader: &mut reader::Reader<'_, '_>, profiles: &profiles::Profiles) -> Self {
+    fn read(reader: &mut reader::ConfigReader<'_, '_>, profiles: &profiles::Profiles) -> Self {
         reader.accept_table(openclaw::keys::TOOLS);
         let code_mode = reader.field("codeMode").and_then(|(value, path, errors)| {
             let value = openclaw::code_mode(value)?;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::error::{ConfigError, Path};
 use super::openclaw::keys;
-use super::reader::{self, Reader, choose};
+use super::reader::{self, ConfigReader, choose};
 use crate::limits::PROVIDER_TIMEOUT_SECONDS;
 
 /// The resolved configuration of all providers.
@@ -20,11 +20,11 @@ pub struct ModelsConfig {
     pub providers: BTreeMap<String, ProviderConfig>,
 }
 
-/// One provider of models.
+/// A provider of models.
 #[derive(Clone, PartialEq)]
 pub struct ProviderConfig {
     pub base_url: String,
-    /// As it is written: a key, or a reference to one.
+    /// The key as the configuration has it: the key itself, or a reference to it.
     pub api_key: Option<String>,
     pub api: ModelApi,
     /// Further headers of every request, by name; values as they are written.
@@ -127,7 +127,7 @@ impl ModelsConfig {
         if errors.is_empty() { Ok(read.unwrap_or_default()) } else { Err(errors) }
     }
 
-    fn read(reader: &mut Reader<'_, '_>) -> Self {
+    fn read(reader: &mut ConfigReader<'_, '_>) -> Self {
         reader.accept_table(keys::MODELS);
         reader.accept_unknown();
         let providers =
@@ -185,7 +185,7 @@ fn base_url_is_given(config: &ProviderConfig) -> bool {
 
 /// Reads a field that a provider must have.
 fn required<T>(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut ConfigReader<'_, '_>,
     key: &'static str,
     expected: &str,
     read: impl FnOnce(&Value, &Path, &mut Vec<ConfigError>) -> Option<T>,
@@ -251,7 +251,7 @@ fn read_models(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Vec
     items.iter().enumerate().filter_map(model).collect()
 }
 
-fn read_quirks(reader: &mut Reader<'_, '_>) -> ProviderQuirks {
+fn read_quirks(reader: &mut ConfigReader<'_, '_>) -> ProviderQuirks {
     let mut is = |key: &'static str| reader.flag(key).unwrap_or(false);
     ProviderQuirks {
         uses_max_tokens: is("maxTokens"),
@@ -266,7 +266,7 @@ fn read_quirks(reader: &mut Reader<'_, '_>) -> ProviderQuirks {
 /// Fields of a request that give the model tools. They are forbidden in `extra`: a run's tools are those of its surface.
 const TOOL_FIELDS: [&str; 6] = ["functions", "mcp_servers", "plugins", "tool_choice", "tools", "web_search_options"];
 
-fn read_extra(reader: &mut Reader<'_, '_>) -> Option<Map<String, Value>> {
+fn read_extra(reader: &mut ConfigReader<'_, '_>) -> Option<Map<String, Value>> {
     let (value, path, errors) = reader.field("extra")?;
     let Value::Object(fields) = value else {
         errors.push(ConfigError::wrong_value(&path, value, "an object"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::reader::Reader;
+use super::reader::ConfigReader;
 use crate::limits::{Bound, SEARCH_DEFAULT_LIMIT};
 
 /// The given numbers, already within their ranges.
@@ -10,7 +10,7 @@ use crate::limits::{Bound, SEARCH_DEFAULT_LIMIT};
 pub(super) struct Numbers(BTreeMap<&'static str, u64>);
 
 impl Numbers {
-    pub(super) fn read(reader: &mut Reader<'_, '_>, bounds: &[&Bound]) -> Self {
+    pub(super) fn read(reader: &mut ConfigReader<'_, '_>, bounds: &[&Bound]) -> Self {
         Self(bounds.iter().filter_map(|bound| Some((bound.key, reader.number(bound)?))).collect())
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::error::{ConfigError, Path};
 use super::openclaw::keys;
-use super::reader::{self, Reader};
+use super::reader::{self, ConfigReader};
 
 /// The resolved configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl PluginsConfig {
         self.enabled && !switched_off && !listed(&self.deny) && self.allow.as_deref().is_none_or(listed)
     }
 
-    fn read(reader: &mut Reader<'_, '_>) -> Self {
+    fn read(reader: &mut ConfigReader<'_, '_>) -> Self {
         reader.accept_table(keys::PLUGINS);
         let entries = reader
             .field("entries")
@@ -95,7 +95,7 @@ impl PluginEntry {
 }
 
 /// Reads the plugin's own settings. The value is not shown in an error, because it may contain a password.
-fn config(reader: &mut Reader<'_, '_>) -> Option<Value> {
+fn config(reader: &mut ConfigReader<'_, '_>) -> Option<Value> {
     let (value, path, errors) = reader.field("config")?;
     if !value.is_object() {
         errors.push(ConfigError::wrong_value(&path, &Value::Null, "an object"));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::{ConfigError, Path};
 use super::pattern::Pattern;
 use super::profiles::{Profile, Profiles};
-use super::reader::{self, Reader};
+use super::reader::{self, ConfigReader};
 
 /// The scopes of one agent, the broader first: `tools`, then `agents.<id>.tools` if it is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    pub fn read(reader: &mut Reader<'_, '_>) -> Self {
+    pub fn read(reader: &mut ConfigReader<'_, '_>) -> Self {
         Self {
             allow: reader.list("allow", Pattern::read),
             also_allow: reader.list("alsoAllow", Pattern::read),
@@ -56,7 +56,7 @@ impl Lists {
 }
 
 impl Rules {
-    fn read(reader: &mut Reader<'_, '_>, profiles: &Profiles) -> Self {
+    fn read(reader: &mut ConfigReader<'_, '_>, profiles: &Profiles) -> Self {
         let lists = Lists::read(reader);
         let profile = reader
             .field("profile")
@@ -75,7 +75,7 @@ impl Scope {
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_, '_>, profiles: &Profiles) -> Self {
+    pub(super) fn read(reader: &mut ConfigReader<'_, '_>, profiles: &Profiles) -> Self {
         let rules = Rules::read(reader, profiles);
         let by_provider = reader.field("byProvider").map(|(value, path, errors)| {
             reader::entries(value, &path, errors, |value, path, errors| provider(value, path, errors, profiles))

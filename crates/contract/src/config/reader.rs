@@ -15,7 +15,7 @@ use crate::spelling::edits;
 
 /// Reads the fields of one object. A key becomes known when its field is read.
 #[derive(Debug)]
-pub struct Reader<'v, 'e> {
+pub struct ConfigReader<'v, 'e> {
     path: &'e Path,
     fields: &'v Map<String, Value>,
     known_keys: Vec<&'static str>,
@@ -32,7 +32,7 @@ pub(super) fn switch_or_object<T: Default>(
     path: &Path,
     errors: &mut Vec<ConfigError>,
     switch: impl FnOnce(bool) -> T,
-    read: impl FnOnce(&mut Reader<'_, '_>) -> T,
+    read: impl FnOnce(&mut ConfigReader<'_, '_>) -> T,
 ) -> T {
     match value {
         Value::Bool(enabled) => switch(*enabled),
@@ -49,14 +49,14 @@ pub fn object<T>(
     value: &Value,
     path: &Path,
     errors: &mut Vec<ConfigError>,
-    read: impl FnOnce(&mut Reader<'_, '_>) -> T,
+    read: impl FnOnce(&mut ConfigReader<'_, '_>) -> T,
 ) -> Option<T> {
     let Value::Object(fields) = value else {
         errors.push(ConfigError::wrong_value(path, value, "an object"));
         return None;
     };
     let (known_keys, foreign_keys) = (Vec::new(), Vec::new());
-    let mut reader = Reader { path, fields, known_keys, foreign_keys, accepts_unknown: false, errors };
+    let mut reader = ConfigReader { path, fields, known_keys, foreign_keys, accepts_unknown: false, errors };
     let read = read(&mut reader);
     reader.finish();
     Some(read)
@@ -84,7 +84,7 @@ pub fn entries<T>(
     entries
 }
 
-impl<'v> Reader<'v, '_> {
+impl<'v> ConfigReader<'v, '_> {
     pub fn path(&self) -> &Path {
         self.path
     }
@@ -192,7 +192,7 @@ impl<'v> Reader<'v, '_> {
     }
 
     /// Reads an object. A key that `read` neither reads nor accepts is an error.
-    pub fn object<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Reader<'_, '_>) -> T) -> Option<T> {
+    pub fn object<T>(&mut self, key: &'static str, read: impl FnOnce(&mut ConfigReader<'_, '_>) -> T) -> Option<T> {
         let (value, path, errors) = self.field(key)?;
         object(value, &path, errors, read)
     }

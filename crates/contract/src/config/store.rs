@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::error::{ConfigError, Path};
 use super::numbers::Numbers;
-use super::reader::{self, Reader};
+use super::reader::{self, ConfigReader};
 use crate::limits::{self, Bound};
 
 /// The resolved configuration. The reader chooses a default location if no `url` or `key_file` is given.
@@ -79,7 +79,7 @@ impl StoreConfig {
         Self { url: None, key_file: None, retention: Retention::DEFAULT, quotas: Quotas::DEFAULT }
     }
 
-    fn read(reader: &mut Reader<'_, '_>) -> Self {
+    fn read(reader: &mut ConfigReader<'_, '_>) -> Self {
         let url = text(reader, "url");
         let key_file = text(reader, "keyFile");
         let kept = Numbers::read(reader, &KEPT);
@@ -100,7 +100,7 @@ impl StoreConfig {
     }
 }
 
-fn text(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<String> {
+fn text(reader: &mut ConfigReader<'_, '_>, key: &'static str) -> Option<String> {
     let (value, path, errors) = reader.field(key)?;
     let text = value.as_str().filter(|text| !text.trim().is_empty());
     if text.is_none() {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::error::{ConfigError, Path};
 use super::numbers::{Numbers, SearchLimits};
-use super::reader::{self, Reader};
+use super::reader::{self, ConfigReader};
 use crate::limits::{self, Bound};
 
 /// The resolved configuration.
@@ -40,7 +40,7 @@ impl PartialConfig {
         reader::switch_or_object(value, path, errors, switch, Self::read_object)
     }
 
-    fn read_object(reader: &mut Reader<'_, '_>) -> Self {
+    fn read_object(reader: &mut ConfigReader<'_, '_>) -> Self {
         Self {
             enabled: reader.flag("enabled"),
             mode: reader.choice("mode", &[("code", ToolSearchMode::Code), ("tools", ToolSearchMode::Tools)]),

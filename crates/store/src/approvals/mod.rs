@@ -109,7 +109,7 @@ pub enum Decision {
 /// The calls that an approval covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalScope {
-    /// This call only.
+    /// The decided call only.
     Once,
     /// Calls of this tool, as it is defined now, for the rest of the session.
     Session,
@@ -121,7 +121,7 @@ pub enum ApprovalScope {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedDecision {
     pub approval: Approval,
-    /// Other pending approvals that the decision's standing approval covers. They were approved together with it.
+    /// The other pending approvals that the decision's standing approval covers. They were approved together with it.
     pub covered: Vec<Approval>,
 }
 

@@ -12,10 +12,9 @@ use crate::Millis;
 use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
 use crate::locking::begin_with_locks;
-use crate::runs::FencedRun;
 use crate::runs::read::call_id;
+use crate::runs::{FencedRun, due};
 use crate::statement::Statement;
-use crate::sweep::due;
 use crate::watch::notify_others;
 
 const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, input_hash, reason, \

@@ -24,7 +24,7 @@ const MAX_NAME_BYTES: u8 = 64;
 
 /// The type of a column, independent of the engine's type names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ColumnKind {
     Integer = 1,
     Text = 2,
     Bytes = 3,
@@ -33,7 +33,7 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ColumnKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,11 +84,11 @@ impl<'w> Encoder<'w> {
             match value {
                 Value::Null => bytes.push(0),
                 Value::Integer(number) => {
-                    bytes.push(Kind::Integer as u8);
+                    bytes.push(ColumnKind::Integer as u8);
                     bytes.extend_from_slice(&number.to_le_bytes());
                 }
-                Value::Text(text) => write_long(&mut bytes, Kind::Text, text.as_bytes())?,
-                Value::Bytes(blob) => write_long(&mut bytes, Kind::Bytes, blob)?,
+                Value::Text(text) => write_long(&mut bytes, ColumnKind::Text, text.as_bytes())?,
+                Value::Bytes(blob) => write_long(&mut bytes, ColumnKind::Bytes, blob)?,
             }
         }
         self.rows += 1;
@@ -252,9 +252,9 @@ impl<'b> Part<'b> {
             values.push(match kind {
                 0 => Value::Null,
                 kind => match kind_of(*kind)? {
-                    Kind::Integer => Value::Integer(i64::from_le_bytes(self.array()?)),
-                    Kind::Text => Value::Text(text(self.long()?)?),
-                    Kind::Bytes => Value::Bytes(self.long()?.to_vec()),
+                    ColumnKind::Integer => Value::Integer(i64::from_le_bytes(self.array()?)),
+                    ColumnKind::Text => Value::Text(text(self.long()?)?),
+                    ColumnKind::Bytes => Value::Bytes(self.long()?.to_vec()),
                 },
             });
         }
@@ -275,8 +275,8 @@ impl<'b> Part<'b> {
     }
 }
 
-fn kind_of(byte: u8) -> Result<Kind, BackupError> {
-    [Kind::Integer, Kind::Text, Kind::Bytes]
+fn kind_of(byte: u8) -> Result<ColumnKind, BackupError> {
+    [ColumnKind::Integer, ColumnKind::Text, ColumnKind::Bytes]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
         .ok_or(BackupError::Damaged("a value has an unknown kind"))
@@ -296,7 +296,7 @@ fn write_name(bytes: &mut Vec<u8>, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn write_long(bytes: &mut Vec<u8>, kind: Kind, value: &[u8]) -> io::Result<()> {
+fn write_long(bytes: &mut Vec<u8>, kind: ColumnKind, value: &[u8]) -> io::Result<()> {
     bytes.push(kind as u8);
     bytes.extend_from_slice(&u32::try_from(value.len()).map_err(io::Error::other)?.to_le_bytes());
     bytes.extend_from_slice(value);

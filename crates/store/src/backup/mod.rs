@@ -12,7 +12,7 @@ use sqlx::{AnyConnection, Executor, Row};
 use crate::backend::{Backend, Dialect};
 use crate::error::StoreError;
 use crate::migrations;
-use format::{Column, Encoder, Kind, Value};
+use format::{Column, ColumnKind, Encoder, Value};
 
 pub use restore::{BackupSummary, RestoreOptions, check};
 
@@ -120,9 +120,9 @@ async fn columns(connection: &mut AnyConnection, dialect: Dialect, table: &str) 
         .map(|row| {
             let (name, kind): (String, String) = (row.try_get(0)?, row.try_get(1)?);
             let kind = match kind.to_ascii_uppercase().as_str() {
-                "BIGINT" => Kind::Integer,
-                "TEXT" => Kind::Text,
-                "BLOB" | "BYTEA" => Kind::Bytes,
+                "BIGINT" => ColumnKind::Integer,
+                "TEXT" => ColumnKind::Text,
+                "BLOB" | "BYTEA" => ColumnKind::Bytes,
                 other => return Err(StoreError::Corrupt(format!("column `{table}.{name}` of type {other}")).into()),
             };
             Ok(Column { name, kind })
@@ -133,9 +133,9 @@ async fn columns(connection: &mut AnyConnection, dialect: Dialect, table: &str) 
 fn values(row: &AnyRow, columns: &[Column]) -> Result<Vec<Value>, BackupError> {
     let value = |(position, column): (usize, &Column)| -> Result<Value, sqlx::Error> {
         Ok(match column.kind {
-            Kind::Integer => row.try_get::<Option<i64>, _>(position)?.map_or(Value::Null, Value::Integer),
-            Kind::Text => row.try_get::<Option<String>, _>(position)?.map_or(Value::Null, Value::Text),
-            Kind::Bytes => row.try_get::<Option<Vec<u8>>, _>(position)?.map_or(Value::Null, Value::Bytes),
+            ColumnKind::Integer => row.try_get::<Option<i64>, _>(position)?.map_or(Value::Null, Value::Integer),
+            ColumnKind::Text => row.try_get::<Option<String>, _>(position)?.map_or(Value::Null, Value::Text),
+            ColumnKind::Bytes => row.try_get::<Option<Vec<u8>>, _>(position)?.map_or(Value::Null, Value::Bytes),
         })
     };
     Ok(columns.iter().enumerate().map(value).collect::<Result<_, _>>()?)

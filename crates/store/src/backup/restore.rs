@@ -8,7 +8,7 @@ use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, Executor, Row};
 
-use super::format::{Column, Decoder, Kind, Record, Value};
+use super::format::{Column, ColumnKind, Decoder, Record, Value};
 use super::{BackupError, TABLES, columns};
 use crate::backend::Backend;
 use crate::locking::begin_with_locks;
@@ -153,9 +153,9 @@ fn fits(columns: &[Column], values: &[Value]) -> Result<(), BackupError> {
         matches!(
             (column.kind, value),
             (_, Value::Null)
-                | (Kind::Integer, Value::Integer(_))
-                | (Kind::Text, Value::Text(_))
-                | (Kind::Bytes, Value::Bytes(_))
+                | (ColumnKind::Integer, Value::Integer(_))
+                | (ColumnKind::Text, Value::Text(_))
+                | (ColumnKind::Bytes, Value::Bytes(_))
         )
     };
     if columns.len() == values.len() && columns.iter().zip(values).all(fits) {
@@ -317,9 +317,9 @@ fn bind<'q>(
         (Value::Integer(number), _) => query.bind(number),
         (Value::Text(text), _) => query.bind(text),
         (Value::Bytes(bytes), _) => query.bind(bytes),
-        (Value::Null, Kind::Integer) => query.bind(None::<i64>),
-        (Value::Null, Kind::Text) => query.bind(None::<String>),
-        (Value::Null, Kind::Bytes) => query.bind(None::<Vec<u8>>),
+        (Value::Null, ColumnKind::Integer) => query.bind(None::<i64>),
+        (Value::Null, ColumnKind::Text) => query.bind(None::<String>),
+        (Value::Null, ColumnKind::Bytes) => query.bind(None::<Vec<u8>>),
     }
 }
 

@@ -26,7 +26,7 @@ pub enum OutputKind {
     Json,
     Image,
     Audio,
-    /// Other bytes.
+    /// Bytes of any other kind.
     Binary,
 }
 
@@ -85,7 +85,7 @@ pub struct OutputRow {
     pub created_at: Millis,
 }
 
-/// One piece of an output, and where it begins.
+/// A piece of an output, and where it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputPiece {
     pub number: u64,

@@ -2,6 +2,7 @@
 
 use contract::limits::OUTPUT_PIECE_BYTES;
 
+use super::OutputKind;
 use crate::error::StoreError;
 
 /// A piece of an output, and where it begins.
@@ -24,10 +25,10 @@ pub(super) enum Input {
     Last,
 }
 
-/// The totals of an output up to the place where it is cut. The pieces do not depend on the portions in which the data
+/// Cuts an output into pieces, and holds its totals up to the place where it is cut. The pieces do not depend on the portions in which the data
 /// arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(super) struct PieceCutter {
     is_text: bool,
     pieces: u64,
     pub(super) bytes: u64,
@@ -36,9 +37,9 @@ pub(super) struct Cut {
     is_in_line: bool,
 }
 
-impl Cut {
-    pub(super) fn new(is_text: bool) -> Self {
-        Self { is_text, pieces: 0, bytes: 0, units: 0, line_ends: 0, is_in_line: false }
+impl PieceCutter {
+    pub(super) fn new(kind: OutputKind) -> Self {
+        Self { is_text: kind.is_text(), pieces: 0, bytes: 0, units: 0, line_ends: 0, is_in_line: false }
     }
 
     /// The length in UTF-16 code units; of data that is not text, in bytes.
@@ -57,8 +58,8 @@ impl Cut {
             return Ok(None);
         }
         let (head, later) = data.split_at(data.len().min(OUTPUT_PIECE_BYTES));
-        let is_end = input == Input::Last && later.is_empty();
-        let data = if self.is_text { text_of(head, is_end)? } else { head };
+        let head_input = if later.is_empty() { input } else { Input::Partial };
+        let data = if self.is_text { text_of(head, head_input)? } else { head };
         let piece = Piece {
             number: self.pieces,
             start_byte: self.bytes,
@@ -93,10 +94,12 @@ fn utf16_units(text: &[u8]) -> usize {
 }
 
 /// Returns the data without a character that continues after it.
-fn text_of(data: &[u8], is_end: bool) -> Result<&[u8], StoreError> {
+fn text_of(data: &[u8], input: Input) -> Result<&[u8], StoreError> {
     match std::str::from_utf8(data) {
         Ok(_) => Ok(data),
-        Err(error) if error.error_len().is_none() && !is_end => Ok(data.split_at(error.valid_up_to()).0),
+        Err(error) if error.error_len().is_none() && input == Input::Partial => {
+            Ok(data.split_at(error.valid_up_to()).0)
+        }
         Err(_) => Err(StoreError::InvalidText),
     }
 }
@@ -105,8 +108,8 @@ fn text_of(data: &[u8], is_end: bool) -> Result<&[u8], StoreError> {
 mod tests {
     use super::*;
 
-    fn cut(data: &[u8], is_text: bool) -> (Vec<Piece<'_>>, Cut) {
-        let (mut cut, mut pieces, mut rest) = (Cut::new(is_text), Vec::new(), data);
+    fn cut(data: &[u8], kind: OutputKind) -> (Vec<Piece<'_>>, PieceCutter) {
+        let (mut cut, mut pieces, mut rest) = (PieceCutter::new(kind), Vec::new(), data);
         while let Some(piece) = cut.next(rest, Input::Last).unwrap() {
             rest = rest.split_at(piece.data.len()).1;
             pieces.push(piece);
@@ -128,7 +131,7 @@ mod tests {
     #[test]
     fn pieces_begin_and_end_at_characters_and_make_up_the_text() {
         for text in texts() {
-            let (pieces, end) = cut(text.as_bytes(), true);
+            let (pieces, end) = cut(text.as_bytes(), OutputKind::Text);
             let mut bytes = 0_usize;
             for (number, piece) in (0..).zip(&pieces) {
                 let before = text.split_at(bytes).0;
@@ -148,14 +151,14 @@ mod tests {
     #[test]
     fn lines_are_counted_without_an_empty_one_at_the_end() {
         for text in ["", "a", "\n", "a\n", "a\nb", "a\n\n", "\n\na"] {
-            assert_eq!(cut(text.as_bytes(), true).1.lines(), text.lines().count() as u64, "{text:?}");
+            assert_eq!(cut(text.as_bytes(), OutputKind::Text).1.lines(), text.lines().count() as u64, "{text:?}");
         }
     }
 
     #[test]
     fn data_that_is_not_text_is_cut_at_bytes() {
         let data = vec![0xF0; OUTPUT_PIECE_BYTES + 1];
-        let (pieces, end) = cut(&data, false);
+        let (pieces, end) = cut(&data, OutputKind::Binary);
         assert_eq!(pieces.iter().map(|piece| piece.data.len()).collect::<Vec<_>>(), [OUTPUT_PIECE_BYTES, 1]);
         assert_eq!((end.bytes, end.units(), end.lines()), (data.len() as u64, data.len() as u64, 0));
     }
@@ -163,14 +166,14 @@ mod tests {
     #[test]
     fn invalid_text_and_text_that_ends_within_a_character_are_rejected() {
         for data in [b"a\xFFb".as_slice(), b"a\xF0\x9F\xA6"] {
-            assert!(matches!(Cut::new(true).next(data, Input::Last), Err(StoreError::InvalidText)));
+            assert!(matches!(PieceCutter::new(OutputKind::Text).next(data, Input::Last), Err(StoreError::InvalidText)));
         }
     }
 
     #[test]
     fn a_partial_input_is_cut_only_if_a_piece_is_full() {
         let data = vec![b'x'; OUTPUT_PIECE_BYTES];
-        let mut cut = Cut::new(true);
+        let mut cut = PieceCutter::new(OutputKind::Text);
         let (short, _) = data.split_at(OUTPUT_PIECE_BYTES - 1);
         assert_eq!(cut.next(short, Input::Partial).unwrap(), None);
         assert_eq!(cut.next(&data, Input::Partial).unwrap().unwrap().data.len(), OUTPUT_PIECE_BYTES);

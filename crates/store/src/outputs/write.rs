@@ -4,7 +4,7 @@ use contract::ids::{OutputHandle, RunId};
 use contract::limits::MAX_STORED_RESULT_BYTES;
 use sqlx::{AnyConnection, Row};
 
-use super::pieces::{Cut, Input, Piece};
+use super::pieces::{Input, Piece, PieceCutter};
 use super::{NewOutput, signed};
 use crate::Millis;
 use crate::backend::Backend;
@@ -54,7 +54,7 @@ async fn write_whole(
         return Err(StoreError::OutputTooLarge { limit });
     }
     check_name(&output.name)?;
-    let (mut cut, mut pieces, mut rest) = (Cut::new(output.kind.is_text()), Vec::new(), output.data.as_slice());
+    let (mut cut, mut pieces, mut rest) = (PieceCutter::new(output.kind), Vec::new(), output.data.as_slice());
     while let Some(piece) = cut.next(rest, Input::Last)? {
         rest = rest.split_at(piece.data.len()).1;
         pieces.push(piece);
@@ -102,7 +102,7 @@ pub(super) async fn insert_output(
     connection: &mut AnyConnection,
     (run_id, fence): (&RunId, i64),
     output: &NewOutput,
-    cut: Cut,
+    cut: PieceCutter,
     created_at: Millis,
 ) -> Result<bool, sqlx::Error> {
     let (call, tool_id) = output.source.clone().unzip();

@@ -7,7 +7,7 @@ use contract::limits::{MAX_STORED_RESULT_BYTES, OUTPUT_PIECE_BYTES};
 use sqlx::AnyConnection;
 use tokio::time::Instant;
 
-use super::pieces::{Cut, Input, Piece};
+use super::pieces::{Input, Piece, PieceCutter};
 use super::write::{PIECES_PER_STATEMENT, check_name, delete_pieces, insert_output, write_pieces};
 use super::{NewOutput, OutputRow, signed};
 use crate::Millis;
@@ -37,7 +37,7 @@ pub struct OutputWriter {
     /// Without its data.
     output: NewOutput,
     created_at: Millis,
-    cut: Cut,
+    cut: PieceCutter,
     is_begun: bool,
     buffer: Vec<u8>,
 }
@@ -62,7 +62,7 @@ impl OutputWriter {
                 data: Vec::new(),
             },
             created_at,
-            cut: Cut::new(output.kind.is_text()),
+            cut: PieceCutter::new(output.kind),
             is_begun: false,
             buffer: Vec::new(),
         })
@@ -124,7 +124,7 @@ impl OutputWriter {
         Ok(())
     }
 
-    async fn write_portion(&self, cut: Cut, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
+    async fn write_portion(&self, cut: PieceCutter, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
         let mut transaction = begin_write(&self.backend, Durability::Relaxed).await?;
         let is_ours = if self.is_begun {
             self.update_totals(&mut transaction, cut).await?
@@ -142,7 +142,7 @@ impl OutputWriter {
         Ok(())
     }
 
-    async fn update_totals(&self, connection: &mut AnyConnection, cut: Cut) -> Result<bool, sqlx::Error> {
+    async fn update_totals(&self, connection: &mut AnyConnection, cut: PieceCutter) -> Result<bool, sqlx::Error> {
         let updated = sqlx::query(
             "UPDATE outputs SET bytes = $1, units = $2, lines = $3 \
              WHERE run_id = $4 AND name = $5 AND fence = $6 AND complete = 0",

@@ -67,3 +67,12 @@ impl FencedRun {
         }
     }
 }
+
+/// Returns the SQL condition of a run that, at the time of the parameter `now`, is past its expiry and that no process
+/// holds. A running run without a holder is not due: that is a direct tool call, which has no lease.
+pub(crate) fn due(now: &str) -> String {
+    format!(
+        "state IN ('running', 'waiting') AND expires_at <= {now} AND lease_until <= {now} \
+         AND (state = 'waiting' OR holder <> '')"
+    )
+}

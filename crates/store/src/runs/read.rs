@@ -244,7 +244,7 @@ pub(crate) async fn runs(backend: &Backend, filter: &RunFilter, limit: u32) -> R
 
 fn listed(row: &AnyRow) -> Result<RunListEntry, StoreError> {
     let state = RunState::parse(&row.try_get::<String, _>(5)?)?;
-    // The last result of a call without a cell is delivered to nobody, and nobody waits for the calls of an ended cell.
+    // The last result of a call without a cell is not delivered to a cell, and an ended cell waits for no calls.
     let open_calls = if state.is_over() { 0 } else { row.try_get::<i64, _>(9)? };
     Ok(RunListEntry {
         run_id: row.try_get::<String, _>(0)?.into(),

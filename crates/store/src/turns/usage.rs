@@ -11,7 +11,7 @@ use crate::statement::Statement;
 
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 
-/// One request to a model.
+/// A request to a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelUse {
     /// The model's name, with its provider.

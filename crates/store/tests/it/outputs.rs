@@ -353,7 +353,7 @@ async fn an_output_that_no_change_completes_is_deleted_after_an_hour() {
         assert!(rows_in(&place, "output_pieces").await <= 1 && rows_in(&place, "outputs").await <= 1);
         let lost = writer.finish().await;
         assert!(matches!(lost, Err(StoreError::OutputLost)), "{lost:?}");
-        // The run expired meanwhile, as far as the sweep knows; only the output's loss matters here.
+        // The run has expired, as far as the sweep knows; only the output's loss matters here.
         let _fenced = place.store.commit(&mut held, &finishing("c1n0"), Durability::Relaxed, NOW).await.unwrap_err();
         assert_eq!(read(&place.store, &OutputHandle::of(&held.run_id, "l0n0")).await, b"kept");
     }

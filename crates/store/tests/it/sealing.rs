@@ -1,5 +1,7 @@
 //! A snapshot opens only for the run and the leg it was taken for.
 
+use std::os::unix::fs::PermissionsExt;
+
 use contract::ids::RunId;
 use store::{Change, Durability, Keys, Location, RunRow, RunState, SealError, Store, StoreError};
 
@@ -56,7 +58,10 @@ async fn a_store_opens_old_snapshots_only_if_it_has_the_old_key() {
     let row = store.run(&held.run_id).await.unwrap().unwrap();
     let rotated = Store::open(&location, Keys::new(2, [2; 32])).await.unwrap();
     assert_eq!(rotated.open_snapshot(&held, &row), Err(SealError::UnknownKey { id: 1 }));
-    let with_both = Store::open(&location, Keys::new(2, [2; 32]).and_older(1, [1; 32])).await.unwrap();
+    let path = folder.path().join("key");
+    std::fs::write(&path, format!("1 {} 0\n2 {} 0\n", "01".repeat(32), "02".repeat(32))).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let with_both = Store::open(&location, Keys::of_file(&path).unwrap()).await.unwrap();
     assert_eq!(with_both.open_snapshot(&held, &row).unwrap().unwrap(), b"state");
 }
 

@@ -1,4 +1,4 @@
-//! One connection of the scripted model: HTTP/1.1, written by hand so that responses can be cut at any byte.
+//! A connection of the scripted model: HTTP/1.1, written by hand so that responses can be cut at any byte.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::script::Reply;
-use super::{Api, RecordedRequest, State, lock};
+use super::{Api, RecordedRequest, ResponseForm, State, lock};
 
 /// Bytes of a request's head, and of its body.
 const MAX_HEAD_BYTES: u64 = 64 << 10;
@@ -60,10 +60,11 @@ fn answer(writer: &mut TcpStream, api: Api, reply: &Reply, body: &Value, number:
         return Ok(Connection::Kept);
     }
     let is_streamed = body.get("stream").and_then(Value::as_bool) == Some(true);
+    let form = if is_streamed { ResponseForm::Streamed } else { ResponseForm::Whole };
     let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
     let text = match &reply.raw {
         Some(lines) => lines.join("\n"),
-        None => api.write(reply, model, number, is_streamed),
+        None => api.write(reply, model, number, form),
     };
     let kind = if is_streamed { "text/event-stream; charset=utf-8" } else { "application/json" };
     write_head(writer, 200, kind, &reply.headers, if is_streamed { None } else { Some(text.len()) })?;

@@ -41,16 +41,25 @@ impl Api {
     }
 
     /// Writes the body of a response.
-    fn write(self, reply: &Reply, model: &str, number: usize, is_streamed: bool) -> String {
-        match (self, is_streamed) {
-            (Self::Chat, true) => chat::stream(reply, model, number),
-            (Self::Chat, false) => chat::whole(reply, model, number),
-            (Self::Responses, true) => responses::stream(reply, model, number),
-            (Self::Responses, false) => responses::whole(reply, model, number),
-            (Self::Messages, true) => messages::stream(reply, model, number),
-            (Self::Messages, false) => messages::whole(reply, model, number),
+    fn write(self, reply: &Reply, model: &str, number: usize, form: ResponseForm) -> String {
+        match (self, form) {
+            (Self::Chat, ResponseForm::Streamed) => chat::stream(reply, model, number),
+            (Self::Chat, ResponseForm::Whole) => chat::whole(reply, model, number),
+            (Self::Responses, ResponseForm::Streamed) => responses::stream(reply, model, number),
+            (Self::Responses, ResponseForm::Whole) => responses::whole(reply, model, number),
+            (Self::Messages, ResponseForm::Streamed) => messages::stream(reply, model, number),
+            (Self::Messages, ResponseForm::Whole) => messages::whole(reply, model, number),
         }
     }
+}
+
+/// How a response is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResponseForm {
+    /// As one JSON document.
+    Whole,
+    /// As server-sent events.
+    Streamed,
 }
 
 /// A request that the model received.

@@ -23,7 +23,7 @@ impl From<Vec<Reply>> for Script {
     }
 }
 
-/// One response.
+/// A response.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Reply {

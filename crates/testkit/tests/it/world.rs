@@ -164,7 +164,7 @@ impl World {
     }
 }
 
-/// One agent run, with the interface that the host offers to the model.
+/// An agent run, with the interface that the host offers to the model.
 #[derive(Clone)]
 pub(crate) struct Run {
     pub code_mode: CodeMode,

@@ -25,7 +25,7 @@ pub struct CoreTools {
     tools: Vec<Box<dyn CoreTool>>,
 }
 
-/// One core tool.
+/// A core tool.
 pub(crate) trait CoreTool: fmt::Debug + Send + Sync {
     fn spec(&self) -> &ToolSpec;
 

@@ -1,4 +1,5 @@
-//! One running process of a plugin: JSON-RPC 2.0, one message per line, with every number of a plugin's messages limited.
+//! The connection to a running process of a plugin: JSON-RPC 2.0, one message per line, with every number of a
+//! plugin's messages limited.
 //!
 //! An answer that is too large fails its request. A plugin that breaks another limit loses its connection. It cannot affect
 //! other plugins: each connection has its own task, and the memory for parsed messages is shared under the budget of the
@@ -31,7 +32,7 @@ const PROGRESS: &str = "progress";
 /// Bytes of messages that the plugin has not read, beyond what the pipe holds.
 const MAX_UNSENT_BYTES: usize = 40 << 20;
 
-/// One permit of the semaphore stands for one KiB.
+/// The bytes that a permit of the semaphore stands for.
 const UNIT: usize = 1 << 10;
 
 /// The number of consecutive requests without an answer in time after which the process is ended.
@@ -58,7 +59,7 @@ const METHOD_NOT_FOUND: i32 = -32_601;
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closed {
+pub(super) enum CloseReason {
     /// The plugin closed its output, or exited in a way that is not known.
     Ended,
     /// The plugin ended by itself.
@@ -76,7 +77,7 @@ pub(super) enum Closed {
     Stopped,
 }
 
-impl fmt::Display for Closed {
+impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the plugin exited or closed its output"),
@@ -99,9 +100,9 @@ impl fmt::Display for Closed {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RequestError {
     /// The connection ended before the request was sent.
-    NotSent(Closed),
+    NotSent(CloseReason),
     /// The connection ended after that.
-    Lost(Closed),
+    Lost(CloseReason),
     /// The plugin answered with an error.
     Refused {
         code: i64,
@@ -132,7 +133,7 @@ enum RequestKind {
     Ordinary,
 }
 
-struct Pending {
+struct PendingRequest {
     reply: oneshot::Sender<Reply>,
     kind: RequestKind,
     updates: ProgressSink,
@@ -140,11 +141,11 @@ struct Pending {
 }
 
 /// What the reading task and the callers share.
-struct Shared<W> {
+struct SharedConnection<W> {
     writer: LineWriter<W>,
     unsent_bytes: Arc<Semaphore>,
-    pending: Mutex<HashMap<i64, Pending>>,
-    closed: FirstReason<Closed>,
+    pending: Mutex<HashMap<i64, PendingRequest>>,
+    closed: FirstReason<CloseReason>,
     /// Set when nothing more is read from the plugin, and before `closed`, which takes a moment if the plugin has exited.
     is_ending: AtomicBool,
     /// Notified when a message could not be written.
@@ -157,7 +158,7 @@ struct Shared<W> {
 
 /// A connection to a plugin. Dropping it stops the plugin.
 pub(super) struct Connection<W: AsyncWrite + Unpin + Send + 'static = tokio::process::ChildStdin> {
-    shared: Arc<Shared<W>>,
+    shared: Arc<SharedConnection<W>>,
     tail: Tail,
     gone: Option<ProcessExit>,
 }
@@ -181,13 +182,13 @@ impl Connection {
         let tail = Tail::default();
         let gone = process.exit();
         let mut draining = tail.drain(plugin, stderr);
-        let shared = Shared::new(stdin);
-        let reading = Reading::new(Arc::clone(&shared));
+        let shared = SharedConnection::new(stdin);
+        let reading = MessageReader::new(Arc::clone(&shared));
         let (exit, ending) = (gone.clone(), Arc::clone(&shared));
         tokio::spawn(async move {
             let mut process: Process = process;
             let why = reading.run(stdout).await;
-            if why == Closed::Ended {
+            if why == CloseReason::Ended {
                 draining.caught_up(STDERR_GRACE).await;
             }
             tokio::join!(process.end(), async { ending.close(with_exit(why, exit).await) });
@@ -201,18 +202,18 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
     /// Connects to streams, for tests.
     #[cfg(test)]
     fn over(stdout: impl AsyncRead + Unpin + Send + 'static, stdin: W) -> Self {
-        let shared = Shared::new(stdin);
-        let (reading, ending) = (Reading::new(Arc::clone(&shared)), Arc::clone(&shared));
+        let shared = SharedConnection::new(stdin);
+        let (reading, ending) = (MessageReader::new(Arc::clone(&shared)), Arc::clone(&shared));
         tokio::spawn(async move { ending.close(reading.run(stdout).await) });
         Self { shared, tail: Tail::default(), gone: None }
     }
 
-    pub(super) fn why_closed(&self) -> Option<Closed> {
+    pub(super) fn why_closed(&self) -> Option<CloseReason> {
         self.shared.closed.get()
     }
 
     /// Waits for the end of the connection.
-    pub(super) fn closed(&self) -> impl Future<Output = Closed> + Send + use<W> {
+    pub(super) fn closed(&self) -> impl Future<Output = CloseReason> + Send + use<W> {
         let closed = self.shared.closed.clone();
         async move { closed.wait().await }
     }
@@ -268,7 +269,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
         }
         let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
-        shared.pending.lock().insert(id, Pending { reply, kind, updates, updates_left: MAX_UPDATES });
+        shared.pending.lock().insert(id, PendingRequest { reply, kind, updates, updates_left: MAX_UPDATES });
         let _guard = RequestGuard { shared, id };
         // The connection may have ended since the check above, and then nothing settles this request.
         if let Some(why) = shared.why_ended().await {
@@ -282,7 +283,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
             Ok(Err(_)) => Err(RequestError::Lost(shared.closed.wait().await)),
             Err(_) => {
                 if shared.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS {
-                    shared.closed.set(Closed::Hangs);
+                    shared.closed.set(CloseReason::Hangs);
                 }
                 Err(RequestError::Deadline)
             }
@@ -299,7 +300,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Connection<W> {
 
 /// Cancels a request that is dropped before it is answered.
 struct RequestGuard<'a, W: AsyncWrite + Unpin + Send + 'static> {
-    shared: &'a Arc<Shared<W>>,
+    shared: &'a Arc<SharedConnection<W>>,
     id: i64,
 }
 
@@ -312,7 +313,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Drop for RequestGuard<'_, W> {
     }
 }
 
-impl<W: AsyncWrite + Unpin + Send + 'static> Shared<W> {
+impl<W: AsyncWrite + Unpin + Send + 'static> SharedConnection<W> {
     fn new(stdin: W) -> Arc<Self> {
         Arc::new(Self {
             writer: LineWriter::new(stdin),
@@ -336,7 +337,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Shared<W> {
     fn send(self: &Arc<Self>, message: &Value) {
         let line = message.to_string().into_bytes();
         let (Some(slot), Some(room)) = (self.writer.reserve(), self.room(line.len())) else {
-            self.closed.set(Closed::DoesNotRead);
+            self.closed.set(CloseReason::DoesNotRead);
             return;
         };
         let shared = Arc::clone(self);
@@ -362,18 +363,18 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Shared<W> {
 
     fn settle(&self, id: i64, reply: Reply) {
         if let Some(pending) = self.pending.lock().remove(&id) {
-            // Sending fails only if the caller has just given up.
+            // Sending fails only if the caller no longer waits.
             drop(pending.reply.send(reply));
         }
     }
 
     /// Returns why the connection ended; `None` if it has not. While the connection ends, it waits for the reason.
-    async fn why_ended(&self) -> Option<Closed> {
+    async fn why_ended(&self) -> Option<CloseReason> {
         if self.is_ending.load(Ordering::Relaxed) { Some(self.closed.wait().await) } else { self.closed.get() }
     }
 
     /// Settles all requests.
-    fn close(&self, why: Closed) {
+    fn close(&self, why: CloseReason) {
         self.closed.set(why);
         self.writer.close();
         // Dropping the senders wakes the callers, which read the reason.
@@ -388,8 +389,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Shared<W> {
 }
 
 /// The task that reads a plugin's messages.
-struct Reading<W: AsyncWrite + Unpin + Send + 'static> {
-    shared: Arc<Shared<W>>,
+struct MessageReader<W: AsyncWrite + Unpin + Send + 'static> {
+    shared: Arc<SharedConnection<W>>,
     /// Invalid messages in a row.
     bad: usize,
     /// Requests of the plugin.
@@ -397,38 +398,38 @@ struct Reading<W: AsyncWrite + Unpin + Send + 'static> {
     ignored_bytes: usize,
 }
 
-impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
-    fn new(shared: Arc<Shared<W>>) -> Self {
+impl<W: AsyncWrite + Unpin + Send + 'static> MessageReader<W> {
+    fn new(shared: Arc<SharedConnection<W>>) -> Self {
         Self { shared, bad: 0, asked: 0, ignored_bytes: 0 }
     }
 
     /// Reads until the connection ends, for whatever reason, and returns the reason.
-    async fn run(mut self, stdout: impl AsyncRead + Unpin + Send) -> Closed {
+    async fn run(mut self, stdout: impl AsyncRead + Unpin + Send) -> CloseReason {
         let mut lines = Lines::new(stdout, MAX_FRAME_BYTES);
         let shared = Arc::clone(&self.shared);
         let why = tokio::select! {
             why = self.read(&mut lines) => why,
             why = shared.closed.wait() => why,
-            () = shared.broken.notified() => Closed::Ended,
+            () = shared.broken.notified() => CloseReason::Ended,
             () = shared.stop.notified() => {
                 self.say_goodbye(&mut lines).await;
-                Closed::Stopped
+                CloseReason::Stopped
             }
         };
         shared.is_ending.store(true, Ordering::Relaxed);
         why
     }
 
-    async fn read(&mut self, lines: &mut Lines<impl AsyncRead + Unpin>) -> Closed {
+    async fn read(&mut self, lines: &mut Lines<impl AsyncRead + Unpin>) -> CloseReason {
         loop {
             let taken = match lines.next_or_large(LargeMessages::Refused).await {
                 Ok(Line::Whole(text)) => self.take(text).await,
                 Ok(Line::Large(message)) => self.take_large(message),
                 Err(LineError::TooLong) => {
                     self.shared.fail_all(&RequestError::TooLarge(endless_response()));
-                    Err(Closed::MessageTooLong)
+                    Err(CloseReason::MessageTooLong)
                 }
-                Err(LineError::Ended) => Err(Closed::Ended),
+                Err(LineError::Ended) => Err(CloseReason::Ended),
             };
             if let Err(why) = taken {
                 return why;
@@ -461,7 +462,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
     }
 
     /// Handles a message that was too long to be kept: the request that it answers fails, and no other.
-    fn take_large(&mut self, message: LargeMessage) -> Result<(), Closed> {
+    fn take_large(&mut self, message: LargeMessage) -> Result<(), CloseReason> {
         let LargeMessage { skeleton, texts } = message;
         let error = RequestError::TooLarge(texts.err().unwrap_or_else(response_too_long));
         let Some(envelope) = Envelope::scan(&skeleton) else {
@@ -481,7 +482,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
         Ok(())
     }
 
-    async fn take(&mut self, text: Vec<u8>) -> Result<(), Closed> {
+    async fn take(&mut self, text: Vec<u8>) -> Result<(), CloseReason> {
         let Some(envelope) = Envelope::scan(&text) else {
             // A message that is too large to be scanned may have been the answer to any request.
             if let Some(why) = too_large(&text, MAX_JSON_VALUES) {
@@ -584,10 +585,10 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
     }
 
     /// Answers a request of the plugin: the protocol has none.
-    fn refuse(&mut self, id: Option<Value>) -> Result<(), Closed> {
+    fn refuse(&mut self, id: Option<Value>) -> Result<(), CloseReason> {
         self.asked += 1;
         if self.asked > MAX_UNANSWERED_REQUESTS {
-            return Err(Closed::AsksTooMuch);
+            return Err(CloseReason::AsksTooMuch);
         }
         let error =
             json!({"code": METHOD_NOT_FOUND, "message": "a plugin sends no requests, only `progress` notifications"});
@@ -599,23 +600,23 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Reading<W> {
         self.ignored_bytes += bytes.max(64);
     }
 
-    fn garbage(&mut self, bytes: usize) -> Result<(), Closed> {
+    fn garbage(&mut self, bytes: usize) -> Result<(), CloseReason> {
         self.ignore(bytes);
         self.bad += 1;
-        if self.bad >= MAX_BAD_FRAMES { Err(Closed::Garbage) } else { Ok(()) }
+        if self.bad >= MAX_BAD_FRAMES { Err(CloseReason::Garbage) } else { Ok(()) }
     }
 }
 
 /// Returns the reason why a connection ended, with how the plugin ended if it exited.
-async fn with_exit(why: Closed, exit: ProcessExit) -> Closed {
-    if why != Closed::Ended {
+async fn with_exit(why: CloseReason, exit: ProcessExit) -> CloseReason {
+    if why != CloseReason::Ended {
         return why;
     }
-    exit.program_end(EXIT_GRACE).await.map_or(why, Closed::Exited)
+    exit.program_end(EXIT_GRACE).await.map_or(why, CloseReason::Exited)
 }
 
 /// Logs the end of a connection that the supervisor did not ask for.
-pub(super) fn log_end(plugin: &str, why: Closed, stderr: &str) {
+pub(super) fn log_end(plugin: &str, why: CloseReason, stderr: &str) {
     let last = excerpt(&telemetry::Redactor::global().redact(stderr)).join(" | ");
     tracing::warn!(plugin, reason = %why, stderr = last, "the connection to a plugin was lost");
 }

@@ -1,4 +1,4 @@
-//! One installed plugin as a tool source.
+//! An installed plugin as a tool source.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,7 +37,7 @@ fn key(namespace: &str, scope: &Scope) -> Key {
 
 #[derive(Clone, Debug)]
 enum Entry {
-    /// It is being created; the value changes when that is over.
+    /// The scope is being created; the value changes when that is over.
     Pending(watch::Receiver<()>),
     Ready(ScopeValue),
     Failed {

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::connection::{Answer, Closed, Connection, MAX_SHOWN_CHARS, RequestError, log_end};
+use super::connection::{Answer, CloseReason, Connection, MAX_SHOWN_CHARS, RequestError, log_end};
 use super::installed::InstalledPlugin;
 use super::manifest::Manifest;
 
@@ -51,15 +51,15 @@ impl PluginOptions {
 }
 
 type Lookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
-type Expand = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+type Expander = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
-/// Where the environment variables of plugins come from.
+/// The origin of the environment variables of plugins.
 #[derive(Clone)]
 pub struct Variables {
     /// Returns the value of a variable of this process.
     pub inherited: Lookup,
     /// Expands the references in a configured value, such as `${secret:NAME}`, or says which one is not set.
-    pub expand: Expand,
+    pub expand: Expander,
 }
 
 impl fmt::Debug for Variables {
@@ -322,7 +322,7 @@ impl Supervisor {
 
     /// Handles an unexpected end of a connection. It does nothing if the connection was ended by this process or has
     /// been replaced.
-    fn on_end(&self, state: &mut State, number: u64, why: Closed) {
+    fn on_end(&self, state: &mut State, number: u64, why: CloseReason) {
         if state.number != number || state.connection.is_none() {
             return;
         }
@@ -418,7 +418,7 @@ fn last_lines(stderr: &str) -> Option<String> {
 }
 
 /// Watches a connection until it ends. The task keeps neither the plugin nor its supervisor alive.
-async fn monitor(supervisor: Weak<Supervisor>, number: u64, closed: impl Future<Output = Closed> + Send) {
+async fn monitor(supervisor: Weak<Supervisor>, number: u64, closed: impl Future<Output = CloseReason> + Send) {
     tokio::pin!(closed);
     loop {
         let idle_at = supervisor.upgrade().and_then(|supervisor| supervisor.idle_at());

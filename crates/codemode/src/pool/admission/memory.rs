@@ -9,7 +9,7 @@ use super::{Capacity, Principal, WorkerId};
 
 /// The memory that a cell holds now, and the most that it may hold.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Holding<'a> {
+pub(super) struct HeldMemory<'a> {
     pub(super) principal: &'a Principal,
     pub(super) worker: WorkerId,
     pub(super) held: u64,
@@ -26,12 +26,12 @@ struct FreeMemory<'a> {
 
 /// Returns whether these cells fit, and can all reach their limits one after another, each freeing its memory when it
 /// is done.
-pub(super) fn is_safe<'a>(capacity: &Capacity, cells: impl Iterator<Item = Holding<'a>>) -> bool {
-    let cells: Vec<Holding<'a>> = cells.collect();
+pub(super) fn is_safe<'a>(capacity: &Capacity, cells: impl Iterator<Item = HeldMemory<'a>>) -> bool {
+    let cells: Vec<HeldMemory<'a>> = cells.collect();
     quick_verdict(capacity, &cells).unwrap_or_else(|| all_can_finish(capacity, cells))
 }
 
-fn all_can_finish<'a>(capacity: &Capacity, mut unfinished: Vec<Holding<'a>>) -> bool {
+fn all_can_finish<'a>(capacity: &Capacity, mut unfinished: Vec<HeldMemory<'a>>) -> bool {
     let mut free = FreeMemory::of(capacity, &unfinished);
     if !free.is_within_bounds() {
         return false;
@@ -59,7 +59,7 @@ const MAX_QUICK_CELLS: usize = 16;
 
 /// Decides the usual cases without building maps, because this runs for every leg: the cells of one worker that do not
 /// fit now, or that fit even if all of them reach their limits. `None` for all other cases.
-fn quick_verdict(capacity: &Capacity, cells: &[Holding<'_>]) -> Option<bool> {
+fn quick_verdict(capacity: &Capacity, cells: &[HeldMemory<'_>]) -> Option<bool> {
     let worker = cells.first()?.worker;
     if cells.len() > MAX_QUICK_CELLS || cells.iter().any(|cell| cell.worker != worker) {
         return None;
@@ -68,22 +68,22 @@ fn quick_verdict(capacity: &Capacity, cells: &[Holding<'_>]) -> Option<bool> {
     if held > capacity.heap_bytes {
         return Some(false);
     }
-    let max = |sum: u64, cell: &Holding<'_>| sum.saturating_add(cell.limit.max(cell.held));
-    let own_most = |one: &Holding<'_>| cells.iter().filter(|cell| cell.principal == one.principal).fold(0, max);
+    let max = |sum: u64, cell: &HeldMemory<'_>| sum.saturating_add(cell.limit.max(cell.held));
+    let own_most = |one: &HeldMemory<'_>| cells.iter().filter(|cell| cell.principal == one.principal).fold(0, max);
     let fits = cells.iter().fold(0, max) <= capacity.heap_bytes
         && cells.iter().all(|cell| own_most(cell) <= capacity.heap_share());
     fits.then_some(true)
 }
 
 impl<'a> FreeMemory<'a> {
-    fn of(capacity: &Capacity, cells: &[Holding<'a>]) -> Self {
+    fn of(capacity: &Capacity, cells: &[HeldMemory<'a>]) -> Self {
         let mut free = Self::default();
         let share = capacity.heap_share();
         let pool_share = share.saturating_mul(capacity.workers as u64);
         for cell in cells {
             // A cell whose limit is larger than the share can run, but no other cell of its principal beside it.
             let largest =
-                |others: &mut dyn Iterator<Item = &Holding<'a>>| others.map(|one| one.limit).max().unwrap_or(0);
+                |others: &mut dyn Iterator<Item = &HeldMemory<'a>>| others.map(|one| one.limit).max().unwrap_or(0);
             let own = || cells.iter().filter(|one| one.principal == cell.principal);
             let principal: &str = cell.principal;
             free.in_worker.entry(cell.worker).or_insert(i128::from(capacity.heap_bytes));
@@ -103,7 +103,7 @@ impl<'a> FreeMemory<'a> {
         all.into_iter().all(|free| *free >= 0)
     }
 
-    fn least_for(&self, cell: &Holding<'a>) -> i128 {
+    fn least_for(&self, cell: &HeldMemory<'a>) -> i128 {
         let principal: &str = cell.principal;
         let bounds = [
             self.in_worker.get(&cell.worker),
@@ -113,7 +113,7 @@ impl<'a> FreeMemory<'a> {
         bounds.into_iter().flatten().copied().min().unwrap_or(0)
     }
 
-    fn add(&mut self, cell: &Holding<'a>, bytes: i128) {
+    fn add(&mut self, cell: &HeldMemory<'a>, bytes: i128) {
         let principal: &str = cell.principal;
         *self.in_worker.entry(cell.worker).or_default() += bytes;
         *self.of_principal_in_worker.entry((principal, cell.worker)).or_default() += bytes;
@@ -123,7 +123,7 @@ impl<'a> FreeMemory<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Holding, all_can_finish, quick_verdict};
+    use super::{HeldMemory, all_can_finish, quick_verdict};
     use crate::pool::admission::{Capacity, Principal, WorkerId};
 
     #[test]
@@ -136,11 +136,11 @@ mod tests {
             (state >> 33) % below
         };
         for _ in 0..20_000 {
-            let cells: Vec<Holding<'_>> = (0..=next(6))
+            let cells: Vec<HeldMemory<'_>> = (0..=next(6))
                 .map(|_| {
                     let limit = 1 + next(200);
                     let principal = &principals[usize::from(next(3) == 0)];
-                    Holding { principal, worker: WorkerId(1), held: next(limit + 1), limit }
+                    HeldMemory { principal, worker: WorkerId(1), held: next(limit + 1), limit }
                 })
                 .collect();
             if let Some(verdict) = quick_verdict(&capacity, &cells) {

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use contract::ids::CellId;
 
-use memory::Holding;
-use queue::{Queue, Waiting};
+use memory::HeldMemory;
+use queue::{Queue, WaitingRequest};
 
 pub(super) use queue::QueueFull;
 
@@ -55,7 +55,7 @@ impl Capacity {
 
 /// The resources that a cell requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum AdmissionRequest {
     /// A slot, a turn and `limit` bytes of heap, in any worker, for a new cell.
     Start { limit: u64 },
     /// A slot, a turn and `limit` bytes of heap, in any worker, for a frozen cell.
@@ -75,7 +75,7 @@ pub(super) struct Grant {
 
 /// Whether a cell has a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ResidentPhase {
     /// The cell has a turn. `rested_with` is the memory that it held before; `None` if it was not in the worker.
     Running {
         rested_with: Option<u64>,
@@ -91,14 +91,14 @@ struct Resident {
     limit: u64,
     /// The bytes of heap that are reserved for the cell now.
     held: u64,
-    phase: Phase,
+    phase: ResidentPhase,
     /// Whether the cell was dropped while it ran. It is removed when its turn ends.
     dropped: bool,
 }
 
 impl Resident {
     fn is_running(&self) -> bool {
-        matches!(self.phase, Phase::Running { .. })
+        matches!(self.phase, ResidentPhase::Running { .. })
     }
 }
 
@@ -137,10 +137,10 @@ impl Admission {
         &mut self,
         principal: &Principal,
         cell: CellId,
-        request: Request,
+        request: AdmissionRequest,
         source_bytes: usize,
     ) -> Result<Vec<Grant>, QueueFull> {
-        self.queue.push(principal, Waiting { cell, request, source_bytes })?;
+        self.queue.push(principal, WaitingRequest { cell, request, source_bytes })?;
         Ok(self.grant_waiting())
     }
 
@@ -156,8 +156,8 @@ impl Admission {
     /// Takes back a turn that was granted but not used. The cell is as it was before the grant.
     pub(super) fn turn_unused(&mut self, worker: WorkerId, cell: CellId) -> Vec<Grant> {
         let rested_with = self.resident(worker, cell).and_then(|resident| match resident.phase {
-            Phase::Running { rested_with } => rested_with,
-            Phase::Resting => Some(resident.held),
+            ResidentPhase::Running { rested_with } => rested_with,
+            ResidentPhase::Resting => Some(resident.held),
         });
         self.turn_ended(worker, cell, rested_with)
     }
@@ -169,7 +169,7 @@ impl Admission {
         match rests_with.filter(|_| !resident.dropped) {
             Some(bytes) => {
                 resident.held = bytes.min(resident.limit);
-                resident.phase = Phase::Resting;
+                resident.phase = ResidentPhase::Resting;
             }
             None => drop(residents.remove(&cell)),
         }
@@ -235,16 +235,20 @@ impl Admission {
         let mut smallest_refused = u64::MAX;
         let found = waiting.enumerate().find_map(|(position, waiting)| {
             let worker = match waiting.request {
-                Request::Start { limit } | Request::Thaw { limit } if limit >= smallest_refused => None,
-                Request::Start { limit } | Request::Thaw { limit } => {
+                AdmissionRequest::Start { limit } | AdmissionRequest::Thaw { limit } if limit >= smallest_refused => {
+                    None
+                }
+                AdmissionRequest::Start { limit } | AdmissionRequest::Thaw { limit } => {
                     let worker = self.worker_for(principal, limit);
                     if worker.is_none() {
                         smallest_refused = limit;
                     }
                     worker
                 }
-                Request::Resume { worker } => self.can_resume(principal, worker, waiting.cell).then_some(worker),
-                Request::Freeze { worker } => self
+                AdmissionRequest::Resume { worker } => {
+                    self.can_resume(principal, worker, waiting.cell).then_some(worker)
+                }
+                AdmissionRequest::Freeze { worker } => self
                     .workers
                     .get(&worker)
                     .is_some_and(|residents| self.has_free_turn(residents, principal))
@@ -253,24 +257,24 @@ impl Admission {
             Some((position, worker))
         });
         let (position, worker) = found?;
-        let (principal, Waiting { cell, request, .. }) = self.queue.take_from_front(position)?;
+        let (principal, WaitingRequest { cell, request, .. }) = self.queue.take_from_front(position)?;
         self.give_turn(principal, worker, cell, request);
         Some(Grant { cell, worker })
     }
 
     /// Gives the cell the turn, and what else it requested, in this worker.
-    fn give_turn(&mut self, principal: Principal, worker: WorkerId, cell: CellId, request: Request) {
+    fn give_turn(&mut self, principal: Principal, worker: WorkerId, cell: CellId, request: AdmissionRequest) {
         let Some(residents) = self.workers.get_mut(&worker) else { return };
         match request {
-            Request::Start { limit } | Request::Thaw { limit } => {
+            AdmissionRequest::Start { limit } | AdmissionRequest::Thaw { limit } => {
                 let limit = limit.min(self.capacity.heap_bytes);
-                let phase = Phase::Running { rested_with: None };
+                let phase = ResidentPhase::Running { rested_with: None };
                 residents.insert(cell, Resident { principal, limit, held: limit, phase, dropped: false });
             }
-            Request::Resume { .. } | Request::Freeze { .. } => {
+            AdmissionRequest::Resume { .. } | AdmissionRequest::Freeze { .. } => {
                 let Some(resident) = residents.get_mut(&cell) else { return };
-                resident.phase = Phase::Running { rested_with: Some(resident.held) };
-                if matches!(request, Request::Resume { .. }) {
+                resident.phase = ResidentPhase::Running { rested_with: Some(resident.held) };
+                if matches!(request, AdmissionRequest::Resume { .. }) {
                     resident.held = resident.limit;
                 }
             }
@@ -287,7 +291,7 @@ impl Admission {
             free.map(|(worker, residents)| (count_running(residents), residents.len(), *worker)).collect();
         free.sort_unstable();
         let mut free = free.into_iter().map(|(_, _, worker)| worker);
-        free.find(|worker| self.can_hold(Holding { principal, worker: *worker, held: limit, limit }, None))
+        free.find(|worker| self.can_hold(HeldMemory { principal, worker: *worker, held: limit, limit }, None))
     }
 
     fn can_resume(&self, principal: &Principal, worker: WorkerId, cell: CellId) -> bool {
@@ -295,7 +299,7 @@ impl Admission {
         let Some(resident) = residents.get(&cell) else { return false };
         let limit = resident.limit;
         self.has_free_turn(residents, principal)
-            && self.can_hold(Holding { principal, worker, held: limit, limit }, Some(cell))
+            && self.can_hold(HeldMemory { principal, worker, held: limit, limit }, Some(cell))
     }
 
     /// Returns whether a worker with these cells has a turn for the principal.
@@ -312,14 +316,14 @@ impl Admission {
 
     /// Returns whether all cells can still finish if a cell holds the wanted memory. What the cell `replaced` holds now
     /// does not count.
-    fn can_hold(&self, wanted: Holding<'_>, replaced: Option<CellId>) -> bool {
+    fn can_hold(&self, wanted: HeldMemory<'_>, replaced: Option<CellId>) -> bool {
         let share = self.capacity.heap_share();
         let large = |residents: &Residents| residents.values().any(|resident| resident.limit > share);
         // If no cell alone exceeds a principal's share of a worker, the workers do not depend on each other.
         let all_workers = wanted.limit > share || self.workers.values().any(large);
         let workers = self.workers.iter().filter(|(worker, _)| all_workers || **worker == wanted.worker);
         let others = workers.flat_map(|(worker, residents)| {
-            residents.iter().filter(move |(cell, _)| Some(**cell) != replaced).map(move |(_, resident)| Holding {
+            residents.iter().filter(move |(cell, _)| Some(**cell) != replaced).map(move |(_, resident)| HeldMemory {
                 principal: &resident.principal,
                 worker: *worker,
                 held: resident.held,

@@ -5,53 +5,53 @@ use std::collections::VecDeque;
 use contract::ids::CellId;
 use contract::limits::{MAX_QUEUED_CELLS, MAX_QUEUED_SOURCE_BYTES};
 
-use super::{Principal, Request, WorkerId};
+use super::{AdmissionRequest, Principal, WorkerId};
 
 /// The error when a principal has too many new cells waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct QueueFull;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingRequest {
     pub(super) cell: CellId,
-    pub(super) request: Request,
+    pub(super) request: AdmissionRequest,
     pub(super) source_bytes: usize,
 }
 
-impl Waiting {
+impl WaitingRequest {
     fn is_pinned_to(&self, to: WorkerId) -> bool {
         match self.request {
-            Request::Start { .. } | Request::Thaw { .. } => false,
-            Request::Resume { worker } | Request::Freeze { worker } => worker == to,
+            AdmissionRequest::Start { .. } | AdmissionRequest::Thaw { .. } => false,
+            AdmissionRequest::Resume { worker } | AdmissionRequest::Freeze { worker } => worker == to,
         }
     }
 }
 
 #[derive(Debug)]
-struct Line {
+struct PrincipalQueue {
     principal: Principal,
     /// Requests of cells that have started. Their number is bounded by that of live runs.
-    begun: VecDeque<Waiting>,
-    new: VecDeque<Waiting>,
+    begun: VecDeque<WaitingRequest>,
+    new: VecDeque<WaitingRequest>,
     source_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    lines: VecDeque<Line>,
+    lines: VecDeque<PrincipalQueue>,
 }
 
 impl Queue {
     /// Queues a request behind the others of its principal.
-    pub(super) fn push(&mut self, principal: &Principal, waiting: Waiting) -> Result<(), QueueFull> {
+    pub(super) fn push(&mut self, principal: &Principal, waiting: WaitingRequest) -> Result<(), QueueFull> {
         let known = self.lines.iter().position(|line| line.principal == *principal);
         let position = known.unwrap_or(self.lines.len());
         if known.is_none() {
             let (begun, new) = (VecDeque::new(), VecDeque::new());
-            self.lines.push_back(Line { principal: principal.clone(), begun, new, source_bytes: 0 });
+            self.lines.push_back(PrincipalQueue { principal: principal.clone(), begun, new, source_bytes: 0 });
         }
         let Some(line) = self.lines.get_mut(position) else { return Err(QueueFull) };
-        if !matches!(waiting.request, Request::Start { .. }) {
+        if !matches!(waiting.request, AdmissionRequest::Start { .. }) {
             line.begun.push_back(waiting);
             return Ok(());
         }
@@ -82,12 +82,12 @@ impl Queue {
     }
 
     /// Returns the principal at the front and its requests: those of started cells, then those of new ones.
-    pub(super) fn front(&self) -> Option<(&Principal, impl Iterator<Item = &Waiting>)> {
+    pub(super) fn front(&self) -> Option<(&Principal, impl Iterator<Item = &WaitingRequest>)> {
         self.lines.front().map(|line| (&line.principal, line.begun.iter().chain(&line.new)))
     }
 
     /// Takes a request of the principal at the front, by its position in what [`Self::front`] returns.
-    pub(super) fn take_from_front(&mut self, position: usize) -> Option<(Principal, Waiting)> {
+    pub(super) fn take_from_front(&mut self, position: usize) -> Option<(Principal, WaitingRequest)> {
         let line = self.lines.front_mut()?;
         let waiting = match position.checked_sub(line.begun.len()) {
             None => line.begun.remove(position)?,
@@ -105,7 +105,7 @@ impl Queue {
         }
     }
 
-    fn retain(&mut self, mut keep: impl FnMut(&Waiting) -> bool) {
+    fn retain(&mut self, mut keep: impl FnMut(&WaitingRequest) -> bool) {
         for line in &mut self.lines {
             line.begun.retain(&mut keep);
             line.new.retain(&mut keep);

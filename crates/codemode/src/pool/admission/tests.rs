@@ -1,7 +1,7 @@
 use contract::ids::CellId;
 use contract::limits::{MAX_QUEUED_CELLS, MAX_QUEUED_SOURCE_BYTES};
 
-use super::{Admission, Capacity, Grant, Principal, QueueFull, Request, WorkerId};
+use super::{Admission, AdmissionRequest, Capacity, Grant, Principal, QueueFull, WorkerId};
 
 const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 64 * MIB;
@@ -27,14 +27,14 @@ impl Pool {
         Self { admission, next: 1 }
     }
 
-    fn request(&mut self, principal: &str, request: Request) -> (CellId, Vec<Grant>) {
+    fn request(&mut self, principal: &str, request: AdmissionRequest) -> (CellId, Vec<Grant>) {
         let cell = CellId(self.next);
         self.next += 1;
         (cell, self.admission.request(&Principal::from(principal), cell, request, 100).unwrap())
     }
 
     fn start(&mut self, principal: &str) -> (CellId, Vec<Grant>) {
-        self.request(principal, Request::Start { limit: LIMIT })
+        self.request(principal, AdmissionRequest::Start { limit: LIMIT })
     }
 
     fn started(&mut self, principal: &str) -> Grant {
@@ -49,7 +49,7 @@ impl Pool {
     }
 
     fn resume(&mut self, principal: &str, Grant { cell, worker }: Grant) -> Vec<Grant> {
-        self.admission.request(&Principal::from(principal), cell, Request::Resume { worker }, 0).unwrap()
+        self.admission.request(&Principal::from(principal), cell, AdmissionRequest::Resume { worker }, 0).unwrap()
     }
 
     fn ended(&mut self, Grant { cell, worker }: Grant, rests_with: Option<u64>) -> Vec<Grant> {
@@ -69,7 +69,7 @@ fn cells_run_while_their_memory_limits_fit_the_heap() {
         let mut pool = Pool::new(Capacity { heap_bytes: heap * MIB, ..capacity(1) });
         // Each cell has its own principal, so that no share is reached.
         let granted: usize = (0..10)
-            .map(|number| pool.request(&format!("p{number}"), Request::Start { limit: limit * MIB }).1.len())
+            .map(|number| pool.request(&format!("p{number}"), AdmissionRequest::Start { limit: limit * MIB }).1.len())
             .sum();
         assert_eq!(granted, running, "{limit} MiB in {heap} MiB");
         assert!(pool.held(FIRST) <= heap * MIB);
@@ -80,7 +80,8 @@ fn cells_run_while_their_memory_limits_fit_the_heap() {
 fn one_principal_never_gets_all_turns_memory_or_slots() {
     for (limit, slots, running) in [(64, 64, 2), (1, 64, 3), (128, 64, 1), (200, 64, 1), (1, 2, 1), (1, 1, 1)] {
         let mut pool = Pool::new(Capacity { slots, ..capacity(1) });
-        let granted: usize = (0..60).map(|_| pool.request("ada", Request::Start { limit: limit * MIB }).1.len()).sum();
+        let granted: usize =
+            (0..60).map(|_| pool.request("ada", AdmissionRequest::Start { limit: limit * MIB }).1.len()).sum();
         assert_eq!(granted, running, "cells of {limit} MiB in {slots} slots");
     }
     // While all other cells of one principal wait, a cell of another principal still starts at once.
@@ -95,7 +96,7 @@ fn one_principal_never_gets_all_turns_memory_or_slots() {
 #[test]
 fn a_principal_with_cells_larger_than_its_share_runs_one_and_leaves_the_other_worker_free() {
     let mut pool = Pool::new(Capacity { heap_bytes: 576 * MIB, ..capacity(2) });
-    let large = Request::Start { limit: 512 * MIB };
+    let large = AdmissionRequest::Start { limit: 512 * MIB };
     assert_eq!((0..8).map(|_| pool.request("ada", large).1.len()).sum::<usize>(), 1);
     assert_eq!(pool.request("bob", large).1.len(), 1);
 }
@@ -138,7 +139,7 @@ fn started_cells_come_before_new_ones() {
     pool.ended(resting, Some(MIB));
     let running = pool.started("ada");
     let (new, _) = pool.start("ada");
-    let (thawed, _) = pool.request("ada", Request::Thaw { limit: LIMIT });
+    let (thawed, _) = pool.request("ada", AdmissionRequest::Thaw { limit: LIMIT });
     assert_eq!(pool.resume("ada", resting), []);
     let mut order = Vec::new();
     let mut last = running;
@@ -221,10 +222,10 @@ fn the_queue_of_one_principal_is_bounded_in_cells_and_bytes() {
         pool.next += 1;
         pool.admission.request(&principal.into(), CellId(pool.next), request, bytes).err()
     };
-    let start = Request::Start { limit: LIMIT };
+    let start = AdmissionRequest::Start { limit: LIMIT };
     assert_eq!(request("ada", start, 1), Some(QueueFull));
     // A started cell is not refused, and neither is another principal.
-    assert_eq!(request("ada", Request::Thaw { limit: LIMIT }, 0), None);
+    assert_eq!(request("ada", AdmissionRequest::Thaw { limit: LIMIT }, 0), None);
     assert_eq!(request("bob", start, MAX_QUEUED_SOURCE_BYTES), None);
     assert_eq!(request("bob", start, 1), Some(QueueFull));
 }
@@ -281,7 +282,7 @@ fn with_random_requests_memory_stays_bounded_and_all_cells_finish() {
         for _ in 0..60 {
             let principal = ["ada", "bob", "eve"][random.below(3) as usize];
             let limit = limits[random.below(7) as usize] * MIB;
-            let (cell, grants) = pool.request(principal, Request::Start { limit });
+            let (cell, grants) = pool.request(principal, AdmissionRequest::Start { limit });
             legs.insert(cell, 1 + random.below(4));
             principals.insert(cell, principal);
             running.extend(grants);

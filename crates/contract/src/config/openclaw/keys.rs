@@ -371,7 +371,7 @@ fn unless(value: &Value, harmless: &[&str]) -> Option<UnusedKind> {
     Some(if is_harmless { UnusedKind::NotApplicable } else { UnusedKind::NotEnforced })
 }
 
-/// Like [`unless`], but `deny` is not reported: the shell is then off.
+/// Reports a value as [`unless`] does, except `deny`: the shell is then off.
 fn unless_denied(value: &Value, harmless: &[&str]) -> Option<UnusedKind> {
     if value.as_str() == Some("deny") { None } else { unless(value, harmless) }
 }

@@ -26,11 +26,11 @@ pub struct UnusedSetting {
 /// What the user loses because a setting is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnusedKind {
-    /// It restricts something in OpenClaw, and Cellmate does not enforce that.
+    /// The setting restricts something in OpenClaw, and Cellmate does not enforce that.
     NotEnforced,
     /// Neither OpenClaw nor Cellmate is known to have it.
     Unknown,
-    /// It is about something that Cellmate does not have.
+    /// The setting is about something that Cellmate does not have.
     NotApplicable,
 }
 

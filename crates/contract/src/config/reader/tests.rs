@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{ConfigError, Path, Reader, entries, object};
+use super::{ConfigError, ConfigReader, Path, entries, object};
 use crate::limits::{Bound, TIMEOUT_MS};
 
 /// Reads `value` as an object at the path `it`, and returns the result and the errors as texts.
-fn check<T>(value: &Value, read: impl FnOnce(&mut Reader<'_, '_>) -> T) -> (Option<T>, Vec<String>) {
+fn check<T>(value: &Value, read: impl FnOnce(&mut ConfigReader<'_, '_>) -> T) -> (Option<T>, Vec<String>) {
     let mut errors = Vec::new();
     let read = object(value, &Path::root("it"), &mut errors, read);
     (read, errors.iter().map(ToString::to_string).collect())

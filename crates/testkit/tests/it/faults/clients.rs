@@ -45,7 +45,7 @@ pub(super) struct Tolerance {
 }
 
 enum Hosts {
-    /// One host with a fault that may kill it. It is restarted without the fault.
+    /// A host with a fault that may kill it. It is restarted without the fault.
     Single { store: String, fault: Option<String>, node: Option<Node> },
     /// Several hosts that are shared with other clients, and whose store may be unavailable at times.
     Shared(Vec<Arc<Node>>),

@@ -26,7 +26,7 @@ const WRITE_STEP: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// One write fails with EIO.
+    /// A single write fails with EIO.
     Fails,
     /// All writes fail with ENOSPC until space is freed.
     Full,

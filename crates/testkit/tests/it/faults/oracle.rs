@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::clients::Clients;
 use super::program::Program;
 
-/// One effect in the ledger.
+/// An effect in the ledger.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub name: String,

@@ -1,4 +1,4 @@
-//! One history: clients, nodes, tools and faults, all random from one seed. Then the faults stop, and every run must
+//! A history: clients, nodes, tools and faults, all random from one seed. Then the faults stop, and every run must
 //! end.
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::programs::Kind;
 
-/// One effect of a tool.
+/// An effect of a tool.
 #[derive(Clone, Debug)]
 pub(super) struct Effect {
     pub kind: Kind,

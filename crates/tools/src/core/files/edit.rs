@@ -17,7 +17,7 @@ use super::replace::{Step, Target, commit};
 use super::text::{boundary, is_binary};
 use crate::core::roots::{Roots, shorten};
 
-/// One text to replace.
+/// A text to replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Replacement<'v> {
     old: &'v str,
@@ -102,15 +102,15 @@ enum Problem {
 /// Finds the parts of the file that are replaced, in the order of the file. All texts are looked for in the file as it
 /// is before any replacement.
 fn plan(content: &[u8], replacements: &[Replacement<'_>]) -> Result<Vec<Span>, Problem> {
-    let file = Normalized::of(content);
+    let file = NormalizedText::of(content);
     let ending = line_break(content);
     let mut spans = Vec::new();
     for (position, one) in replacements.iter().enumerate() {
         let old = one.old.replace("\r\n", "\n");
         let range = match file.find(old.as_bytes()) {
-            Found::Once(range) => range,
-            Found::Often(places) => return Err(Problem::Ambiguous(position, places)),
-            Found::Never => find_lines(content, &old).ok_or(Problem::NotFound(position))?,
+            Occurrence::Once(range) => range,
+            Occurrence::Often(places) => return Err(Problem::Ambiguous(position, places)),
+            Occurrence::Never => find_lines(content, &old).ok_or(Problem::NotFound(position))?,
         };
         let new = with_line_breaks(one.new, ending);
         if content.get(range.clone()) == Some(new.as_slice()) {
@@ -136,14 +136,14 @@ fn with_line_breaks(text: &str, ending: &[u8]) -> Vec<u8> {
 }
 
 /// A file with each `\r\n` as `\n`, so that texts are found whatever line breaks the caller writes.
-struct Normalized<'c> {
+struct NormalizedText<'c> {
     content: Cow<'c, [u8]>,
     /// Positions of the `\n` in `content` that had a `\r` before it.
     removed: Vec<usize>,
 }
 
 /// How often a text is in a file.
-enum Found {
+enum Occurrence {
     Never,
     Once(Range<usize>),
     /// The lines where it begins, the first few of them, counted from 0.
@@ -153,7 +153,7 @@ enum Found {
 /// Places of an ambiguous text that an error names.
 const MAX_PLACES: usize = 5;
 
-impl<'c> Normalized<'c> {
+impl<'c> NormalizedText<'c> {
     fn of(content: &'c [u8]) -> Self {
         if memmem::find(content, b"\r\n").is_none() {
             return Self { content: Cow::Borrowed(content), removed: Vec::new() };
@@ -169,17 +169,17 @@ impl<'c> Normalized<'c> {
         Self { content: Cow::Owned(plain), removed }
     }
 
-    fn find(&self, text: &[u8]) -> Found {
-        let Some(first) = memmem::find(&self.content, text) else { return Found::Never };
+    fn find(&self, text: &[u8]) -> Occurrence {
+        let Some(first) = memmem::find(&self.content, text) else { return Occurrence::Never };
         let after = |start: usize| {
             let rest = self.content.get(start + 1..)?;
             memmem::find(rest, text).map(|found| start + 1 + found)
         };
         if after(first).is_none() {
-            return Found::Once(self.original(first)..self.original(first + text.len()));
+            return Occurrence::Once(self.original(first)..self.original(first + text.len()));
         }
         let places = std::iter::successors(Some(first), |start| after(*start)).take(MAX_PLACES);
-        Found::Often(places.map(|start| line_of(&self.content, start)).collect())
+        Occurrence::Often(places.map(|start| line_of(&self.content, start)).collect())
     }
 
     /// Returns the position in the file of a position in the normalized text.

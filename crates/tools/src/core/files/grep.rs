@@ -25,7 +25,7 @@ use super::failure::Failure;
 use super::input::Input;
 use super::open::{READ, RegularFile, kind, open_file};
 use super::text::{name_on_a_line, result};
-use super::walk::{End, Entry, Selection, Tree, Walked};
+use super::walk::{End, Entry, Selection, Tree, WalkReport};
 use crate::core::roots::{Place, Roots, shorten};
 
 pub(super) fn grep(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Result<ToolResult, Failure> {
@@ -50,7 +50,7 @@ pub(super) fn grep(roots: &Roots, input: &Input<'_>, cancel: &CancelFlag) -> Res
         let RegularFile { file, stat } = open_file(roots, &place)?;
         let flow = search.file(&mut search.searcher(), file, stat.st_size, place.shown.clone());
         cancel.check()?;
-        Walked { end: if flow.is_break() { End::Enough } else { End::Complete }, unread: 0 }
+        WalkReport { end: if flow.is_break() { End::Enough } else { End::Complete }, unread: 0 }
     };
     Ok(search.into_result(walked))
 }
@@ -173,7 +173,7 @@ impl Search<'_> {
         }
     }
 
-    fn into_result(self, walked: Walked) -> ToolResult {
+    fn into_result(self, walked: WalkReport) -> ToolResult {
         let mut found = self.found.into_inner();
         found.sort_unstable();
         // Threads that found something at the same time may have exceeded the limit.
@@ -186,7 +186,8 @@ impl Search<'_> {
                 "{skipped} files were skipped: they are too large, have too long lines, or cannot be read"
             ));
         }
-        let matches: Vec<Value> = found.iter().map(|one| one.to_json(self.context > 0)).collect();
+        let shown = if self.context > 0 { Match::with_context } else { Match::without_context };
+        let matches: Vec<Value> = found.iter().map(shown).collect();
         let details = json!({
             "matches": matches,
             "filesSearched": searched,
@@ -219,13 +220,13 @@ fn body(found: &[Match]) -> String {
 }
 
 impl Match {
-    fn to_json(&self, with_context: bool) -> Value {
-        let mut value = json!({"path": self.path, "line": self.line, "text": self.text});
-        if let Some(fields) = value.as_object_mut().filter(|_| with_context) {
-            fields.insert("before".to_owned(), json!(self.before));
-            fields.insert("after".to_owned(), json!(self.after));
-        }
-        value
+    fn without_context(&self) -> Value {
+        json!({"path": self.path, "line": self.line, "text": self.text})
+    }
+
+    fn with_context(&self) -> Value {
+        let (before, after) = (&self.before, &self.after);
+        json!({"path": self.path, "line": self.line, "text": self.text, "before": before, "after": after})
     }
 }
 

@@ -40,7 +40,7 @@ use input::Input;
 /// Executes one call on the current thread.
 type Work = fn(&Roots, &Input<'_>, &CancelFlag) -> Result<ToolResult, Failure>;
 
-/// One of the file tools.
+/// A file tool, which executes its calls on threads for blocking work.
 struct FileTool {
     spec: ToolSpec,
     work: Work,
@@ -113,7 +113,7 @@ impl CancelFlag {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Fails if the call was dropped. Nobody receives the message.
+    /// Fails if the call was dropped. No caller receives the message then.
     fn check(&self) -> Result<(), Failure> {
         if self.is_requested() { Err(Failure::new("the call was cancelled")) } else { Ok(()) }
     }

@@ -67,6 +67,8 @@ struct Selection {
     last: Option<u8>,
     /// Whether the end of the file was reached, so that its lines are known.
     is_counted: bool,
+    /// Whether the only line did not fit.
+    is_cut_inside: bool,
 }
 
 impl Selection {
@@ -81,6 +83,7 @@ impl Selection {
             scanned: 0,
             last: None,
             is_counted: false,
+            is_cut_inside: false,
         }
     }
 
@@ -123,7 +126,9 @@ impl Selection {
                 self.first_line
             )));
         }
-        let is_cut_inside = self.is_full && self.drop_incomplete_line();
+        if self.is_full {
+            self.drop_incomplete_line();
+        }
         let has_bom = self.first_line == 1 && self.text.starts_with(BOM);
         let bytes = if has_bom { self.text.get(BOM.len()..).unwrap_or_default() } else { self.text.as_slice() };
         let text = String::from_utf8_lossy(bytes);
@@ -131,7 +136,7 @@ impl Selection {
         let breaks = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
         let count = breaks + u64::from(!text.is_empty() && !text.ends_with('\n'));
         let end_line = (self.first_line + count).saturating_sub(1);
-        let is_truncated = is_cut_inside || end_line < total || !self.is_counted;
+        let is_truncated = self.is_cut_inside || end_line < total || !self.is_counted;
         let next = (end_line < total || !self.is_counted).then_some(end_line + 1);
         let mut details = json!({
             "kind": "text",
@@ -156,7 +161,10 @@ impl Selection {
         if has_bom {
             add("bom", Value::from(true));
         }
-        let notes = self.notes(&text, total, is_cut_inside, is_lossy);
+        let mut notes = self.notes(&text, total);
+        if is_lossy {
+            notes.push("the file is not valid UTF-8; invalid bytes are shown as U+FFFD".to_owned());
+        }
         let shown = first_lines(&text).0;
         let block = if notes.is_empty() { shown.to_owned() } else { format!("{shown}\n\n[{}]", notes.join(". ")) };
         Ok(ToolResult {
@@ -166,35 +174,31 @@ impl Selection {
         })
     }
 
-    /// Removes the last line, which did not fit. If it is the only one, removes only what is left of its last character,
-    /// and returns `true`.
-    fn drop_incomplete_line(&mut self) -> bool {
+    /// Removes the last line, which did not fit. If it is the only one, removes only what is left of its last character.
+    fn drop_incomplete_line(&mut self) {
         if let Some(end) = self.text.iter().rposition(|byte| *byte == b'\n') {
             self.text.truncate(end + 1);
-            return false;
+            return;
         }
         if let Err(error) = std::str::from_utf8(&self.text)
             && error.error_len().is_none()
         {
             self.text.truncate(error.valid_up_to());
         }
-        true
+        self.is_cut_inside = true;
     }
 
     /// Returns what the text block says after the text. The model sees fewer lines than a cell.
-    fn notes(&self, text: &str, total: u64, is_cut_inside: bool, is_lossy: bool) -> Vec<String> {
+    fn notes(&self, text: &str, total: u64) -> Vec<String> {
         let (shown, is_cut) = first_lines(text);
         let lines = shown.lines().count() as u64;
         let last = (self.first_line + lines).saturating_sub(1);
         let mut notes = Vec::new();
         let of = if self.is_counted { format!("of {total}") } else { format!("of more than {total}") };
-        if is_cut_inside || (is_cut && lines <= 1) {
+        if self.is_cut_inside || (is_cut && lines <= 1) {
             notes.push(format!("line {} is too long, and only its beginning is shown", self.first_line));
         } else if last < total || !self.is_counted {
             notes.push(format!("lines {} to {last} {of}; continue with offset {}", self.first_line, last + 1));
-        }
-        if is_lossy {
-            notes.push("the file is not valid UTF-8; invalid bytes are shown as U+FFFD".to_owned());
         }
         notes
     }

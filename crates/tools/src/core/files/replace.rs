@@ -29,7 +29,7 @@ use super::open::{READ, ReadError, check_regular, read_whole};
 use crate::core::beneath::Links;
 use crate::core::roots::{Place, Roots, shorten};
 
-/// Where a file is or will be: an open folder and a name in it.
+/// The place where a file is or will be: an open folder and a name in it.
 pub(super) struct Target<'r> {
     roots: &'r Roots,
     pub(super) place: Place,
@@ -46,9 +46,9 @@ pub(super) struct Original {
 
 /// Who may do what with a new file.
 pub(super) enum Permissions<'s> {
-    /// As the system gives them to new files.
+    /// The permissions that the system gives to new files.
     New,
-    /// As another file has them.
+    /// The permissions of another file.
     Of(&'s Stat),
 }
 
@@ -139,11 +139,9 @@ impl<'r> Target<'r> {
         content: &[u8],
         permissions: &Permissions<'_>,
         cancel: &CancelFlag,
-    ) -> Result<Staged<'_>, Failure> {
+    ) -> Result<StagedFile<'_>, Failure> {
         let failed = |error: Errno| self.refused(error);
-        let random =
-            executor::random_name().map_err(|_| Failure::new("the system has no randomness for a file name"))?;
-        let temporary = OsString::from(format!(".cellmate-{random}.tmp"));
+        let temporary = temporary_name()?;
         let mode = match permissions {
             Permissions::New => Mode::from_raw_mode(0o666),
             Permissions::Of(_) => Mode::from_raw_mode(0o600),
@@ -151,7 +149,7 @@ impl<'r> Target<'r> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&self.folder, &temporary, flags, mode).map_err(failed)?;
         // From here on, dropping it removes the temporary file.
-        let mut staged = Staged { target: self, temporary, identity: (0, 0) };
+        let mut staged = StagedFile { target: self, temporary, identity: (0, 0) };
         staged.identity = identity(&fstat(&opened).map_err(failed)?);
         if let Permissions::Of(stat) = permissions {
             // Only the superuser can give a file away; otherwise it belongs to the user of this process.
@@ -296,20 +294,20 @@ impl Drop for NewFolders {
 }
 
 /// A temporary file with the new content. It is removed when this is dropped.
-pub(super) struct Staged<'t> {
+pub(super) struct StagedFile<'t> {
     target: &'t Target<'t>,
     temporary: OsString,
     /// Device and number of the file, which it keeps under any name.
     identity: (u64, u64),
 }
 
-impl Drop for Staged<'_> {
+impl Drop for StagedFile<'_> {
     fn drop(&mut self) {
         self.target.remove(&self.temporary);
     }
 }
 
-impl Staged<'_> {
+impl StagedFile<'_> {
     /// Exchanges the temporary file and the file.
     fn exchange(&self) -> Result<(), Errno> {
         let (folder, name) = (&self.target.folder, &self.target.name);
@@ -338,21 +336,29 @@ impl Staged<'_> {
     }
 }
 
-/// One change of a file, prepared so that only names are left to be changed.
+/// Returns a new name for a temporary file.
+fn temporary_name() -> Result<OsString, Failure> {
+    let random = executor::random_name().map_err(|error| {
+        Failure::new(format!("cannot read the system's randomness for a file name: {error}; try again later"))
+    })?;
+    Ok(OsString::from(format!(".cellmate-{random}.tmp")))
+}
+
+/// A change of a file, prepared so that only names are left to be changed.
 pub(super) enum Step<'t> {
-    Create(Staged<'t>),
-    Replace(Staged<'t>, &'t Original),
+    Create(StagedFile<'t>),
+    Replace(StagedFile<'t>, &'t Original),
     Delete(&'t Target<'t>, &'t Original),
 }
 
 /// A change that was made, with what undoes it.
-enum Done<'t> {
+enum AppliedStep<'t> {
     Created(&'t Target<'t>),
     /// The former file has the temporary name.
-    Exchanged(Staged<'t>),
+    Exchanged(StagedFile<'t>),
     /// The former file is only in memory.
     Overwritten(&'t Target<'t>, &'t Original),
-    Removed(Staged<'t>),
+    Removed(StagedFile<'t>),
 }
 
 /// Makes all changes. If one fails, the former ones are undone.
@@ -367,8 +373,8 @@ pub(super) fn commit(steps: Vec<Step<'_>>, cancel: &CancelFlag) -> Result<(), Fa
     }
     for made in &done {
         match made {
-            Done::Created(target) | Done::Overwritten(target, _) => target.sync(),
-            Done::Exchanged(staged) | Done::Removed(staged) => staged.target.sync(),
+            AppliedStep::Created(target) | AppliedStep::Overwritten(target, _) => target.sync(),
+            AppliedStep::Exchanged(staged) | AppliedStep::Removed(staged) => staged.target.sync(),
         }
     }
     // Dropping them removes the former files.
@@ -376,7 +382,7 @@ pub(super) fn commit(steps: Vec<Step<'_>>, cancel: &CancelFlag) -> Result<(), Fa
     Ok(())
 }
 
-fn make(step: Step<'_>) -> Result<Done<'_>, Failure> {
+fn make(step: Step<'_>) -> Result<AppliedStep<'_>, Failure> {
     match step {
         Step::Create(staged) => {
             let target = staged.target;
@@ -388,21 +394,19 @@ fn make(step: Step<'_>) -> Result<Done<'_>, Failure> {
                 other => other,
             };
             match created {
-                Ok(()) => Ok(Done::Created(target)),
+                Ok(()) => Ok(AppliedStep::Created(target)),
                 Err(Errno::EXIST) => Err(target.exists_meanwhile()),
                 Err(error) => Err(target.refused(error)),
             }
         }
         Step::Replace(staged, original) => replace(staged, original),
         Step::Delete(target, original) => {
-            let random =
-                executor::random_name().map_err(|_| Failure::new("the system has no randomness for a file name"))?;
-            let temporary = OsString::from(format!(".cellmate-{random}.tmp"));
+            let temporary = temporary_name()?;
             let _unlocked_on_drop = target.lock();
             let renamed = renameat(&target.folder, &target.name, &target.folder, &temporary);
             renamed.map_err(|error| target.refused(error))?;
             if target.is_unchanged(&temporary, original) {
-                return Ok(Done::Removed(Staged { target, temporary, identity: identity(&original.stat) }));
+                return Ok(AppliedStep::Removed(StagedFile { target, temporary, identity: identity(&original.stat) }));
             }
             put_back(target, &temporary).map_err(|error| target.refused(error))?;
             Err(target.changed_meanwhile())
@@ -410,11 +414,11 @@ fn make(step: Step<'_>) -> Result<Done<'_>, Failure> {
     }
 }
 
-fn replace<'t>(staged: Staged<'t>, original: &'t Original) -> Result<Done<'t>, Failure> {
+fn replace<'t>(staged: StagedFile<'t>, original: &'t Original) -> Result<AppliedStep<'t>, Failure> {
     let target = staged.target;
     let _unlocked_on_drop = target.lock();
     match staged.exchange() {
-        Ok(()) if target.is_unchanged(&staged.temporary, original) => Ok(Done::Exchanged(staged)),
+        Ok(()) if target.is_unchanged(&staged.temporary, original) => Ok(AppliedStep::Exchanged(staged)),
         Ok(()) => {
             // If it is busy, yet another program has replaced the file, and its version stays.
             match staged.exchange_back() {
@@ -429,7 +433,7 @@ fn replace<'t>(staged: Staged<'t>, original: &'t Original) -> Result<Done<'t>, F
             }
             let renamed = renameat(&target.folder, &staged.temporary, &target.folder, &target.name);
             renamed.map_err(|error| target.refused(error))?;
-            Ok(Done::Overwritten(target, original))
+            Ok(AppliedStep::Overwritten(target, original))
         }
         Err(Errno::NOENT) => Err(target.changed_meanwhile()),
         Err(error) => Err(target.refused(error)),
@@ -446,17 +450,17 @@ fn put_back(target: &Target<'_>, temporary: &OsStr) -> Result<(), Errno> {
 }
 
 /// Undoes changes, the last one first, and returns the failure that was the reason, with what could not be undone.
-fn undo(done: Vec<Done<'_>>, reason: Failure) -> Failure {
+fn undo(done: Vec<AppliedStep<'_>>, reason: Failure) -> Failure {
     let mut left = Vec::new();
     for made in done.into_iter().rev() {
         let (target, undone) = match made {
-            Done::Created(target) => (target, unlinkat(&target.folder, &target.name, AtFlags::empty())),
-            Done::Exchanged(staged) => {
+            AppliedStep::Created(target) => (target, unlinkat(&target.folder, &target.name, AtFlags::empty())),
+            AppliedStep::Exchanged(staged) => {
                 let _unlocked_on_drop = staged.target.lock();
                 // The new content then has the temporary name and is removed with it.
                 (staged.target, staged.exchange_back())
             }
-            Done::Removed(staged) => {
+            AppliedStep::Removed(staged) => {
                 let undone = put_back(staged.target, &staged.temporary);
                 let target = staged.target;
                 if undone.is_err() {
@@ -465,9 +469,9 @@ fn undo(done: Vec<Done<'_>>, reason: Failure) -> Failure {
                 }
                 (target, undone)
             }
-            Done::Overwritten(target, original) => {
+            AppliedStep::Overwritten(target, original) => {
                 let staged = target.stage(&original.content, &original.permissions(), &CancelFlag::default());
-                (target, staged.and_then(Staged::overwrite).map_err(|_| Errno::IO))
+                (target, staged.and_then(StagedFile::overwrite).map_err(|_| Errno::IO))
             }
         };
         if undone.is_err() {

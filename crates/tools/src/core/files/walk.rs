@@ -99,9 +99,9 @@ impl End {
     }
 }
 
-/// What a walk went through.
+/// How a walk ended, and how many folders it left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Walked {
+pub(super) struct WalkReport {
     pub(super) end: End,
     /// Folders that could not be listed, or that are too deep.
     pub(super) unread: usize,
@@ -121,7 +121,7 @@ struct Queue {
     end: End,
 }
 
-struct Shared<'w> {
+struct SharedWalk<'w> {
     tree: &'w Tree,
     cancel: &'w CancelFlag,
     queue: Mutex<Queue>,
@@ -147,9 +147,9 @@ impl Tree {
         cancel: &CancelFlag,
         state: impl Fn() -> S + Sync,
         visit: impl Fn(&mut S, &Entry<'_>) -> ControlFlow<()> + Sync,
-    ) -> Result<Walked, Failure> {
+    ) -> Result<WalkReport, Failure> {
         let start = Folder { path: PathBuf::new(), depth: 0, rules: self.rules.clone() };
-        let shared = Shared {
+        let shared = SharedWalk {
             tree: self,
             cancel,
             queue: Mutex::new(Queue { waiting: vec![start], busy: 0, end: End::Complete }),
@@ -174,7 +174,7 @@ impl Tree {
         });
         cancel.check()?;
         let end = shared.queue.lock().end;
-        Ok(Walked { end, unread: shared.unread.load(Ordering::Relaxed) })
+        Ok(WalkReport { end, unread: shared.unread.load(Ordering::Relaxed) })
     }
 }
 
@@ -193,7 +193,7 @@ fn parent_rules(place: &Place) -> Option<Arc<IgnoreRules>> {
     rules
 }
 
-impl Shared<'_> {
+impl SharedWalk<'_> {
     /// Waits for a folder. `None` at the end of the walk.
     fn next(&self) -> Option<Folder> {
         let mut queue = self.queue.lock();

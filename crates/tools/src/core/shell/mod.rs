@@ -79,7 +79,7 @@ pub struct ShellSettings {
     pub network: Network,
     /// Folders outside the roots that commands may read.
     pub readable: Vec<Folder>,
-    /// Where the private folders of commands are created.
+    /// The folder in which the private folders of commands are created.
     pub temporary: PathBuf,
     /// The time limit of a command whose call has none.
     pub default_timeout: Duration,
@@ -114,7 +114,7 @@ impl ShellSettings {
 /// The rights with which commands run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
-    /// Those of the folders that are configured.
+    /// The rights to the folders that are configured.
     Confined,
     /// All rights of the user.
     OfUser,

@@ -1,6 +1,6 @@
 //! Converts HTML to Markdown or plain text.
 //!
-//! It works on the stream of tokens, without a tree: trees of hostile pages are deep, and code that walks or drops them
+//! The conversion works on the stream of tokens, without a tree: trees of hostile pages are deep, and code that walks or drops them
 //! recursively exhausts the stack. `html5gum` is a complete HTML tokenizer without unsafe code and dependencies. Wrongly
 //! nested tags therefore only produce odd Markdown.
 //!
@@ -11,7 +11,25 @@ use std::collections::BTreeMap;
 use html5gum::{DefaultEmitter, HtmlString, Spanned, Token, Tokenizer};
 use url::Url;
 
-use super::mode::Mode;
+/// The format in which a page is returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExtractMode {
+    Markdown,
+    Text,
+}
+
+impl ExtractMode {
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        [Self::Markdown, Self::Text].into_iter().find(|mode| mode.as_str() == word)
+    }
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Markdown => "markdown",
+            Self::Text => "text",
+        }
+    }
+}
 
 /// Main content that is shorter than this, in bytes, is not believed to be all.
 const MIN_MAIN_BYTES: usize = 200;
@@ -35,7 +53,7 @@ pub(super) struct Document {
 }
 
 /// Converts a page to about this many bytes of text at most.
-pub(super) fn convert(page: &str, base: &Url, mode: Mode, max_bytes: usize) -> Document {
+pub(super) fn convert(page: &str, base: &Url, mode: ExtractMode, max_bytes: usize) -> Document {
     let main = run(page, Writer::new(base, mode, max_bytes, Part::Main));
     if main.text.len() >= MIN_MAIN_BYTES {
         return main;
@@ -108,7 +126,7 @@ struct List {
 #[derive(Debug)]
 struct Writer<'b> {
     base: &'b Url,
-    mode: Mode,
+    mode: ExtractMode,
     part: Part,
     max_bytes: usize,
     out: String,
@@ -133,7 +151,7 @@ struct Writer<'b> {
 }
 
 impl<'b> Writer<'b> {
-    fn new(base: &'b Url, mode: Mode, max_bytes: usize, part: Part) -> Self {
+    fn new(base: &'b Url, mode: ExtractMode, max_bytes: usize, part: Part) -> Self {
         Self {
             base,
             mode,
@@ -170,7 +188,7 @@ impl<'b> Writer<'b> {
     }
 
     fn is_markdown(&self) -> bool {
-        self.mode == Mode::Markdown
+        self.mode == ExtractMode::Markdown
     }
 
     fn is_visible(&self) -> bool {
@@ -554,15 +572,14 @@ fn is_block(name: &str) -> bool {
 mod tests {
     use url::Url;
 
-    use super::{Document, convert};
-    use crate::core::web::mode::Mode;
+    use super::{Document, ExtractMode, convert};
 
-    fn read(page: &str, mode: Mode) -> Document {
+    fn read(page: &str, mode: ExtractMode) -> Document {
         convert(page, &Url::parse("https://example.com/a/b").unwrap(), mode, 1 << 20)
     }
 
     fn markdown(page: &str) -> String {
-        read(page, Mode::Markdown).text
+        read(page, ExtractMode::Markdown).text
     }
 
     #[test]
@@ -591,7 +608,7 @@ mod tests {
     #[test]
     fn plain_text_has_no_marks() {
         let page = "<h1>A</h1><p>b <b>c</b> <a href=/d>e</a></p><ul><li>f</ul>";
-        assert_eq!(read(page, Mode::Text).text, "A\n\nb c e\n\n- f");
+        assert_eq!(read(page, ExtractMode::Text).text, "A\n\nb c e\n\n- f");
     }
 
     #[test]
@@ -599,7 +616,7 @@ mod tests {
         let page = "<head><title> My \n page </title><style>p{}</style></head><script>if (a<b) '</p>'</script>\
                     <p>a</p><noscript>n</noscript><svg><text>s</text></svg><a href='javascript:x'>j</a><a href='#f'>g</a>\
                     <a href='data:text/html,x'>k</a><template><p>t</p></template>";
-        let document = read(page, Mode::Markdown);
+        let document = read(page, ExtractMode::Markdown);
         assert_eq!(document.title.as_deref(), Some("My page"));
         assert_eq!(document.text, "a\n\njgk");
     }
@@ -634,7 +651,7 @@ mod tests {
         ];
         for page in pages {
             let base = Url::parse(&format!("https://example.com/{}", "x".repeat(1_900))).unwrap();
-            let document = convert(&page, &base, Mode::Markdown, 100_000);
+            let document = convert(&page, &base, ExtractMode::Markdown, 100_000);
             assert!(document.text.len() < 200_000, "{}", page.chars().take(20).collect::<String>());
         }
     }

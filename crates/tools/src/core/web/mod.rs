@@ -5,7 +5,6 @@
 
 mod body;
 mod html;
-mod mode;
 mod rate;
 mod readable;
 mod target;
@@ -34,7 +33,7 @@ use url::Url;
 
 use super::CoreTool;
 use body::Page;
-use mode::Mode;
+use html::ExtractMode;
 use rate::Rate;
 use target::{Guard, Target};
 
@@ -90,12 +89,12 @@ impl FetchLimits {
 /// The input of a call.
 struct Request {
     url: Url,
-    mode: Mode,
+    mode: ExtractMode,
     max_chars: usize,
 }
 
 /// A response that was received after all redirects.
-struct Fetched {
+struct FetchedPage {
     url: Url,
     status: u16,
     page: Page,
@@ -150,7 +149,7 @@ impl WebFetch {
         let fetched = timeout(limit, self.follow(url.clone()))
             .await
             .map_err(|_| format!("`{}` took longer than {} seconds", shown(&url), limit.as_secs()))??;
-        let Fetched { url: final_url, status, page } = fetched;
+        let FetchedPage { url: final_url, status, page } = fetched;
         let (base, is_cut) = (final_url.clone(), page.is_cut);
         let content_type = page.content_type.clone();
         // Converting megabytes takes a while.
@@ -179,7 +178,7 @@ impl WebFetch {
     }
 
     /// Sends the request, and follows redirects.
-    async fn follow(&self, start: Url) -> Result<Fetched, String> {
+    async fn follow(&self, start: Url) -> Result<FetchedPage, String> {
         let mut target = Target::start(start, &self.private_hosts)?;
         for _ in 0..=self.limits.redirects {
             let response = self.send(&target).await?;
@@ -189,7 +188,7 @@ impl WebFetch {
                     let status = response.status().as_u16();
                     let page = Page::read(response, self.limits.bytes).await;
                     let page = page.map_err(|why| format!("`{}`: {why}", shown(target.url())))?;
-                    return Ok(Fetched { url: target.into_url(), status, page });
+                    return Ok(FetchedPage { url: target.into_url(), status, page });
                 }
             }
         }
@@ -234,8 +233,8 @@ impl Request {
         let url = Url::parse(url.trim())
             .map_err(|error| format!("`{}` is not a URL: {error}", contract::text::line(url, MAX_SHOWN_CHARS)))?;
         let mode = match input.get("extractMode") {
-            None | Some(Value::Null) => Mode::Markdown,
-            Some(word) => Mode::parse(word.as_str().unwrap_or_default())
+            None | Some(Value::Null) => ExtractMode::Markdown,
+            Some(word) => ExtractMode::parse(word.as_str().unwrap_or_default())
                 .ok_or("`extractMode` must be `markdown` or `text`".to_owned())?,
         };
         let max_chars = match input.get(FETCH_CHARS.key) {

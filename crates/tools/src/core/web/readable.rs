@@ -5,12 +5,11 @@ use contract::limits::MAX_JSON_VALUES;
 use url::Url;
 
 use super::body::{Kind, Page};
-use super::html;
-use super::mode::Mode;
+use super::html::{self, ExtractMode};
 
 /// A converted page.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Readable {
+pub(super) struct ReadableText {
     pub(super) title: Option<String>,
     pub(super) text: String,
     /// How the text was made: `html`, `json` or `raw`.
@@ -19,7 +18,7 @@ pub(super) struct Readable {
 }
 
 /// Converts a page to at most this many characters of text.
-pub(super) fn convert(page: &Page, base: &Url, mode: Mode, max_chars: usize) -> Result<Readable, String> {
+pub(super) fn convert(page: &Page, base: &Url, mode: ExtractMode, max_chars: usize) -> Result<ReadableText, String> {
     let kind = page.kind()?;
     let text = page.text(kind);
     let (title, text, extractor, is_cut) = match kind {
@@ -39,7 +38,7 @@ pub(super) fn convert(page: &Page, base: &Url, mode: Mode, max_chars: usize) -> 
         Some(start) => (start.to_owned(), true),
         None => (text, false),
     };
-    Ok(Readable { title, text, extractor, is_cut: is_cut || is_longer })
+    Ok(ReadableText { title, text, extractor, is_cut: is_cut || is_longer })
 }
 
 /// Levels to which JSON is indented. Each adds two spaces to every line inside.
@@ -58,11 +57,11 @@ fn indented(text: &str) -> Option<String> {
 mod tests {
     use url::Url;
 
-    use super::{Mode, Page, convert};
+    use super::{ExtractMode, Page, convert};
 
-    fn read(content_type: &str, body: &str, max_chars: usize) -> super::Readable {
+    fn read(content_type: &str, body: &str, max_chars: usize) -> super::ReadableText {
         let page = Page { content_type: content_type.to_owned(), bytes: body.as_bytes().to_vec(), is_cut: false };
-        convert(&page, &Url::parse("https://example.com/").unwrap(), Mode::Markdown, max_chars).unwrap()
+        convert(&page, &Url::parse("https://example.com/").unwrap(), ExtractMode::Markdown, max_chars).unwrap()
     }
 
     #[test]

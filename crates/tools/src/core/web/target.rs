@@ -25,12 +25,25 @@ const NON_WEB_PORTS: [u16; 12] = [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060
 /// Ports of Internet Relay Chat.
 const IRC_PORTS: std::ops::RangeInclusive<u16> = 6665..=6697;
 
+/// Whether a host may be on this machine or in a private network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PrivateAddresses {
+    /// The user allows them for this host.
+    Allowed,
+    Refused,
+}
+
+impl PrivateAddresses {
+    fn of(host: &str, private_hosts: &BTreeSet<String>) -> Self {
+        if private_hosts.contains(host) { Self::Allowed } else { Self::Refused }
+    }
+}
+
 /// A URL that may be fetched, as far as the URL alone shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     url: Url,
-    /// Whether the user allows this host to have a private address.
-    allows_private: bool,
+    private_addresses: PrivateAddresses,
 }
 
 impl Target {
@@ -48,7 +61,8 @@ impl Target {
         let url = self.url.join(location).map_err(|error| format!("`{from}` redirects to an invalid URL: {error}"))?;
         let next = Self::check(url, private_hosts).map_err(|why| format!("`{from}` redirects: {why}"))?;
         // Otherwise any page on the internet could make requests in the private network.
-        if next.allows_private && !self.allows_private {
+        let (from_private, to_private) = (self.private_addresses, next.private_addresses);
+        if to_private == PrivateAddresses::Allowed && from_private == PrivateAddresses::Refused {
             let to = shown(&next.url);
             return Err(format!(
                 "`{from}` redirects to `{to}`, a host that the user allows only to be fetched directly; fetch that URL \
@@ -68,20 +82,20 @@ impl Target {
         }
         let host = url.host().ok_or_else(|| format!("`{name}` has no host"))?;
         let plain = plain_host(&host);
-        let allows_private = private_hosts.contains(&plain);
+        let private_addresses = PrivateAddresses::of(&plain, private_hosts);
         let literal = match host {
             Host::Ipv4(address) => Some(IpAddr::from(address)),
             Host::Ipv6(address) => Some(IpAddr::from(address)),
             Host::Domain(_) => None,
         };
-        if let Some(refused) = literal.and_then(|address| refusal(&plain, address, allows_private)) {
+        if let Some(refused) = literal.and_then(|address| refusal(&plain, address, private_addresses)) {
             return Err(refused);
         }
         let port = url.port_or_known_default().unwrap_or(0);
         if !is_web_port(port) {
             return Err(format!("`{name}` cannot be fetched: port {port} is not a web server port"));
         }
-        Ok(Self { url, allows_private })
+        Ok(Self { url, private_addresses })
     }
 
     pub(super) fn url(&self) -> &Url {
@@ -109,10 +123,10 @@ fn is_web_port(port: u16) -> bool {
 
 /// Says why an address must not be connected to, if so. Reserved addresses are refused even if the user allows the host:
 /// cloud providers serve credentials there.
-fn refusal(host: &str, address: IpAddr, allows_private: bool) -> Option<String> {
+fn refusal(host: &str, address: IpAddr, private: PrivateAddresses) -> Option<String> {
     let what = match AddressClass::of(address) {
         AddressClass::Global => return None,
-        AddressClass::Loopback | AddressClass::Private if allows_private => return None,
+        AddressClass::Loopback | AddressClass::Private if private == PrivateAddresses::Allowed => return None,
         AddressClass::Loopback => "this machine",
         AddressClass::Private => "a private network",
         AddressClass::Reserved => {
@@ -162,8 +176,8 @@ impl Guard {
     async fn addresses(self, name: String) -> Result<Vec<SocketAddr>, String> {
         let host = plain_host(&Host::Domain(name.as_str()));
         let found = self.lookup.lookup(&name).await.map_err(|error| format!("the name cannot be resolved: {error}"))?;
-        let allows_private = self.private_hosts.contains(&host);
-        let permitted = permitted(found, |address| refusal(&host, *address, allows_private))?;
+        let private = PrivateAddresses::of(&host, &self.private_hosts);
+        let permitted = permitted(found, |address| refusal(&host, *address, private))?;
         Ok(permitted.into_iter().map(|address| SocketAddr::new(address, 0)).collect())
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::time::{Instant, timeout};
 
-use super::{Closed, Connection, MAX_TIMEOUTS, RequestError};
+use super::{CloseReason, Connection, MAX_TIMEOUTS, RequestError};
 
 /// The plugin's end of a connection.
 struct Peer {
@@ -134,7 +134,7 @@ async fn a_connection_ends_with_the_reason() {
     let line = |text: &str| format!("{text}\n");
     let asks: String =
         (0..=MAX_UNANSWERED_REQUESTS).map(|id| line(&json!({"id": id, "method": "x"}).to_string())).collect();
-    let cases = [(line("garbage").repeat(MAX_BAD_FRAMES), Closed::Garbage), (asks, Closed::AsksTooMuch)];
+    let cases = [(line("garbage").repeat(MAX_BAD_FRAMES), CloseReason::Garbage), (asks, CloseReason::AsksTooMuch)];
     for (sent, expected) in cases {
         let (connection, mut peer) = connect();
         let asked = ask(&connection, "a");
@@ -148,7 +148,7 @@ async fn a_connection_ends_with_the_reason() {
     let asked = ask(&connection, "a");
     peer.next().await;
     drop(peer);
-    assert_eq!(asked.await.unwrap(), Err(RequestError::Lost(Closed::Ended)));
+    assert_eq!(asked.await.unwrap(), Err(RequestError::Lost(CloseReason::Ended)));
 }
 
 #[tokio::test]
@@ -164,8 +164,10 @@ async fn a_plugin_that_does_not_read_loses_its_connection_and_no_memory_grows() 
     }
     for one in asked {
         let error = one.await.unwrap().unwrap();
-        let closed =
-            matches!(error, RequestError::Lost(Closed::DoesNotRead) | RequestError::NotSent(Closed::DoesNotRead));
+        let closed = matches!(
+            error,
+            RequestError::Lost(CloseReason::DoesNotRead) | RequestError::NotSent(CloseReason::DoesNotRead)
+        );
         assert!(closed, "{error:?}");
     }
 }
@@ -183,7 +185,7 @@ async fn a_dropped_request_is_cancelled_and_hanging_ends_the_connection() {
         assert_eq!(error, RequestError::Deadline);
         assert_eq!(connection.why_closed().is_some(), number == MAX_TIMEOUTS);
     }
-    assert_eq!(connection.why_closed(), Some(Closed::Hangs));
+    assert_eq!(connection.why_closed(), Some(CloseReason::Hangs));
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ const MAX_FOLDER_DEPTH: usize = 32;
 
 /// Whether folders that tools create beside a plugin's files are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum FolderKind {
     /// The author's folder, which is copied.
     Source,
     /// The copy, of which every file counts.
@@ -50,7 +50,7 @@ pub enum ContentError {
 /// Reads the files of a folder one by one, in the order of their paths, and returns the hash of all.
 pub(super) fn read(
     root: &Path,
-    reading: Reading,
+    reading: FolderKind,
     mut each: impl FnMut(PluginFile) -> Result<(), ContentError>,
 ) -> Result<String, ContentError> {
     let mut paths = Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn read(
 fn collect(
     root: &Path,
     below: &str,
-    reading: Reading,
+    reading: FolderKind,
     depth: usize,
     entries: &mut usize,
     paths: &mut Vec<String>,
@@ -89,7 +89,7 @@ fn collect(
         let Ok(name) = entry.file_name().into_string() else { return Err(ContentError::Name(entry.path())) };
         let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
         let kind = entry.file_type().map_err(failed)?;
-        if kind.is_dir() && reading == Reading::Source && LEFT_OUT.contains(&name.as_str()) {
+        if kind.is_dir() && reading == FolderKind::Source && LEFT_OUT.contains(&name.as_str()) {
             continue;
         } else if kind.is_dir() {
             collect(root, &path, reading, depth + 1, entries, paths)?;

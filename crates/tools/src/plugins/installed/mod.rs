@@ -17,7 +17,7 @@ use telemetry::LogIgnored;
 
 use super::manifest::{MANIFEST_FILE, Manifest, ManifestError};
 pub use content::ContentError;
-use content::{PluginFile, Reading};
+use content::{FolderKind, PluginFile};
 pub use index::{PluginRecord, VersionRecord};
 
 /// The name of the file that says which plugins are installed.
@@ -92,7 +92,7 @@ pub fn short_hash(hash: &str) -> &str {
 /// Reads a plugin's folder and checks its manifest. Nothing of it is run.
 pub fn inspect(source: &Path) -> Result<InspectedPlugin, PluginError> {
     let (mut text, mut files, mut bytes) = (None, 0, 0);
-    let hash = content::read(source, Reading::Source, |file| {
+    let hash = content::read(source, FolderKind::Source, |file| {
         files += 1;
         bytes += file.content.len();
         if file.path == MANIFEST_FILE {
@@ -241,7 +241,7 @@ impl InstalledPlugin {
     pub fn verify(&self) -> Result<Manifest, PluginError> {
         let changed = || PluginError::Changed { id: self.id.clone() };
         let mut text = None;
-        let hash = content::read(&self.folder, Reading::Copy, |file| {
+        let hash = content::read(&self.folder, FolderKind::Copy, |file| {
             if file.path == MANIFEST_FILE {
                 text = Some(file.content);
             }
@@ -269,7 +269,7 @@ fn shown(text: &str) -> String {
 
 fn copy(source: &Path, target: &Path) -> Result<String, PluginError> {
     make_folder(target)?;
-    let hash = content::read(source, Reading::Source, |file| {
+    let hash = content::read(source, FolderKind::Source, |file| {
         let path = target.join(&file.path);
         write_file(target, &path, &file).map_err(|source| ContentError::File { path, source })
     })?;

@@ -1,7 +1,7 @@
 //! Limits and readers that the parts of a manifest share.
 
 use contract::config::ConfigError;
-use contract::config::reader::Reader;
+use contract::config::reader::ConfigReader;
 use serde_json::Value;
 
 /// The longest id of a plugin or namespace.
@@ -31,7 +31,7 @@ pub(super) const RESERVED_IDS: [&str; 8] =
 
 /// Reads a text that must be there and for which `is_valid` holds.
 pub(super) fn required(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut ConfigReader<'_, '_>,
     key: &'static str,
     expected: &str,
     is_valid: impl Fn(&str) -> bool,
@@ -51,7 +51,7 @@ pub(super) fn required(
 }
 
 /// Reads a text of at most `bytes` that must be there and must not be blank.
-pub(super) fn text(reader: &mut Reader<'_, '_>, key: &'static str, bytes: usize) -> Option<String> {
+pub(super) fn text(reader: &mut ConfigReader<'_, '_>, key: &'static str, bytes: usize) -> Option<String> {
     let expected = format!("a text of at most {bytes} bytes that is not blank");
     required(reader, key, &expected, |text| !text.trim().is_empty() && text.len() <= bytes)
 }

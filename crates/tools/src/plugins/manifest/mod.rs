@@ -56,9 +56,9 @@ pub struct PluginTool {
 /// What a tool does, which decides whether it is asked about and whether it may be repeated after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effects {
-    /// It changes nothing.
+    /// The tool changes nothing.
     Reads,
-    /// It changes something, and executes calls with the same idempotency key once.
+    /// The tool changes something, and executes calls with the same idempotency key once.
     Repeatable,
     Changes,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::{InputMapping, ScopeValue};
-use contract::config::reader::{self, Reader};
+use contract::config::reader::{self, ConfigReader};
 use contract::config::{ConfigError, Path};
 use contract::limits::{MAX_IDENTIFIER_BYTES, MAX_PLUGIN_TOOLS};
 use serde_json::{Map, Value, json};
@@ -27,16 +27,16 @@ pub struct NamespaceManifest {
     pub scope: ScopeManifest,
 }
 
-/// Where a namespace's scope comes from.
+/// The origin of a namespace's scope.
 #[derive(Clone, Debug)]
 pub enum ScopeManifest {
-    /// It is in the manifest, the same for every run.
+    /// The scope is in the manifest, the same for every run.
     Fixed(ScopeValue),
     /// The plugin creates it for each agent and session, with `namespaces/createScope`.
     Created,
 }
 
-pub(super) fn read_namespace(reader: &mut Reader<'_, '_>, own: &[&str]) -> Option<NamespaceManifest> {
+pub(super) fn read_namespace(reader: &mut ConfigReader<'_, '_>, own: &[&str]) -> Option<NamespaceManifest> {
     let id = required(reader, "id", "a namespace's id: lower-case letters, digits and `-`, at most 64", is_id);
     let expected = format!("a JavaScript identifier of at most {MAX_IDENTIFIER_BYTES} bytes");
     let global_name = required(reader, "globalName", &expected, is_identifier);

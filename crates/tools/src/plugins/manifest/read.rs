@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use catalog::convenience_name;
 use contract::config::pattern::Pattern;
-use contract::config::reader::{self, Reader};
+use contract::config::reader::{self, ConfigReader};
 use contract::config::{ConfigError, Path};
 use contract::json::measure;
 use contract::limits::{
@@ -71,7 +71,7 @@ impl Manifest {
     }
 }
 
-fn read_manifest(reader: &mut Reader<'_, '_>) -> Option<Manifest> {
+fn read_manifest(reader: &mut ConfigReader<'_, '_>) -> Option<Manifest> {
     // Editors find the manifest's schema by this key; it is not used here.
     let _schema = reader.field("$schema");
     let id =
@@ -116,7 +116,7 @@ fn read_manifest(reader: &mut Reader<'_, '_>) -> Option<Manifest> {
 }
 
 /// Reports a list that has more than `max` entries.
-fn check_length(reader: &mut Reader<'_, '_>, key: &'static str, found: usize, max: usize) {
+fn check_length(reader: &mut ConfigReader<'_, '_>, key: &'static str, found: usize, max: usize) {
     if found > max {
         let path = reader.path().child(key);
         reader.report(ConfigError::wrong_value(&path, &json!([]), &format!("at most {max} entries, not {found}")));
@@ -129,7 +129,7 @@ fn is_version(text: &str) -> bool {
 }
 
 /// Reads the command. It is never a shell string: a program and its arguments.
-fn read_command(reader: &mut Reader<'_, '_>) -> Option<Vec<String>> {
+fn read_command(reader: &mut ConfigReader<'_, '_>) -> Option<Vec<String>> {
     let path = reader.path().child("command");
     let argument = |value: &Value, path: &Path| match value.as_str() {
         Some(text) if text.len() <= MAX_ARGUMENT_BYTES && !text.contains('\0') => Ok(text.to_owned()),
@@ -195,7 +195,7 @@ fn check_small_object(value: &Value, path: &Path) -> Result<(), ConfigError> {
     Err(ConfigError::wrong_value(path, value, &expected))
 }
 
-fn read_tools(reader: &mut Reader<'_, '_>, owner: &str) -> Vec<PluginTool> {
+fn read_tools(reader: &mut ConfigReader<'_, '_>, owner: &str) -> Vec<PluginTool> {
     let Some((value, path, errors)) = reader.field("tools") else { return Vec::new() };
     let Value::Array(items) = value else {
         errors.push(ConfigError::wrong_value(&path, value, "a list of tools"));
@@ -230,7 +230,7 @@ fn read_tools(reader: &mut Reader<'_, '_>, owner: &str) -> Vec<PluginTool> {
     tools
 }
 
-fn read_tool(reader: &mut Reader<'_, '_>, owner: &str) -> Option<PluginTool> {
+fn read_tool(reader: &mut ConfigReader<'_, '_>, owner: &str) -> Option<PluginTool> {
     let expected = "a tool's name: letters, digits, `_`, `-` and `.`, at most 128, and not the name of a core tool";
     let name = required(reader, "name", expected, is_tool_name);
     let description = text(reader, "description", MAX_TOOL_DESCRIPTION_BYTES);
@@ -273,7 +273,7 @@ fn optional_text(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> O
 }
 
 /// Reads a time limit. A number outside its range is an error, so that the plugin's author knows which limit applies.
-fn timeout(reader: &mut Reader<'_, '_>, bound: &Bound) -> Duration {
+fn timeout(reader: &mut ConfigReader<'_, '_>, bound: &Bound) -> Duration {
     let given = match reader.field(bound.key) {
         None => None,
         Some((value, path, errors)) => {
@@ -288,7 +288,7 @@ fn timeout(reader: &mut Reader<'_, '_>, bound: &Bound) -> Duration {
     Duration::from_millis(given.unwrap_or(bound.default))
 }
 
-fn read_hook(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<HookManifest> {
+fn read_hook(reader: &mut ConfigReader<'_, '_>, key: &'static str) -> Option<HookManifest> {
     reader.object(key, |reader| {
         let errors_before = reader.error_count();
         let tools = reader.list("tools", Pattern::read).unwrap_or_default();
@@ -305,7 +305,7 @@ fn read_hook(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<HookManif
     })
 }
 
-fn read_namespaces(reader: &mut Reader<'_, '_>, tools: &[PluginTool]) -> Vec<super::NamespaceManifest> {
+fn read_namespaces(reader: &mut ConfigReader<'_, '_>, tools: &[PluginTool]) -> Vec<super::NamespaceManifest> {
     let Some((value, path, errors)) = reader.field("namespaces") else { return Vec::new() };
     let Value::Array(items) = value else {
         errors.push(ConfigError::wrong_value(&path, value, "a list of namespaces"));

@@ -1,4 +1,4 @@
-//! One history of turns: clients, gateways, cells and faults, all random from one seed. Then the faults stop, and every
+//! A history of turns: clients, gateways, cells and faults, all random from one seed. Then the faults stop, and every
 //! conversation must be answered.
 
 use std::collections::BTreeMap;

@@ -47,7 +47,9 @@ fn check_end(turn: &ObservedTurn, steps: &[Step]) -> CheckResult {
         _ => return Err(format!("{id} has {} ends: {steps:?}", ends.len())),
     };
     ensure(state == expected, || format!("{id} is {state:?} with these steps: {steps:?}"))?;
-    ensure(ends.is_empty() || matches!(steps.last(), Some(Step::Ended(_))), || format!("{id} goes on after its end"))?;
+    ensure(ends.is_empty() || matches!(steps.last(), Some(Step::Ended(_))), || {
+        format!("{id} continues after its end")
+    })?;
     ensure(state != TurnState::Failed, || format!("{id} failed for no reason: {steps:?}"))?;
     let record = TurnRecord::from_steps(steps.to_vec()).map_err(|error| error.to_string())?;
     let waits = matches!(record.next(), Next::Client(_));

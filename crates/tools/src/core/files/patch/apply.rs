@@ -63,7 +63,7 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk<'_>]) -> Result<Vec<u8>, Probl
     }
     let mut file = Haystack::new(split);
     let ending = line_break(content);
-    let mut result = Patched { bytes: Vec::with_capacity(content.len()), ending };
+    let mut result = PatchedFile { bytes: Vec::with_capacity(content.len()), ending };
     let mut next = 0;
     for hunk in hunks {
         let (start, used) = place(&mut file, hunk, next)?;
@@ -91,12 +91,12 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk<'_>]) -> Result<Vec<u8>, Probl
     Ok(result.bytes)
 }
 
-struct Patched<'c> {
+struct PatchedFile<'c> {
     bytes: Vec<u8>,
     ending: &'c [u8],
 }
 
-impl Patched<'_> {
+impl PatchedFile<'_> {
     /// Ends the last line if it has no line break, because another line follows.
     fn begin_line(&mut self) {
         if self.bytes.last().is_some_and(|last| *last != b'\n') {

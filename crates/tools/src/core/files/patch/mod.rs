@@ -43,7 +43,7 @@ struct PlannedFile<'r> {
     moved_from: Option<usize>,
 }
 
-/// What the patch does to each file. Methods take a file as its index in `files`.
+/// The changes that the patch makes to each file. Methods take a file as its index in `files`.
 struct Plan<'r> {
     roots: &'r Roots,
     files: Vec<PlannedFile<'r>>,

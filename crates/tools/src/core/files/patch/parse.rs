@@ -12,7 +12,7 @@ const UPDATE: &str = "*** Update File:";
 const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
-/// What a patch does to one file.
+/// The part of a patch that changes one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Section<'p> {
     Add { path: &'p str, content: String },
