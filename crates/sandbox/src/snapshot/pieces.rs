@@ -164,7 +164,7 @@ impl Pieces {
 }
 
 impl Drop for Pieces {
-    /// Ends the work on pieces that nobody takes.
+    /// Ends the work on pieces whose results are not wanted any more.
     fn drop(&mut self) {
         self.shared.lock().waiting.clear();
         self.complete();

@@ -28,11 +28,11 @@ struct Reader {
 /// The leg that the reader runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leg {
-    /// It reads.
+    /// The reader reads.
     None,
-    /// It has run a leg since the last tick.
+    /// The reader has run a leg since the last tick.
     New,
-    /// It has run a leg for at least one whole tick.
+    /// The reader has run a leg for at least one whole tick.
     Long,
 }
 

@@ -173,7 +173,7 @@ fn web_fetch_fetches_a_host_that_the_user_allows_and_no_other() {
     let code = format!("return await tools.call('openclaw:core:web_fetch', {{ url: 'http://127.0.0.1:{port}/' }})");
     let place = Place::new(json!([]));
     place.configure(&json!({"tools": {"web": {"fetch": {"enabled": true, "allowPrivate": ["127.0.0.1"]}}}}));
-    // It only reads, so that nobody is asked.
+    // It only reads, so it needs no approval.
     let found = Streams::plain(&place, Era::November2025).exec(&code);
     assert_eq!(found["value"]["text"], "# Inner", "{found}");
     place.configure(&json!({"tools": {"web": {"fetch": {"enabled": true}}}}));

@@ -63,7 +63,7 @@ impl Place {
         self.command_line(arguments).output().unwrap()
     }
 
-    /// Another command with this state folder and configuration.
+    /// Returns a second command with this state folder and configuration.
     pub(crate) fn command_line(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.args(arguments).args(["--state-dir", &self.path("state"), "--config", &self.path("config.json")]);

@@ -8,7 +8,7 @@ use super::clients::{Era, HttpClient, Response, Served};
 use super::place::{Place, reads, writes};
 
 const ADA: &str = "ada-ada-ada-ada-ada";
-/// Another token of the same principal, which may not approve.
+/// A token of the same principal that may not approve.
 const RUNNER: &str = "runner-runner-runner";
 const BOB: &str = "bob-bob-bob-bob-bob";
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
