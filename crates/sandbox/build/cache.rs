@@ -10,13 +10,16 @@ use sha2::{Digest, Sha256};
 use crate::Result;
 use crate::compiler::Compiler;
 
-/// How many images are kept. One has about ten megabytes.
+/// How many images are kept. One has about a megabyte.
 const MAX_IMAGES: usize = 8;
 
-/// An image: the hash of its WebAssembly, and its machine code.
+/// The suffix of the file with the machine code of an image.
+const MACHINE_CODE: &str = "cwasm.zst";
+
+/// An image: the hash of its WebAssembly, and its compressed machine code.
 pub(crate) struct Image {
     pub(crate) id: Vec<u8>,
-    pub(crate) compiled: Vec<u8>,
+    pub(crate) compressed: Vec<u8>,
 }
 
 /// The place of one image in the cache.
@@ -51,14 +54,14 @@ impl Entry {
 
     /// Returns the image, if it is in the cache.
     pub(crate) fn read(&self) -> Option<Image> {
-        Some(Image { id: fs::read(self.file("id")).ok()?, compiled: fs::read(self.file("cwasm")).ok()? })
+        Some(Image { id: fs::read(self.file("id")).ok()?, compressed: fs::read(self.file(MACHINE_CODE)).ok()? })
     }
 
     /// Adds the image and removes the oldest ones. Each file is complete when it has its name.
     pub(crate) fn write(&self, image: &Image) -> Result<()> {
         fs::create_dir_all(&self.folder)?;
         // The id is written last: without it, there is no entry.
-        for (suffix, bytes) in [("cwasm", &image.compiled), ("id", &image.id)] {
+        for (suffix, bytes) in [(MACHINE_CODE, &image.compressed), ("id", &image.id)] {
             let unfinished = self.file(&format!("{suffix}.{}", std::process::id()));
             fs::write(&unfinished, bytes)?;
             fs::rename(&unfinished, self.file(suffix))?;
@@ -69,8 +72,13 @@ impl Entry {
             .collect();
         images.sort_by_key(|path| fs::metadata(path).and_then(|found| found.modified()).ok());
         for old in images.iter().rev().skip(MAX_IMAGES) {
-            fs::remove_file(old)?;
-            fs::remove_file(old.with_extension("cwasm"))?;
+            for file in [old.clone(), old.with_extension(MACHINE_CODE)] {
+                // Another build may have removed it, or an older version of this script may have named it otherwise.
+                match fs::remove_file(file) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                    _ => {}
+                }
+            }
         }
         Ok(())
     }

@@ -55,12 +55,12 @@ fn build() -> Result<()> {
             let ready = stop_checks::insert(&image::pre_initialise(&linked)?)?;
             invariants::check(&ready)?;
             let compiled = image::compile(&ready, &env::var("TARGET")?)?;
-            let image = cache::Image { id: Sha256::digest(&ready).to_vec(), compiled };
+            let image = cache::Image { id: Sha256::digest(&ready).to_vec(), compressed: image::compress(&compiled)? };
             cached.write(&image)?;
             image
         }
     };
     fs::write(out.join("image.id"), image.id)?;
-    fs::write(out.join("image.cwasm"), image.compiled)?;
+    fs::write(out.join("image.cwasm.zst"), image.compressed)?;
     Ok(())
 }

@@ -7,7 +7,8 @@ use crate::host_calls::{self, CellHost};
 use crate::watchdog::Watchdog;
 use crate::{engine_config, raw};
 
-static COMPILED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/image.cwasm"));
+/// The machine code of the image, as one zstd frame.
+static COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/image.cwasm.zst"));
 static ID: &[u8; 32] = include_bytes!(concat!(env!("OUT_DIR"), "/image.id"));
 
 pub const IMAGE_ID: ImageId = ImageId(*ID);
@@ -55,7 +56,7 @@ impl Image {
         let mut config = engine_config::base();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
         let engine = Engine::new(&config)?;
-        let module = raw::load_image(&engine, COMPILED)?;
+        let module = raw::load_image(&engine, &machine_code()?)?;
         let mut linker = Linker::new(&engine);
         host_calls::link(&mut linker)?;
         let instance = linker.instantiate_pre(&module)?;
@@ -70,4 +71,12 @@ impl Image {
         drop(store);
         Ok(Self { engine, instance, base, stop_flag, watchdog: Watchdog::default() })
     }
+}
+
+/// Returns the decompressed machine code of the image.
+fn machine_code() -> wasmtime::Result<Vec<u8>> {
+    let size = zstd::zstd_safe::get_frame_content_size(COMPRESSED).ok().flatten();
+    let size = size.and_then(|size| usize::try_from(size).ok());
+    let size = size.ok_or_else(|| wasmtime::Error::msg("the embedded image does not state its size"))?;
+    Ok(zstd::bulk::decompress(COMPRESSED, size)?)
 }

@@ -11,7 +11,7 @@ use wasmtime::{AsContext, Engine, Memory, Module};
 /// Loads the guest image that this crate's build script compiled.
 pub(crate) fn load_image(engine: &Engine, compiled: &[u8]) -> wasmtime::Result<Module> {
     // SAFETY: `deserialize` trusts its bytes to be Wasmtime's own output. The only caller passes
-    // the bytes that the build script got from `precompile_module`, embedded in this binary.
+    // the bytes that the build script got from `precompile_module`, compressed and embedded in this binary.
     unsafe { Module::deserialize(engine, compiled) }
 }
 
