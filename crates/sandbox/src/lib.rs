@@ -1,7 +1,8 @@
 //! Runs hostile code: QuickJS in Wasmtime, the parser, and the jailed worker process.
 //!
 //! This crate is synchronous. A program that embeds Cellmate calls [`worker_main`] first in its `main`, because the
-//! pool re-executes the program as the worker.
+//! pool re-executes the program as the worker. Its locks are the standard library's, so that no further crate is part of
+//! the process that runs hostile code.
 
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 

@@ -85,7 +85,7 @@ pub enum Unavailable {
     #[error(
         "the plugin failed {failures} times in a row and is not started for another {seconds} s; last failure: {last}"
     )]
-    GivenUp { failures: u32, seconds: u64, last: Arc<str> },
+    NotRestarted { failures: u32, seconds: u64, last: Arc<str> },
     #[error("the plugin can be started again in {seconds} s; last failure: {last}")]
     BackingOff { seconds: u64, last: Arc<str> },
     #[error("the plugin was disabled, removed or replaced by another version; run a new cell")]
@@ -345,7 +345,7 @@ impl Supervisor {
 
     fn refused(&self, state: &State) -> Unavailable {
         match state.lifecycle.phase() {
-            Phase::Failed { until } => Unavailable::GivenUp {
+            Phase::Failed { until } => Unavailable::NotRestarted {
                 failures: state.lifecycle.failures(),
                 seconds: Instant::from_std(until).saturating_duration_since(Instant::now()).as_secs() + 1,
                 last: last(state),
