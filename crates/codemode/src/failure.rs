@@ -3,14 +3,12 @@
 //! An error of the store or of the system has two sides. Its text is logged under an incident id; the model reads a
 //! sentence with that id.
 
-use std::error::Error;
-
 use contract::cell::{CellResult, Telemetry};
 use contract::error::ErrorCode;
 use contract::frame::Failure;
 use contract::limits::MAX_ERROR_BYTES;
+use executor::internal_message;
 use store::{CommitError, StoreError};
-use telemetry::IncidentId;
 
 /// Formats a failure for the model: `TypeError: x is not a function (at 3:5)`.
 pub(crate) fn failure_text(failure: &Failure) -> String {
@@ -43,13 +41,6 @@ pub(crate) fn failure(code: ErrorCode, message: impl Into<String>) -> Failure {
     Failure { code: Some(code), message: message.into(), position: None }
 }
 
-/// Logs an error whose text must not reach the model, and returns the message for the model. `advice` says what failed
-/// and what the model can do about it.
-pub(crate) fn internal_message(operation: &'static str, error: &(dyn Error + 'static), advice: &str) -> String {
-    let incident = IncidentId::log(operation, error);
-    format!("internal error (incident {incident}): {advice}")
-}
-
 /// Builds the failure of an operation on a run that the store did not complete. The run is unchanged.
 pub(crate) fn store_unavailable(operation: &'static str, error: &StoreError) -> Failure {
     let advice = "the store is unavailable; call `wait` to try again";
@@ -58,17 +49,10 @@ pub(crate) fn store_unavailable(operation: &'static str, error: &StoreError) -> 
 
 /// Returns the message for a write that failed. The text of an error that names no internals is part of it.
 pub(crate) fn commit_message(operation: &'static str, error: &CommitError, what_failed: &str, next: &str) -> String {
-    match error {
-        CommitError::Fenced
-        | CommitError::ApprovalGone
-        | CommitError::Quota(_)
-        | CommitError::TurnLimit(_)
-        | CommitError::DeliveredElsewhere => {
-            format!("{what_failed}: {error}")
-        }
-        CommitError::Seal(_) | CommitError::Store(_) => {
-            internal_message(operation, error, &format!("{what_failed}; {next}"))
-        }
+    if error.is_internal() {
+        internal_message(operation, error, &format!("{what_failed}; {next}"))
+    } else {
+        format!("{what_failed}: {error}")
     }
 }
 

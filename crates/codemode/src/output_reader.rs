@@ -14,14 +14,13 @@ use contract::limits::{
     Limits, MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES, MAX_LISTED_OUTPUTS, MAX_PAGE_UNITS,
 };
 use contract::scope::Scope;
-use executor::{DataBudgetError, Journal, JournalFull, Reservation, RunDataBudget};
+use executor::{DataBudgetError, Journal, JournalFull, Reservation, RunDataBudget, internal_message};
 use parking_lot::Mutex;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use store::{OutputKind, OutputPiece, OutputPosition, OutputRow, SessionKey, Store, StoreError};
 
 use crate::bridge;
-use crate::failure::internal_message;
 use crate::output::{
     Content, Grep, Lines, OutputRequest, Page, Selection, escaped_bytes, handles, media_of, not_shown, resolve,
 };

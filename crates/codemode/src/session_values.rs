@@ -14,14 +14,13 @@ use std::collections::BTreeMap;
 use contract::frame::{HostCall, ReplyValue};
 use contract::ids::{CallId, RunId};
 use contract::limits::{MAX_STATE_BYTES, MAX_STATE_KEY_BYTES, MAX_STATE_KEYS, MAX_STATE_VALUE_BYTES};
-use executor::{Journal, Reservation, RunDataBudget, UncommittedValue};
+use executor::{Journal, Reservation, RunDataBudget, UncommittedValue, internal_message};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use serde_json::value::RawValue;
 use store::{ExpectedVersion, StoreError, ValueWrite};
 
 use crate::bridge::{MAX_SMALL_REPLY, reject_with_code};
-use crate::failure::internal_message;
 
 /// Bytes of the options of a call: more than a version takes.
 const MAX_OPTIONS_BYTES: usize = 4 << 10;

@@ -23,15 +23,12 @@ pub fn internal_message(operation: &'static str, error: &(dyn Error + 'static), 
 pub fn stopped_message(run_id: &RunId, error: &CommitError) -> String {
     match error {
         CommitError::Fenced => "another process is making this call; repeat it in a moment".to_owned(),
-        CommitError::ApprovalGone
-        | CommitError::Quota(_)
-        | CommitError::TurnLimit(_)
-        | CommitError::DeliveredElsewhere => format!("the call cannot be recorded: {error}"),
-        CommitError::Seal(_) | CommitError::Store(_) => {
+        error if error.is_internal() => {
             let advice = "the call cannot be recorded, so it was not made or its outcome is unknown; check whether it took \
                           effect before you repeat it";
             run_span(run_id).in_scope(|| internal_message("record a tool call", error, advice))
         }
+        error => format!("the call cannot be recorded: {error}"),
     }
 }
 

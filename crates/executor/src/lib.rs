@@ -20,6 +20,7 @@ mod sink;
 mod source;
 
 pub use call::approval::StandingApprovals;
+pub use call::context::run_span;
 pub use call::direct::{DirectCall, DirectRequest, DirectRun};
 pub use call::hooks::{HOOK_DEADLINE, Hook, HookAnswer, HookFuture, JudgedCell, Rewriters, ToolEvent, ToolKind};
 pub use call::transcript::for_transcript;

@@ -135,7 +135,7 @@ pub enum TurnError {
     Commit(#[from] CommitError),
     #[error("the turn cannot be read: {0}")]
     Corrupt(String),
-    #[error("cannot read the system's randomness: {0}")]
+    #[error("cannot read system randomness: {0}")]
     Randomness(#[from] getrandom::Error),
 }
 

@@ -20,13 +20,10 @@ pub(crate) fn internal_message(
 
 /// Returns the message about a write that failed. The text of an error that names no internals is part of it.
 pub(crate) fn commit_message(operation: &'static str, error: &CommitError, what_failed: &str, next: &str) -> String {
-    match error {
-        CommitError::Fenced
-        | CommitError::ApprovalGone
-        | CommitError::Quota(_)
-        | CommitError::TurnLimit(_)
-        | CommitError::DeliveredElsewhere => format!("{what_failed}: {error}"),
-        CommitError::Seal(_) | CommitError::Store(_) => internal_message(operation, error, what_failed, next),
+    if error.is_internal() {
+        internal_message(operation, error, what_failed, next)
+    } else {
+        format!("{what_failed}: {error}")
     }
 }
 

@@ -9,14 +9,14 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use contract::ids::RunId;
 use executor::clock::now_ms;
-use executor::{Executor, Journal, JudgedCell, run_name};
+use executor::{Executor, Journal, JudgedCell, internal_message, run_name};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::wait::wait;
 use crate::definition::Definition;
 use crate::driver::{Driver, Run};
-use crate::failure::{failed, failed_with, failure, internal_message};
+use crate::failure::{failed, failed_with, failure};
 use crate::input::{ExecInput, fill_both_names, language, sync_names};
 use crate::mode::RunMode;
 use crate::registry::{RunRegistry, random_seed};

@@ -218,7 +218,7 @@ impl Driver {
     fn around(run: Run, cell: Cell, location: CellLocation, telemetry: Telemetry) -> Self {
         let (states, received_states) = mpsc::channel(MAX_STATES);
         Self {
-            span: tracing::error_span!("run", run = %run.id),
+            span: executor::run_span(&run.id),
             turn: Span::none(),
             ownership: Ownership::Held,
             run,

@@ -374,10 +374,15 @@ impl RunChanges {
     /// Waits until the run may have changed, at most for `at_most`. After that time the caller checks the run, too:
     /// notifications may be lost, and an approval that expires causes none.
     pub async fn wait(&mut self, run_id: &RunId, at_most: Duration) {
+        self.wait_any(std::slice::from_ref(run_id), at_most).await;
+    }
+
+    /// Waits like [`Self::wait`], until one of these runs may have changed.
+    pub async fn wait_any(&mut self, run_ids: &[RunId], at_most: Duration) {
         let changed = async {
             loop {
                 match self.0.recv().await {
-                    Ok(RunChange::Run(other)) if other != *run_id => {}
+                    Ok(RunChange::Run(changed)) if !run_ids.contains(&changed) => {}
                     Ok(_) | Err(RecvError::Lagged(_)) => return,
                     // The registry is dropped; only the time is left.
                     Err(RecvError::Closed) => std::future::pending().await,

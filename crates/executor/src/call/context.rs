@@ -86,7 +86,7 @@ impl CallContext {
 
 /// Returns the span that the log lines of a run belong to. It has the level of errors, like all spans that carry ids: a
 /// filter that shows only warnings would otherwise drop the ids of those warnings.
-pub(crate) fn run_span(run_id: &RunId) -> Span {
+pub fn run_span(run_id: &RunId) -> Span {
     tracing::error_span!("run", run = %run_id)
 }
 

@@ -241,7 +241,7 @@ async fn make(
     arguments: Value,
     hold: Duration,
 ) -> Result<DirectCall, ApiError> {
-    let no_randomness = |_| ApiError::unavailable("cannot read the system's randomness; try again");
+    let no_randomness = |_| ApiError::unavailable("cannot read system randomness; try again");
     let name = call_name(&id, &arguments);
     let parked = executor.parked_direct_calls(store, &name).await?;
     let stop = CancellationToken::new();

@@ -134,7 +134,7 @@ pub(super) async fn abort_turn(api: &Api, turn: &TurnRow, reason: &str) -> Resul
 }
 
 fn unavailable(error: TurnError) -> ApiError {
-    let operation = "send a message to a turn";
+    let operation = "read or change a turn";
     ApiError::unavailable(internal_message(operation, &error, "the store cannot be used now", "try again"))
 }
 

@@ -316,7 +316,7 @@ impl ControlCalls<'_> {
                 match executor.open_direct_call(store, request) {
                     Ok(run) => executor.make_direct_call(run, cancelled).await,
                     Err(error) => {
-                        let what_failed = "the call was not made: the system's randomness cannot be read";
+                        let what_failed = "the call was not made, because system randomness cannot be read";
                         let message = internal_message("open a tool call", &error, what_failed, "try again later");
                         return CallStep::Stopped(message);
                     }

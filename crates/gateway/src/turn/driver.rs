@@ -21,7 +21,7 @@ use wire::upstream::{ModelEvent, ModelRequest, PARAGRAPH, ToolChoice, message_ev
 
 use super::answers::settle_answers;
 use super::control::{Attempt, ControlCalls, ControlEnd, is_client_tool, waiting_result};
-use super::held::{DecisionWatch, HeldCalls, has_decision};
+use super::held::{HeldCalls, has_decision};
 use super::live::{Interventions, LiveTurns, SteeredMessage};
 use super::log::{LogEnd, TurnLog};
 use super::prepared::PreparedTurn;
@@ -72,7 +72,7 @@ enum DriverError {
     Commit(#[from] CommitError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("cannot read the system's randomness: {0}")]
+    #[error("cannot read system randomness: {0}")]
     Randomness(#[from] getrandom::Error),
 }
 
@@ -361,7 +361,8 @@ impl Driver {
 
     /// Waits until a decision may let one of the runs continue. Returns `false` if the client cannot wait any longer.
     async fn wait_for_people(&self, people: &[(RunId, Vec<Approval>)], until: Instant) -> bool {
-        let mut watch = DecisionWatch::new(&self.services.code_mode, people);
+        let run_ids: Vec<RunId> = people.iter().map(|(run_id, _)| run_id.clone()).collect();
+        let mut changes = self.services.code_mode.run_changes();
         loop {
             if Instant::now() >= until {
                 return false;
@@ -370,7 +371,7 @@ impl Driver {
                 biased;
                 () = self.interventions.abort.cancelled() => return true,
                 () = self.services.shutdown.cancelled() => return false,
-                () = watch.wait(POLL_INTERVAL) => {}
+                () = changes.wait_any(&run_ids, POLL_INTERVAL) => {}
             }
             if has_decision(self.services.code_mode.store(), people).await {
                 return true;

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use codemode::{CodeMode, RunChanges};
 use contract::ids::RunId;
 use executor::clock::now_ms;
 use futures_util::future::join_all;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use store::{Approval, Millis, Store};
 use tokio_util::sync::CancellationToken;
 use wire::conversation::ModelCall;
@@ -42,26 +40,6 @@ pub(super) async fn has_decision(store: &Store, people: &[(RunId, Vec<Approval>)
         }
     }
     false
-}
-
-/// Notices changes of the runs that wait for people.
-pub(super) struct DecisionWatch {
-    runs: Vec<(RunId, RunChanges)>,
-}
-
-impl DecisionWatch {
-    pub(super) fn new(code_mode: &CodeMode, people: &[(RunId, Vec<Approval>)]) -> Self {
-        Self { runs: people.iter().map(|(run_id, _)| (run_id.clone(), code_mode.run_changes())).collect() }
-    }
-
-    /// Waits until one of the runs may have changed, at most for `at_most`.
-    pub(super) async fn wait(&mut self, at_most: Duration) {
-        let mut waits: FuturesUnordered<_> =
-            self.runs.iter_mut().map(|(run_id, changes)| changes.wait(run_id, at_most)).collect();
-        if waits.next().await.is_none() {
-            tokio::time::sleep(at_most).await;
-        }
-    }
 }
 
 /// The calls of an ended turn that wait for people. They continue when people have decided, and a later turn of the

@@ -119,6 +119,16 @@ pub enum CommitError {
     Store(#[from] StoreError),
 }
 
+impl CommitError {
+    /// Whether the text may contain internals, such as SQL and paths, that models and clients must not read.
+    pub fn is_internal(&self) -> bool {
+        match self {
+            Self::Fenced | Self::ApprovalGone | Self::Quota(_) | Self::TurnLimit(_) | Self::DeliveredElsewhere => false,
+            Self::Seal(_) | Self::Store(_) => true,
+        }
+    }
+}
+
 impl From<sqlx::Error> for CommitError {
     fn from(error: sqlx::Error) -> Self {
         Self::Store(error.into())

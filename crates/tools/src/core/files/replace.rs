@@ -339,7 +339,7 @@ impl StagedFile<'_> {
 /// Returns a new name for a temporary file.
 fn temporary_name() -> Result<OsString, Failure> {
     let random = executor::random_name().map_err(|error| {
-        Failure::new(format!("cannot read the system's randomness for a file name: {error}; try again later"))
+        Failure::new(format!("cannot read system randomness for a file name: {error}; try again later"))
     })?;
     Ok(OsString::from(format!(".cellmate-{random}.tmp")))
 }
