@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 use wire::Wire;
 use wire::conversation::{ModelTool, StopReason, Usage};
 use wire::downstream::{ClientCall, ClientRequest, ResponseWriter};
-use wire::upstream::{Broken, Decoder, ModelEvent, ModelRequest, ModelResponse, Quirks, read_whole, tool_names};
+use wire::upstream::{
+    Decoder, IncompleteResponse, ModelEvent, ModelRequest, ModelResponse, Quirks, read_whole, tool_names,
+};
 
 /// Checks a request of a client: it is refused, or every provider's wire can express it, with the tools that were
 /// offered and no others, and a response to it can be written.
@@ -66,7 +68,7 @@ pub fn check_response(wire: Wire, bytes: &[u8]) {
 }
 
 /// Reads a stream in pieces, and returns what was said, joined by kind, and the result.
-fn decode(wire: Wire, bytes: &[u8], size: usize) -> (Vec<ModelEvent>, Result<ModelResponse, Broken>) {
+fn decode(wire: Wire, bytes: &[u8], size: usize) -> (Vec<ModelEvent>, Result<ModelResponse, IncompleteResponse>) {
     let mut decoder = Decoder::new(wire);
     let mut events = Vec::new();
     for piece in bytes.chunks(size) {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use catalog::search::{Index, Meaning, Weights};
+use catalog::search::{EmbeddingTable, Index, Weights};
 use figures::{Bar, Claim, Facts};
 
 use crate::Result;
@@ -31,7 +31,7 @@ pub(crate) fn run(data: &Path, facts: &mut Facts) -> Result<()> {
     for set in &sets {
         let incumbent = Incumbent::new(&set.documents);
         theirs.push(Answers::of(set, |query| incumbent.rank(query, SHOWN)));
-        let index = Index::new(set.documents.clone(), Meaning::shipped(), Weights::SHIPPED);
+        let index = Index::new(set.documents.clone(), EmbeddingTable::shipped(), Weights::SHIPPED);
         for (weights, all) in choices.iter().zip(&mut ours) {
             let index = index.with_weights(weights.clone());
             all.push(Answers::of(set, |query| answers(&index, query)));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use catalog::search::{Index, Meaning, Weights};
+use catalog::search::{EmbeddingTable, Index, Weights};
 
 use crate::Result;
 use crate::data::read;
@@ -11,7 +11,7 @@ use crate::quality::answers;
 
 pub(crate) fn run(data: &Path, name: &str) -> Result<bool> {
     let set = read(data, name)?;
-    let index = Index::new(set.documents.clone(), Meaning::shipped(), Weights::SHIPPED);
+    let index = Index::new(set.documents.clone(), EmbeddingTable::shipped(), Weights::SHIPPED);
     for query in &set.queries {
         let ranked = answers(&index, &query.text);
         if recall(&ranked, &query.relevant) == 1.0 {

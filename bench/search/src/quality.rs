@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use catalog::search::{Index, Meaning, Weights};
+use catalog::search::{EmbeddingTable, Index, Weights};
 use figures::{Bar, Claim, Facts};
 
 use crate::Result;
@@ -52,7 +52,7 @@ pub(crate) fn run(data: &Path, facts: &mut Facts) -> Result<()> {
         let set = read(data, name)?;
         let (plain, incumbent) = (Plain::new(&set.documents), Incumbent::new(&set.documents));
         let words = Index::new(set.documents.clone(), None, Weights::SHIPPED);
-        let ours = Index::new(set.documents.clone(), Meaning::shipped(), Weights::SHIPPED);
+        let ours = Index::new(set.documents.clone(), EmbeddingTable::shipped(), Weights::SHIPPED);
         let plain = Answers::of(&set, |query| plain.rank(query, SHOWN));
         let incumbent = Answers::of(&set, |query| incumbent.rank(query, SHOWN));
         let words = Answers::of(&set, |query| answers(&words, query));

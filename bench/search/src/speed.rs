@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use catalog::search::{Document, Index, Meaning, Weights};
+use catalog::search::{Document, EmbeddingTable, Index, Weights};
 use figures::machine::{mebibytes, resident_bytes};
 use figures::{Bar, Claim, Facts};
 use rustix::time::{ClockId, clock_gettime};
@@ -26,7 +26,7 @@ pub(crate) const CLAIMS: [Claim; 7] = [
 /// Measures the times and the memory, and prints them.
 pub(crate) fn run(data: &Path, facts: &mut Facts) -> Result<()> {
     // Load the embedding table first, because it is not part of an index.
-    let meaning = Meaning::shipped();
+    let meaning = EmbeddingTable::shipped();
     let few = read(data, "livemcp_agent")?;
     let many = read(data, MIXED)?;
     let mut milliseconds = |what: &str, name: &str, took: Duration| {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use catalog::search::{Index, Meaning, Weights};
+use catalog::search::{EmbeddingTable, Index, Weights};
 
 use crate::Result;
 use crate::data::{MIXED, SETS, Set, read};
@@ -38,7 +38,7 @@ const KNOBS: &[Knob] = &[
 pub(crate) fn try_weights(data: &Path, tries: &[String]) -> Result<bool> {
     let sets: Vec<Set> = SETS.iter().chain([&MIXED]).map(|name| read(data, name)).collect::<Result<_>>()?;
     let indexes: Vec<Index> =
-        sets.iter().map(|set| Index::new(set.documents.clone(), Meaning::shipped(), Weights::SHIPPED)).collect();
+        sets.iter().map(|set| Index::new(set.documents.clone(), EmbeddingTable::shipped(), Weights::SHIPPED)).collect();
     for tried in tries {
         let mut weights = Weights::SHIPPED;
         for setting in tried.split(' ').filter(|setting| setting.contains('=')) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::tool::{Source, ToolSpec};
 use serde_json::Value;
 
-use crate::search::{Document, Index, Meaning, ScoreExplanation, Weights, near};
+use crate::search::{Document, EmbeddingTable, Index, ScoreExplanation, Weights, near};
 use crate::view::View;
 use crate::{Catalog, declare, guest_view};
 
@@ -73,7 +73,7 @@ impl Catalog {
             let documents = self.tools.iter().map(Document::of).collect();
             Arc::new(match &self.former {
                 Some(former) => former.updated(documents),
-                None => Index::new(documents, self.meaning.then(Meaning::shipped).flatten(), Weights::SHIPPED),
+                None => Index::new(documents, self.meaning.then(EmbeddingTable::shipped).flatten(), Weights::SHIPPED),
             })
         })
     }

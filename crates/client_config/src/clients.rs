@@ -10,7 +10,7 @@ use crate::variables::Dialect;
 
 /// The variables in a client's entry for cellmate. It never contains the value of a variable that may be secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Forwarded {
+pub struct ForwardedVariables {
     /// Names of variables that the client passes on.
     pub names: Vec<String>,
     /// Variables with their values: paths, and references that the client replaces.
@@ -21,7 +21,7 @@ pub struct Forwarded {
 
 /// Which variables a client passes on to the servers that it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Forwarding {
+pub(crate) enum ForwardingRule {
     /// All variables that the client has.
     Everything,
     /// A small fixed set, and the variables that the entry lists by name.
@@ -125,15 +125,15 @@ impl Client {
     }
 
     /// Returns which variables the client passes on.
-    pub(crate) fn forwarding(self) -> Forwarding {
+    pub(crate) fn forwarding(self) -> ForwardingRule {
         match self {
-            Self::Codex => Forwarding::Names,
-            Self::Cursor | Self::Windsurf => Forwarding::References { prefix: "${env:", suffix: "}" },
+            Self::Codex => ForwardingRule::Names,
+            Self::Cursor | Self::Windsurf => ForwardingRule::References { prefix: "${env:", suffix: "}" },
             // Gemini does not pass on variables that look like credentials, unless the entry names them.
-            Self::Gemini => Forwarding::References { prefix: "${", suffix: "}" },
-            Self::ClaudeDesktop => Forwarding::LiteralEnv,
+            Self::Gemini => ForwardingRule::References { prefix: "${", suffix: "}" },
+            Self::ClaudeDesktop => ForwardingRule::LiteralEnv,
             Self::ClaudeCode | Self::VsCode | Self::OpenCode | Self::Zed | Self::Mcporter | Self::OpenClaw => {
-                Forwarding::Everything
+                ForwardingRule::Everything
             }
         }
     }
@@ -186,7 +186,7 @@ impl Client {
     }
 
     /// Returns the entry of a server with this command and these variables, in the client's format.
-    pub fn entry(self, command: &str, args: &[String], forwarded: &Forwarded) -> Value {
+    pub fn entry(self, command: &str, args: &[String], forwarded: &ForwardedVariables) -> Value {
         let mut entry = match self {
             Self::ClaudeCode | Self::VsCode => json!({"type": "stdio", "command": command, "args": args}),
             // Codex's default of ten seconds is too short if cellmate starts other servers first.

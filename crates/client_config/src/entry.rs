@@ -13,7 +13,7 @@ use mcp::Transport;
 use crate::display;
 use crate::server::{Origin, ServerEntry, Source};
 use crate::tree::{Kind, Tree};
-use crate::variables::{Dialect, SecretUse, Unset, Variables};
+use crate::variables::{Dialect, ExpansionError, SecretUse, Variables};
 
 /// The longest name of a server, because tool ids contain it.
 const MAX_SERVER_NAME_BYTES: usize = 64;
@@ -51,19 +51,19 @@ pub(crate) enum EntryError {
     Wrong(String),
     /// A variable or secret has no value here. It may have one elsewhere, or later.
     #[error(transparent)]
-    Unset(Unset),
+    Unset(ExpansionError),
 }
 
-impl From<Unset> for EntryError {
-    fn from(unset: Unset) -> Self {
+impl From<ExpansionError> for EntryError {
+    fn from(unset: ExpansionError) -> Self {
         match unset {
-            Unset::MisplacedSecret(_) | Unset::SecretName => Self::Wrong(unset.to_string()),
-            Unset::Variable(_)
-            | Unset::Input { .. }
-            | Unset::Secret(_)
-            | Unset::UnreadableSecret { .. }
-            | Unset::Foreign(_)
-            | Unset::Open => Self::Unset(unset),
+            ExpansionError::MisplacedSecret(_) | ExpansionError::SecretName => Self::Wrong(unset.to_string()),
+            ExpansionError::Variable(_)
+            | ExpansionError::Input { .. }
+            | ExpansionError::Secret(_)
+            | ExpansionError::UnreadableSecret { .. }
+            | ExpansionError::Foreign(_)
+            | ExpansionError::Open => Self::Unset(unset),
         }
     }
 }

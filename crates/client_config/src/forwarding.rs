@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::clients::{Client, Forwarded, Forwarding};
+use crate::clients::{Client, ForwardedVariables, ForwardingRule};
 use crate::display;
 use crate::places::Places;
 
@@ -24,7 +24,7 @@ const PASSED_BY_CODEX: [&str; 4] = ["LANG", "LC_ALL", "TMPDIR", "TZ"];
 /// The most variables that an entry passes on.
 const MAX_FORWARDED: usize = 200;
 
-impl Forwarded {
+impl ForwardedVariables {
     /// Decides which variables the client's entry passes on. `referenced` are those that the configuration refers to;
     /// `is_inheritable` tells whether servers inherit the variable of a name.
     pub fn of(
@@ -38,7 +38,7 @@ impl Forwarded {
         let set = |name: &str| places.variable(name).is_some();
         let mut forwarded = Self::default();
         match client.forwarding() {
-            Forwarding::Names => {
+            ForwardingRule::Names => {
                 let ours = PATHS.iter().chain(&BY_NAME).filter(|name| set(name)).map(|name| (*name).to_owned());
                 let inherited = places.environment.keys().filter(|name| is_inheritable(name) && set(name));
                 let passed = |name: &&String| is_passed(name) || PASSED_BY_CODEX.contains(&name.as_str());
@@ -46,7 +46,7 @@ impl Forwarded {
                     wanted.into_iter().chain(inherited.filter(|name| !passed(name))).cloned().chain(ours).collect();
                 forwarded.names = names.into_iter().collect();
             }
-            Forwarding::References { prefix, suffix } => {
+            ForwardingRule::References { prefix, suffix } => {
                 forwarded.env = paths(places);
                 let secret = BY_NAME.iter().filter(|name| set(name)).map(|name| (*name).to_owned());
                 // A client passes the reference itself on if the variable is not set, so those are left out.
@@ -55,8 +55,8 @@ impl Forwarded {
                     .env
                     .extend(wanted.chain(secret).map(|name| (name.clone(), format!("{prefix}{name}{suffix}"))));
             }
-            Forwarding::Everything => forwarded.env = paths(places),
-            Forwarding::LiteralEnv => {
+            ForwardingRule::Everything => forwarded.env = paths(places),
+            ForwardingRule::LiteralEnv => {
                 forwarded.env = paths(places);
                 forwarded.notes.extend(not_forwarded(client, &wanted));
             }
@@ -96,7 +96,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
-    use super::{Forwarded, MAX_FORWARDED};
+    use super::{ForwardedVariables, MAX_FORWARDED};
     use crate::{Client, Places};
 
     const VARIABLES: [(&str, &str); 9] = [
@@ -111,12 +111,12 @@ mod tests {
         ("OTHER", "hunter2"),
     ];
 
-    fn forwarded(client: Client, referenced: &[&str]) -> Forwarded {
+    fn forwarded(client: Client, referenced: &[&str]) -> ForwardedVariables {
         let referenced: BTreeSet<String> = referenced.iter().map(|name| (*name).to_owned()).collect();
         let environment = VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let places = Places::of(&[], PathBuf::from("/none"), environment.into());
         let inheritable = |name: &str| ["HOME", "PATH", "LANG", "HTTPS_PROXY", "XDG_STATE_HOME", "TZ"].contains(&name);
-        Forwarded::of(client, &referenced, &places, inheritable)
+        ForwardedVariables::of(client, &referenced, &places, inheritable)
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod tree;
 mod trust;
 mod variables;
 
-pub use clients::{Client, Forwarded};
+pub use clients::{Client, ForwardedVariables};
 pub use connection::{ConnectionRecord, Connections, DisconnectError, MovedServer, disconnect};
 pub use edit::{Change, EditError, Intent, Switch, WriteError, WrittenFile};
 pub use entry::{LONGEST_TIME_LIMIT, SHORTEST_TIME_LIMIT};
@@ -52,7 +52,7 @@ pub use server::{Origin, Problem, ServerEntry, Source};
 pub use take_over::{TakenOver, other_servers, take_over};
 pub use tree::SyntaxError;
 pub use trust::{ServerChanges, TrustRecord, TrustStore};
-pub use variables::{SECRET_NAME_RULE, SecretSource, Unset, is_secret_name};
+pub use variables::{ExpansionError, SECRET_NAME_RULE, SecretSource, is_secret_name};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::display;
-use crate::variables::{Dialect, SecretSource, SecretUse, Unset, Variables};
+use crate::variables::{Dialect, ExpansionError, SecretSource, SecretUse, Variables};
 
 /// The environment variable with the path of a file that is read instead of the user's and the project's file.
 pub(crate) const CONFIG_VARIABLE: &str = "CELLMATE_CONFIG";
@@ -89,13 +89,13 @@ impl Places {
     }
 
     /// Expands `${VARIABLE}` and similar references in a setting.
-    pub fn expand(&self, text: &str) -> Result<String, Unset> {
+    pub fn expand(&self, text: &str) -> Result<String, ExpansionError> {
         self.variables().expand(text, Dialect::Dollar, SecretUse::Refused)
     }
 
     /// Expands references in a setting that stays in this process, such as a provider's key. `${secret:NAME}` is possible
     /// there. Every value that a reference stands for is registered with the log's redactor.
-    pub fn expand_secret(&self, text: &str) -> Result<String, Unset> {
+    pub fn expand_secret(&self, text: &str) -> Result<String, ExpansionError> {
         self.variables().expand(text, Dialect::Dollar, SecretUse::Allowed)
     }
 

@@ -59,7 +59,7 @@ impl fmt::Debug for Variables {
 
 /// Why a text cannot be expanded. Messages contain names only: a default next to a name may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unset {
+pub enum ExpansionError {
     #[error(
         "environment variable `{0}` is not set; set it in the environment that cellmate starts in, or run `cellmate secrets set {0}` and write `${{secret:{0}}}` in cellmate's configuration"
     )]
@@ -108,8 +108,8 @@ pub(crate) enum Reference<'t> {
 pub(crate) fn replace_references<'t>(
     text: &'t str,
     dialect: Dialect,
-    value: &mut dyn FnMut(Reference<'t>) -> Result<String, Unset>,
-) -> Result<String, Unset> {
+    value: &mut dyn FnMut(Reference<'t>) -> Result<String, ExpansionError>,
+) -> Result<String, ExpansionError> {
     match dialect {
         Dialect::Literal => Ok(text.to_owned()),
         Dialect::Dollar | Dialect::BareDollar => replace_dollars(text, dialect, value),
@@ -120,8 +120,8 @@ pub(crate) fn replace_references<'t>(
 fn replace_dollars<'t>(
     text: &'t str,
     dialect: Dialect,
-    value: &mut dyn FnMut(Reference<'t>) -> Result<String, Unset>,
-) -> Result<String, Unset> {
+    value: &mut dyn FnMut(Reference<'t>) -> Result<String, ExpansionError>,
+) -> Result<String, ExpansionError> {
     let mut full = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -131,7 +131,7 @@ fn replace_dollars<'t>(
             full.push_str("${");
             rest = after;
         } else if let Some(inner) = from.strip_prefix("${") {
-            let (inner, after) = inner.split_once('}').ok_or(Unset::Open)?;
+            let (inner, after) = inner.split_once('}').ok_or(ExpansionError::Open)?;
             full.push_str(&value(Reference::Braced(inner))?);
             rest = after;
         } else {
@@ -151,12 +151,12 @@ fn replace_dollars<'t>(
 
 fn replace_braces<'t>(
     text: &'t str,
-    value: &mut dyn FnMut(Reference<'t>) -> Result<String, Unset>,
-) -> Result<String, Unset> {
+    value: &mut dyn FnMut(Reference<'t>) -> Result<String, ExpansionError>,
+) -> Result<String, ExpansionError> {
     let mut full = String::new();
     let mut rest = text;
     while let Some((before, inner)) = rest.split_once("{env:") {
-        let (name, after) = inner.split_once('}').ok_or(Unset::Open)?;
+        let (name, after) = inner.split_once('}').ok_or(ExpansionError::Open)?;
         full.push_str(before);
         full.push_str(&value(Reference::Name(name))?);
         rest = after;
@@ -166,14 +166,14 @@ fn replace_braces<'t>(
 }
 
 impl Variables {
-    pub(crate) fn expand(&self, text: &str, dialect: Dialect, secret_use: SecretUse) -> Result<String, Unset> {
+    pub(crate) fn expand(&self, text: &str, dialect: Dialect, secret_use: SecretUse) -> Result<String, ExpansionError> {
         replace_references(text, dialect, &mut |reference| match reference {
             Reference::Name(name) => self.variable(name),
             Reference::Braced(inner) => self.value(inner, secret_use),
         })
     }
 
-    fn value(&self, inner: &str, secret_use: SecretUse) -> Result<String, Unset> {
+    fn value(&self, inner: &str, secret_use: SecretUse) -> Result<String, ExpansionError> {
         let path = |path: &Path| path.display().to_string();
         if let Some((name, default)) = inner.split_once(":-").filter(|(name, _)| is_name(name)) {
             let found = self.environment.get(name).filter(|value| !value.is_empty());
@@ -186,7 +186,7 @@ impl Variables {
             Some(("input", id)) => self.input(id),
             Some(("secret", name)) => self.secret(name, secret_use),
             None if inner == "userHome" => {
-                self.home.as_deref().map(path).ok_or_else(|| Unset::Variable("HOME".to_owned()))
+                self.home.as_deref().map(path).ok_or_else(|| ExpansionError::Variable("HOME".to_owned()))
             }
             None if inner == "workspaceFolder" => Ok(path(&self.folder)),
             None if inner == "workspaceFolderBasename" => {
@@ -194,37 +194,37 @@ impl Variables {
             }
             None if matches!(inner, "pathSeparator" | "/") => Ok(std::path::MAIN_SEPARATOR_STR.to_owned()),
             None if is_name(inner) => self.variable(inner),
-            Some((kind, _)) => Err(Unset::Foreign(format!("{}:{}", display::plain(kind), display::HIDDEN))),
-            None => Err(Unset::Foreign(display::plain(inner))),
+            Some((kind, _)) => Err(ExpansionError::Foreign(format!("{}:{}", display::plain(kind), display::HIDDEN))),
+            None => Err(ExpansionError::Foreign(display::plain(inner))),
         }
     }
 
-    pub(crate) fn variable(&self, name: &str) -> Result<String, Unset> {
-        let value = self.environment.get(name).ok_or_else(|| Unset::Variable(display::plain(name)))?;
+    pub(crate) fn variable(&self, name: &str) -> Result<String, ExpansionError> {
+        let value = self.environment.get(name).ok_or_else(|| ExpansionError::Variable(display::plain(name)))?;
         secrets::register_variable(name, value);
         Ok(value.clone())
     }
 
-    fn secret(&self, name: &str, secret_use: SecretUse) -> Result<String, Unset> {
+    fn secret(&self, name: &str, secret_use: SecretUse) -> Result<String, ExpansionError> {
         if !is_secret_name(name) {
-            return Err(Unset::SecretName);
+            return Err(ExpansionError::SecretName);
         }
         if secret_use == SecretUse::Refused {
-            return Err(Unset::MisplacedSecret(name.to_owned()));
+            return Err(ExpansionError::MisplacedSecret(name.to_owned()));
         }
         let stored = self.secrets.as_ref().map(|secrets| secrets.secret(name)).transpose();
-        let stored = stored.map_err(|why| Unset::UnreadableSecret { name: name.to_owned(), why })?;
-        let value = stored.flatten().ok_or_else(|| Unset::Secret(name.to_owned()))?;
+        let stored = stored.map_err(|why| ExpansionError::UnreadableSecret { name: name.to_owned(), why })?;
+        let value = stored.flatten().ok_or_else(|| ExpansionError::Secret(name.to_owned()))?;
         secrets::register_secret(&value);
         Ok(value)
     }
 
     /// Returns the value of an input that the client would prompt for: from the environment, or the input's default.
-    fn input(&self, id: &str) -> Result<String, Unset> {
+    fn input(&self, id: &str) -> Result<String, ExpansionError> {
         let variable = input_variable(id);
         let default = || self.inputs.get(id).cloned().flatten();
         let found = self.environment.get(&variable).cloned().or_else(default);
-        let value = found.ok_or_else(|| Unset::Input { id: display::plain(id), variable })?;
+        let value = found.ok_or_else(|| ExpansionError::Input { id: display::plain(id), variable })?;
         secrets::register_variable(id, &value);
         Ok(value)
     }

@@ -26,7 +26,7 @@ mod session_values;
 mod stored_result;
 pub mod tool_search;
 
-pub use code_mode::{CodeMode, ExecRequest, Recent, decide};
+pub use code_mode::{CodeMode, ExecRequest, RecentRun, decide};
 pub use definition::first_source_line;
 pub use input::ExecInput;
 pub use registry::RunChanges;

@@ -101,7 +101,7 @@ enum Recorded {
 }
 
 /// A call that cannot be approved here. It waits until it is denied.
-pub(crate) struct Undecided {
+pub(crate) struct UnapprovableCall {
     approval: Approval,
     /// Why it cannot be decided, and what to do instead.
     pub(crate) why: String,
@@ -110,7 +110,7 @@ pub(crate) struct Undecided {
 impl Decider<'_> {
     /// Decides every approval of the subject. Returns only if a call cannot be approved here, or with an error of the
     /// store. Questions that cannot be asked here are announced, and answered elsewhere.
-    pub(crate) async fn decide_all(&self, subject: &Subject) -> Result<Undecided, StoreError> {
+    pub(crate) async fn decide_all(&self, subject: &Subject) -> Result<UnapprovableCall, StoreError> {
         let mut seen = HashSet::new();
         loop {
             let (approval, others) = self.next_approval(subject, &mut seen).await?;
@@ -124,7 +124,7 @@ impl Decider<'_> {
                     let why = format!(
                         "calling `{tool}` needs approval ({reason}); run this in a terminal, or pass --yes{hint}"
                     );
-                    return Ok(Undecided { approval, why });
+                    return Ok(UnapprovableCall { approval, why });
                 }
                 // `--yes` approves calls; it does not answer the questions that their tools ask.
                 (Some(_), _) if Approver::present() == Approver::Terminal => {
@@ -141,7 +141,7 @@ impl Decider<'_> {
         }
     }
 
-    pub(crate) async fn deny(&self, undecided: &Undecided) -> Result<(), StoreError> {
+    pub(crate) async fn deny(&self, undecided: &UnapprovableCall) -> Result<(), StoreError> {
         self.record(&undecided.approval, &no("there was no terminal to ask on")).await.map(drop)
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct Local {
 
 /// The local tools of a changed configuration.
 #[derive(Debug)]
-pub(crate) struct Reloaded {
+pub(crate) struct ReloadedTools {
     pub(crate) local: Local,
     /// Plugins that are no longer used.
     pub(crate) retired: Vec<Arc<Plugin>>,
@@ -43,7 +43,7 @@ pub(crate) fn local_tools(
     places: &Places,
     state: Option<&Path>,
 ) -> Result<Local, String> {
-    let Reloaded { local, problems, .. } = reloaded(policy, settings, (places, state), &Plugins::default())?;
+    let ReloadedTools { local, problems, .. } = reloaded(policy, settings, (places, state), &Plugins::default())?;
     problems.iter().for_each(|problem| render::note(&format!("cellmate: {problem}")));
     Ok(local)
 }
@@ -55,12 +55,12 @@ pub(crate) fn reloaded(
     settings: &Value,
     (places, state): (&Places, Option<&Path>),
     former: &Plugins,
-) -> Result<Reloaded, String> {
+) -> Result<ReloadedTools, String> {
     let (core, mut problems) = core_tools(policy, places, state);
     let mut tools = LocalTools { sources: vec![Arc::new(core)], ..LocalTools::default() };
     let Some(state) = state else {
         let local = Local { tools, plugins: Plugins::default() };
-        return Ok(Reloaded { local, retired: Vec::new(), problems });
+        return Ok(ReloadedTools { local, retired: Vec::new(), problems });
     };
     let config = plugins_config(settings)?;
     let (plugins, retired) =
@@ -69,7 +69,7 @@ pub(crate) fn reloaded(
         plugins.unusable().iter().map(|plugin| format!("plugin `{}` is not used: {}", plugin.id, plugin.why));
     problems.extend(unusable);
     problems.extend(plugins.add_to(&mut tools));
-    Ok(Reloaded { local: Local { tools, plugins }, retired, problems })
+    Ok(ReloadedTools { local: Local { tools, plugins }, retired, problems })
 }
 
 /// Prints which plugins have failed in this process, with the end of their standard error.

@@ -32,7 +32,7 @@ use crate::turn::live::{Interventions, LiveTurn, LiveTurns};
 use crate::turn::log::{LogEnd, LogReader, TurnLog};
 use crate::turn::prepared::{PreparationError, PreparedTurn};
 use crate::turn::record::{
-    ClientResults, DeliveredCall, Next, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest,
+    ClientResults, DeliveredCall, NextStep, Origin, RecordedResponse, Step, TurnEnd, TurnRecord, TurnRequest,
 };
 use crate::turn::{Attempt, ControlCalls, OnEnd, OpenCallPolicy, Owner, abort_held};
 
@@ -316,7 +316,7 @@ impl Gateway {
         let log = TurnLog::default();
         log.append_all(&said);
         log.end(match (calls.is_empty(), record.next()) {
-            (true, Next::Over(TurnEnd::Completed(stop))) => LogEnd::Done { stop, usage },
+            (true, NextStep::Over(TurnEnd::Completed(stop))) => LogEnd::Done { stop, usage },
             (true, _) => LogEnd::Done { stop: StopReason::EndTurn, usage },
             (false, _) => LogEnd::Calls { calls, usage },
         });

@@ -54,7 +54,7 @@ impl BudgetShare {
 
 /// The error that a principal has too many requests in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom;
+pub struct RequestLimitError;
 
 /// How many bytes of request bodies a server keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +118,8 @@ impl Budget {
     }
 
     /// Reserves one request in progress. Does not wait.
-    pub fn reserve_request(&self) -> Result<BudgetShare, NoRoom> {
-        let permit = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| NoRoom)?;
+    pub fn reserve_request(&self) -> Result<BudgetShare, RequestLimitError> {
+        let permit = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| RequestLimitError)?;
         Ok(BudgetShare::new([permit]))
     }
 }
@@ -134,7 +134,7 @@ async fn acquire(bodies: &Arc<Semaphore>, bytes: usize, until: Instant) -> Optio
 mod tests {
     use std::time::Duration;
 
-    use super::{BudgetLimits, Budgets, NoRoom};
+    use super::{BudgetLimits, Budgets, RequestLimitError};
     use crate::Principal;
     use crate::limits::{FREE_BODY_BYTES, MAX_BODY_BYTES, MAX_PRINCIPAL_BODY_BYTES, MAX_REQUESTS_PER_PRINCIPAL};
     use crate::refusal::Refusal;
@@ -173,7 +173,7 @@ mod tests {
         let budgets = Budgets::new(BudgetLimits::default());
         let budget = budgets.of(&Principal::local());
         let mut held: Vec<_> = (0..MAX_REQUESTS_PER_PRINCIPAL).map(|_| budget.reserve_request().unwrap()).collect();
-        assert_eq!(budget.reserve_request().err(), Some(NoRoom));
+        assert_eq!(budget.reserve_request().err(), Some(RequestLimitError));
         held.pop();
         assert!(budget.reserve_request().is_ok());
     }

@@ -23,7 +23,7 @@ mod stored_tokens;
 mod tls;
 
 pub use access::{Access, BadToken, GeneratedSecret, Token};
-pub use budget::{Budget, BudgetLimits, BudgetShare, NoRoom};
+pub use budget::{Budget, BudgetLimits, BudgetShare, RequestLimitError};
 pub use caller::Caller;
 pub use gate::{Gate, HttpError, RequestGate, Requirement, RouteRules, check_address};
 pub use health::health;

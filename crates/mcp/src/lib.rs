@@ -15,9 +15,9 @@ pub mod server;
 mod upstream;
 
 pub use client::{
-    BadAddress, BadCallback, CHECK_STDERR, Callback, Closed, ConnectError, ConnectFailure, LeftOutTool, Limits,
-    LoggedIn, Login, LoginError, LoginFailure, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport,
-    UnreachableCause, login, login_status, logout,
+    BadAddress, BadCallback, CHECK_STDERR, Callback, ClientBuildError, ConnectError, ConnectFailure, DisconnectReason,
+    LeftOutTool, Limits, ListLimitError, Login, LoginError, LoginFailure, LoginGrant, LoginStatus, Server, ServerSpec,
+    Transport, UnreachableCause, login, login_status, logout,
 };
 pub use upstream::{
     LastFailure, Restart, ServerState, Status, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams,

@@ -56,10 +56,10 @@ pub use location::{BadLocation, Location};
 pub use outputs::{NewOutput, OutputKind, OutputPiece, OutputPosition, OutputRow, OutputWriter};
 pub use private_file::{create_private_file, replace_private_file};
 pub use probe::StoreProbe;
-pub use quota::{Exceeded, Quota};
+pub use quota::{Quota, QuotaExceeded};
 pub use rows::{
-    CallRow, CallState, DispatchedCall, JournalTotals, LegEndKind, LegEnded, LegRow, MAX_TRANSCRIPT_BYTES, RunFilter,
-    RunListEntry, RunRow, RunState, RunSummary, StoredReply,
+    CallRow, CallState, DispatchedCall, JournalTotals, LegEndKind, LegRow, MAX_TRANSCRIPT_BYTES, RunFilter,
+    RunListEntry, RunRow, RunState, RunSummary, StoredLegEnd, StoredReply,
 };
 pub use runs::{FencedRun, NewRun};
 pub use seal::{SealError, SnapshotBinding};

@@ -19,16 +19,16 @@ pub enum Quota {
 
 /// A change would exceed a quota of its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exceeded {
+pub struct QuotaExceeded {
     pub quota: Quota,
     pub limit: u64,
     /// Some of the agent's suspended runs, oldest first.
     pub oldest: Vec<RunId>,
 }
 
-impl std::error::Error for Exceeded {}
+impl std::error::Error for QuotaExceeded {}
 
-impl fmt::Display for Exceeded {
+impl fmt::Display for QuotaExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = self.limit;
         match self.quota {

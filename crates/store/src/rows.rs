@@ -179,7 +179,7 @@ pub struct LegRow {
     /// The calls whose replies the leg received, in order.
     pub replies: Vec<CallId>,
     /// `None` while the leg runs, or if its end was never stored.
-    pub ended: Option<LegEnded>,
+    pub ended: Option<StoredLegEnd>,
 }
 
 impl LegRow {
@@ -191,7 +191,7 @@ impl LegRow {
 
 /// How a leg ended. A replayed leg must end in the same way and make the same calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LegEnded {
+pub struct StoredLegEnd {
     pub kind: LegEndKind,
     /// A digest of the leg's output, in the format of the caller that stored it.
     pub output_digest: String,

@@ -30,20 +30,20 @@ pub const MAX_PROBLEMS: usize = 5;
 /// The maximum length of the whole message.
 pub const MAX_MESSAGE_BYTES: usize = 2_000;
 
-/// Checks a call's input. Takes a few microseconds, and about eighty more for each pattern it uses; see [`Compiled`].
+/// Checks a call's input. Takes a few microseconds, and about eighty more for each pattern it uses; see [`CompiledSchema`].
 pub fn check(schema: &Value, input: &Value) -> Result<(), BadArguments> {
-    Compiled::default().check(schema, input)
+    CompiledSchema::default().check(schema, input)
 }
 
 /// The compiled patterns of one schema, to be kept with a tool that is called often.
 ///
 /// This only saves time: the result is the same as that of [`check`], for this schema and for any other.
 #[derive(Clone, Debug, Default)]
-pub struct Compiled {
+pub struct CompiledSchema {
     patterns: KnownPatterns,
 }
 
-impl Compiled {
+impl CompiledSchema {
     pub fn new(schema: &Value) -> Self {
         Self { patterns: KnownPatterns::of(schema) }
     }

@@ -24,14 +24,14 @@ use vocabulary::{Reader, Vocabulary};
 use words::{Stems, spelling};
 
 pub use document::{Document, Field};
-pub use meaning::{Meaning, MeaningError};
+pub use meaning::{EmbeddingTable, MeaningError};
 pub use near::near;
 pub use weights::Weights;
 
 /// A search index of tools.
 pub struct Index {
     weights: Weights,
-    meaning: Option<&'static Meaning>,
+    meaning: Option<&'static EmbeddingTable>,
     stems: Stems,
     vocabulary: Vocabulary,
     tools: Vec<Arc<Tool>>,
@@ -64,7 +64,7 @@ pub struct ScoreExplanation {
 
 impl Index {
     /// Builds an index. Without an embedding table, only words are matched.
-    pub fn new(documents: Vec<Document>, meaning: Option<&'static Meaning>, weights: Weights) -> Self {
+    pub fn new(documents: Vec<Document>, meaning: Option<&'static EmbeddingTable>, weights: Weights) -> Self {
         Self::assemble(Vec::new(), Vocabulary::default(), meaning, weights).updated(documents)
     }
 
@@ -93,7 +93,7 @@ impl Index {
     fn assemble(
         tools: Vec<Arc<Tool>>,
         vocabulary: Vocabulary,
-        meaning: Option<&'static Meaning>,
+        meaning: Option<&'static EmbeddingTable>,
         weights: Weights,
     ) -> Self {
         let counts: Vec<&TermCounts> = tools.iter().map(|tool| &tool.counts).collect();

@@ -3,7 +3,7 @@
 use contract::tool::{ToolId, ToolSpec};
 use serde_json::json;
 
-use super::{Document, Index, Meaning, Weights};
+use super::{Document, EmbeddingTable, Index, Weights};
 
 fn document(id: &str, description: &str) -> Document {
     Document::of(&ToolSpec::new(ToolId::parse(id).unwrap(), description, json!({"type": "object"})))
@@ -160,7 +160,7 @@ fn table() -> &'static [u8] {
 
 #[test]
 fn meaning_finds_tools_without_common_words() {
-    let meaning: &'static Meaning = Box::leak(Box::new(Meaning::read(table()).unwrap()));
+    let meaning: &'static EmbeddingTable = Box::leak(Box::new(EmbeddingTable::read(table()).unwrap()));
     let documents = vec![document("plugin:post:dispatch", "letter"), document("plugin:garage:start", "engine")];
     let index = Index::new(documents.clone(), Some(meaning), Weights::SHIPPED);
     assert_eq!(found(&index, &documents, "mail"), ["plugin:post:dispatch"]);
@@ -172,20 +172,20 @@ fn meaning_finds_tools_without_common_words() {
 fn a_damaged_table_is_refused() {
     let whole = table();
     for end in 0..whole.len() {
-        assert!(Meaning::read(&whole[..end]).is_err(), "{end}");
+        assert!(EmbeddingTable::read(&whole[..end]).is_err(), "{end}");
     }
     let mut longer = whole.to_vec();
     longer.push(0);
-    assert!(Meaning::read(longer.leak()).is_err());
+    assert!(EmbeddingTable::read(longer.leak()).is_err());
     let mut foreign = whole.to_vec();
     foreign[8] = 1;
-    assert!(Meaning::read(foreign.leak()).is_err());
+    assert!(EmbeddingTable::read(foreign.leak()).is_err());
 }
 
 /// `make` builds the table before anything else. Without it this test fails, and search matches words only.
 #[test]
 fn the_shipped_table_finds_tools_by_meaning() {
-    let meaning = Meaning::shipped().expect("the build has no embedding table: run `make setup`");
+    let meaning = EmbeddingTable::shipped().expect("the build has no embedding table: run `make setup`");
     let documents = office();
     let index = Index::new(documents.clone(), Some(meaning), Weights::SHIPPED);
     for (query, first) in [

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::document::{Document, Field};
 use super::lexical::TermCounts;
-use super::meaning::{Meaning, Vector};
+use super::meaning::{EmbeddingTable, Vector};
 use super::vocabulary::Reader;
 use super::weights::Weights;
 use super::words;
@@ -23,7 +23,7 @@ impl Tool {
     pub(crate) fn read(
         document: Document,
         reader: &mut Reader<'_>,
-        meaning: Option<&Meaning>,
+        meaning: Option<&EmbeddingTable>,
         weights: &Weights,
     ) -> Self {
         let mut found = Vec::new();
@@ -36,7 +36,7 @@ impl Tool {
 }
 
 /// Returns the vector of a tool's text, with every field weighted.
-fn meant(document: &Document, meaning: &Meaning, weights: &Weights) -> Option<Vector> {
+fn meant(document: &Document, meaning: &EmbeddingTable, weights: &Weights) -> Option<Vector> {
     let texts: Vec<(Cow<'_, str>, f32)> = Field::ALL
         .into_iter()
         .zip(weights.field_meaning)

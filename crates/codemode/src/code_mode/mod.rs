@@ -42,7 +42,7 @@ pub struct CodeMode {
 
 /// A recent run and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recent {
+pub struct RecentRun {
     pub run_id: RunId,
     pub state: RunState,
     pub started_at: Millis,
@@ -188,11 +188,11 @@ impl CodeMode {
     /// `since`. Runs that are not written yet are not included.
     ///
     /// For clients that lost the response with a run's id.
-    pub async fn recent(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<Recent>, StoreError> {
+    pub async fn recent(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<RecentRun>, StoreError> {
         let rows = self.store().recent_runs(scope, since, limit).await?;
         let cells = rows.into_iter().filter(|row| row.run_id.starts_with(RunMode::CodeMode.run_prefix()));
         Ok(cells
-            .map(|row| Recent {
+            .map(|row| RecentRun {
                 run_id: row.run_id,
                 state: row.state,
                 started_at: row.created_at,
@@ -203,7 +203,7 @@ impl CodeMode {
     }
 
     /// Returns the newest runs of a scope that are running or waiting. Runs that are not written yet are not included.
-    pub async fn live(&self, scope: &Scope, limit: u32) -> Result<Vec<Recent>, StoreError> {
+    pub async fn live(&self, scope: &Scope, limit: u32) -> Result<Vec<RecentRun>, StoreError> {
         // A waiting run whose time is over can no longer be resumed.
         self.store().expire(now_ms()).await?;
         self.recent(scope, Millis::MAX, limit).await

@@ -10,7 +10,7 @@ use contract::limits::{Limits, MAX_RUN_OUTPUTS};
 use executor::clock::now_ms;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use store::{CommitError, Durability, EntryKind, Exceeded, NewEntry, NewOutput, Quota, RunState};
+use store::{CommitError, Durability, EntryKind, NewEntry, NewOutput, Quota, QuotaExceeded, RunState};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -123,7 +123,7 @@ impl Driver {
 
     /// Fails a run that a quota does not allow to be suspended, or whose session values it does not allow to be stored.
     /// The result says which quota, and what to do about it.
-    async fn fail_over_quota(&mut self, exceeded: &Exceeded, unwritten: CellResult) -> Option<CellResult> {
+    async fn fail_over_quota(&mut self, exceeded: &QuotaExceeded, unwritten: CellResult) -> Option<CellResult> {
         let code = match exceeded.quota {
             Quota::StoredBytes if matches!(unwritten, CellResult::Waiting { .. }) => ErrorCode::SnapshotLimitExceeded,
             Quota::WaitingRuns | Quota::OpenApprovals | Quota::StoredBytes => ErrorCode::RuntimeUnavailable,

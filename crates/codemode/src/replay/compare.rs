@@ -9,7 +9,7 @@ use contract::ids::CallId;
 use contract::limits::MAX_TARGET_BYTES;
 use contract::tool::ContentHash;
 use serde_json::value::RawValue;
-use store::{CallRow, CallState, LegEndKind, LegEnded, LegRow};
+use store::{CallRow, CallState, LegEndKind, LegRow, StoredLegEnd};
 
 use super::divergence::{
     Divergence, happened_end, happened_output, made_call, recorded_call, recorded_end, recorded_output,
@@ -39,12 +39,12 @@ pub(crate) struct Comparison<'a> {
 }
 
 /// Converts the end of a leg to the journal's format. `output_digest` also holds the digest of a returned value.
-pub(crate) fn to_journal_end(leg: &Leg) -> LegEnded {
+pub(crate) fn to_journal_end(leg: &Leg) -> StoredLegEnd {
     let mut digest = output_digest(&leg.output);
     if let LegEnd::Completed { value } = &leg.end {
         digest = format!("{digest}{VALUE_MARK}{}", ContentHash::of(value.get().as_bytes()));
     }
-    LegEnded { kind: kind_of(&leg.end), output_digest: digest }
+    StoredLegEnd { kind: kind_of(&leg.end), output_digest: digest }
 }
 
 /// What separates the digest of the output from that of the cell's value. A result does not always contain the whole
@@ -52,12 +52,12 @@ pub(crate) fn to_journal_end(leg: &Leg) -> LegEnded {
 const VALUE_MARK: &str = " value ";
 
 /// Returns the digest of the output of a recorded leg.
-fn recorded_digest(ended: &LegEnded) -> &str {
+fn recorded_digest(ended: &StoredLegEnd) -> &str {
     ended.output_digest.split_once(VALUE_MARK).map_or(ended.output_digest.as_str(), |(output, _)| output)
 }
 
 /// Returns whether a recorded leg returned this value. `None` if the journal does not tell.
-pub(super) fn has_same_value(ended: &LegEnded, value: &RawValue) -> Option<bool> {
+pub(super) fn has_same_value(ended: &StoredLegEnd, value: &RawValue) -> Option<bool> {
     let (_, recorded) = ended.output_digest.split_once(VALUE_MARK)?;
     Some(recorded == ContentHash::of(value.get().as_bytes()).to_string())
 }

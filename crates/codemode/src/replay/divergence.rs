@@ -5,7 +5,7 @@ use std::fmt;
 use contract::cell::OutputItem;
 use contract::frame::{HostCall, LegEnd};
 use contract::ids::CallId;
-use store::{CallRow, LegEndKind, LegEnded};
+use store::{CallRow, LegEndKind, StoredLegEnd};
 
 /// How many characters are shown of a call's arguments, a value or an output.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -65,7 +65,7 @@ pub(super) fn happened_end(end: &LegEnd) -> String {
     }
 }
 
-pub(super) fn recorded_output(ended: &LegEnded) -> String {
+pub(super) fn recorded_output(ended: &StoredLegEnd) -> String {
     match ended.output_digest.split_once(' ').filter(|(items, _)| !items.is_empty()) {
         Some((items, hash)) => format!("an output of {items} items (sha256 {})", hash.get(..12).unwrap_or(hash)),
         None => "no output".to_owned(),

@@ -8,7 +8,7 @@ use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
 use executor::clock::now_ms;
 use store::{Approval, ApprovalScope, Decision, DecisionError, Store};
 
-use super::selection::{self, Selected};
+use super::selection::{self, ApprovalSelection};
 use super::terminal::{self, Answer, OnEnter};
 use super::untrusted::UntrustedServers;
 use crate::hint;
@@ -100,7 +100,7 @@ impl<'a> Decider<'a> {
     /// Records the same decision for all of them. One that cannot be decided does not stop the rest.
     pub(super) async fn decide_all(
         &mut self,
-        selected: &Selected,
+        selected: &ApprovalSelection,
         decision: &Decision,
     ) -> Result<ExitCode, ApprovalsError> {
         let mut is_complete = report_missing(selected);
@@ -113,7 +113,7 @@ impl<'a> Decider<'a> {
     /// Shows the calls on the terminal, several at a time, and records the decision for those that the user confirms.
     pub(super) async fn confirm_and_decide(
         &mut self,
-        selected: &Selected,
+        selected: &ApprovalSelection,
         decision: &Decision,
     ) -> Result<ExitCode, ApprovalsError> {
         let mut is_complete = report_missing(selected);
@@ -247,7 +247,7 @@ impl<'a> Decider<'a> {
 }
 
 /// Reports the ids and runs that have nothing pending. Returns whether there are none.
-fn report_missing(selected: &Selected) -> bool {
+fn report_missing(selected: &ApprovalSelection) -> bool {
     for message in &selected.missing {
         super::not_pending(message);
     }

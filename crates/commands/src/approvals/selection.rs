@@ -13,7 +13,7 @@ const MAX_ID_CHARS: usize = 100;
 
 /// The approvals that were selected, in the given order, and what was not found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Selected {
+pub(super) struct ApprovalSelection {
     pub(super) approvals: Vec<Approval>,
     /// A message for each id or run that has nothing pending.
     pub(super) missing: Vec<String>,
@@ -29,8 +29,8 @@ pub(super) struct Ambiguous {
 }
 
 /// Returns the selected ones of the pending approvals.
-pub(super) fn select(open: &[Approval], selection: &Selection) -> Result<Selected, Ambiguous> {
-    let mut selected = Selected::default();
+pub(super) fn select(open: &[Approval], selection: &Selection) -> Result<ApprovalSelection, Ambiguous> {
+    let mut selected = ApprovalSelection::default();
     if selection.all {
         selected.approvals = open.to_vec();
     } else if let Some(given) = &selection.run {

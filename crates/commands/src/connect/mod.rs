@@ -11,8 +11,9 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use client_config::{
-    BadAddress, Change, Client, ConfigError, ConnectionRecord, Connections, DisconnectError, EditError, Forwarded,
-    Intent, Places, References, Scope, WriteError, other_servers, take_over, trust_note, write_change,
+    BadAddress, Change, Client, ConfigError, ConnectionRecord, Connections, DisconnectError, EditError,
+    ForwardedVariables, Intent, Places, References, Scope, WriteError, other_servers, take_over, trust_note,
+    write_change,
 };
 use serde_json::{Value, json};
 
@@ -194,12 +195,12 @@ async fn review_moved(arguments: &ConnectArguments, moved: &[String]) -> Result<
 
 /// Returns the variables that the client's entry passes on to cellmate. `pending` is our configuration with servers that
 /// are not written yet.
-fn forwarded(client: Client, places: &Places, pending: Option<&Change>) -> Result<Forwarded, ConnectError> {
+fn forwarded(client: Client, places: &Places, pending: Option<&Change>) -> Result<ForwardedVariables, ConnectError> {
     let mut references = load_or_empty(places)?;
     if let Some(pending) = pending {
         references.extend(&pending.references()?);
     }
-    Ok(Forwarded::of(client, &references.variables, places, process::is_inheritable))
+    Ok(ForwardedVariables::of(client, &references.variables, places, process::is_inheritable))
 }
 
 /// Returns the references of the configuration; none if a named file does not exist yet.

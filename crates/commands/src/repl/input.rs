@@ -27,7 +27,7 @@ const PROMPT: &str = "> ";
 
 /// What was read.
 #[derive(Debug)]
-pub(super) enum Typed {
+pub(super) enum ReplInput {
     /// A cell or a dot command.
     Text(String),
     /// Ctrl-C at the prompt.
@@ -40,7 +40,7 @@ pub(super) enum Typed {
 /// The thread that reads.
 #[derive(Debug)]
 pub(super) struct Input {
-    requests: mpsc::Sender<oneshot::Sender<Typed>>,
+    requests: mpsc::Sender<oneshot::Sender<ReplInput>>,
 }
 
 /// Whether there is a person to prompt: standard input and output are terminals.
@@ -51,7 +51,7 @@ pub(super) fn is_interactive() -> bool {
 impl Input {
     /// Starts to read. A prompt completes the names, which may change while it is used.
     pub(super) fn start(names: Arc<Mutex<Names>>, history: HistoryFile) -> io::Result<Self> {
-        let (requests, asked) = mpsc::channel::<oneshot::Sender<Typed>>();
+        let (requests, asked) = mpsc::channel::<oneshot::Sender<ReplInput>>();
         let mut source = if is_interactive() {
             Source::Prompt(Box::new(Prompt::new(names, history).map_err(io::Error::other)?))
         } else {
@@ -66,12 +66,12 @@ impl Input {
         Ok(Self { requests })
     }
 
-    pub(super) async fn next(&self) -> Typed {
+    pub(super) async fn next(&self) -> ReplInput {
         let (answer, typed) = oneshot::channel();
         if self.requests.send(answer).is_err() {
-            return Typed::End;
+            return ReplInput::End;
         }
-        typed.await.unwrap_or(Typed::End)
+        typed.await.unwrap_or(ReplInput::End)
     }
 }
 
@@ -81,13 +81,13 @@ enum Source {
 }
 
 impl Source {
-    fn next(&mut self) -> Typed {
+    fn next(&mut self) -> ReplInput {
         match self {
             Self::Prompt(prompt) => prompt.next(),
             Self::Lines => match next_cell(&mut io::stdin().lock()) {
-                Ok(Some(text)) => Typed::Text(text),
-                Ok(None) => Typed::End,
-                Err(error) => Typed::Failed(format!("cannot read standard input: {error}")),
+                Ok(Some(text)) => ReplInput::Text(text),
+                Ok(None) => ReplInput::End,
+                Err(error) => ReplInput::Failed(format!("cannot read standard input: {error}")),
             },
         }
     }
@@ -145,7 +145,7 @@ impl Prompt {
         Ok(Self { editor, history })
     }
 
-    fn next(&mut self) -> Typed {
+    fn next(&mut self) -> ReplInput {
         loop {
             return match self.editor.readline(PROMPT) {
                 Ok(text) if text.trim().is_empty() => continue,
@@ -156,13 +156,13 @@ impl Prompt {
                     {
                         tracing::warn!(%error, "cannot write the history of prompts");
                     }
-                    Typed::Text(text)
+                    ReplInput::Text(text)
                 }
-                Err(ReadlineError::Interrupted) => Typed::Interrupted,
-                Err(ReadlineError::Eof) => Typed::End,
+                Err(ReadlineError::Interrupted) => ReplInput::Interrupted,
+                Err(ReadlineError::Eof) => ReplInput::End,
                 // The size of the terminal changed.
                 Err(ReadlineError::Signal(_)) => continue,
-                Err(error) => Typed::Failed(format!("cannot read from the terminal: {error}")),
+                Err(error) => ReplInput::Failed(format!("cannot read from the terminal: {error}")),
             };
         }
     }

@@ -35,7 +35,7 @@ use crate::engine::{Engine, code_mode_config};
 use crate::local_tools::local_tools;
 use crate::policy::CallPolicy;
 use crate::render::OutputFormat;
-use crate::runs::{Naming, find_run, output_json, output_table, print_values};
+use crate::runs::{HandleDisplay, find_run, output_json, output_table, print_values};
 use crate::shared_arguments::{JailArguments, LanguageArgument, LimitArguments, PolicyArguments};
 use crate::state::ConfiguredStore;
 use crate::table::Table;
@@ -45,7 +45,7 @@ use complete::Names;
 use dot::DotCommand;
 use failure::VariableHint;
 use history::HistoryFile;
-use input::{Input, Typed, is_interactive};
+use input::{Input, ReplInput, is_interactive};
 
 /// The command, as it is recorded with runs and with decisions.
 const COMMAND: &str = "repl";
@@ -218,13 +218,13 @@ impl Repl<'_> {
                 Ok(()) = tokio::signal::ctrl_c(), if !is_interactive() => return Ok(End::Interrupted),
             };
             let typed = match typed {
-                Typed::Text(typed) => typed,
-                Typed::Interrupted => {
+                ReplInput::Text(typed) => typed,
+                ReplInput::Interrupted => {
                     render::note("(Ctrl-D or .exit leaves)");
                     continue;
                 }
-                Typed::End => break,
-                Typed::Failed(message) => return Err(message),
+                ReplInput::End => break,
+                ReplInput::Failed(message) => return Err(message),
             };
             // The servers' tools may have changed since the last cell.
             let executor = self.engine.executor_with_known_tools(&self.policy, self.scope.clone()).map_err(as_text)?;
@@ -355,7 +355,7 @@ impl Repl<'_> {
                 } else if outputs.is_empty() {
                     render::note("no stored outputs; what fits a result is part of it");
                 } else {
-                    render::print_table(&output_table(&outputs, Naming::Handle, now_ms()));
+                    render::print_table(&output_table(&outputs, HandleDisplay::Handle, now_ms()));
                 }
             }
             DotCommand::Tools { query } => list_tools(executor.catalog(), &query, self.format),

@@ -28,7 +28,7 @@ use state::SessionError;
 
 pub(crate) use arguments::RunsArguments;
 pub(crate) use find::{FindError, find_run, only_live_run};
-pub(crate) use output::{Naming, table as output_table, to_json as output_json};
+pub(crate) use output::{HandleDisplay, table as output_table, to_json as output_json};
 pub(crate) use state::print_values;
 
 #[derive(Debug, thiserror::Error)]

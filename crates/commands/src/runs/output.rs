@@ -87,27 +87,27 @@ fn list(run: &RunId, rows: &[OutputRow], format: OutputFormat) {
         render::note("no stored outputs; what fits a result is part of it, and `cellmate runs show` shows it");
     } else {
         // A person gets the last part of each handle, which is enough to type; a program gets all of it.
-        let naming = if terminal_width().is_some() { Naming::LastPart } else { Naming::Handle };
+        let naming = if terminal_width().is_some() { HandleDisplay::LastPart } else { HandleDisplay::Handle };
         render::print_table(&table(rows, naming, now_ms()));
     }
 }
 
 /// What a table shows of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Naming {
+pub(crate) enum HandleDisplay {
     Handle,
     /// The name within the run.
     LastPart,
 }
 
 /// Returns a table of outputs.
-pub(crate) fn table(rows: &[OutputRow], naming: Naming, now: Millis) -> Table<5> {
+pub(crate) fn table(rows: &[OutputRow], naming: HandleDisplay, now: Millis) -> Table<5> {
     let mut table = Table::new(["OUTPUT", "TYPE", "SIZE", "AGE", "FROM"]).with_whole(&[0, 2, 3]);
     for row in rows {
         let from = row.source.as_ref().map_or("the cell", |(_, tool)| tool.as_str());
         let name = match naming {
-            Naming::Handle => row.handle.as_str(),
-            Naming::LastPart => last_part(row),
+            HandleDisplay::Handle => row.handle.as_str(),
+            HandleDisplay::LastPart => last_part(row),
         };
         table.add([name.to_owned(), type_of(row), size(row.bytes), span(now - row.created_at), from.to_owned()]);
     }
@@ -364,7 +364,7 @@ mod tests {
     use serde_json::Value;
     use store::{OutputKind, OutputRow};
 
-    use super::{Encoder, Form, Naming, find, table};
+    use super::{Encoder, Form, HandleDisplay, find, table};
 
     fn row(name: &str, kind: OutputKind) -> OutputRow {
         OutputRow {
@@ -427,10 +427,10 @@ mod tests {
         let wide = "OUTPUT         TYPE       SIZE   AGE  FROM\n\
                     out_cm_1_l1n0  text       70 kB  5 s  the cell\n\
                     out_cm_1_c3n0  image/png  70 kB  5 s  mcp:s:draw\n";
-        assert_eq!(table(&rows, Naming::Handle, 5_000).render(None), wide);
+        assert_eq!(table(&rows, HandleDisplay::Handle, 5_000).render(None), wide);
         let narrow = "OUTPUT  TYPE     SIZE   AGE  FROM\n\
                       l1n0    text     70 kB  5 s  the ce…\n\
                       c3n0    image/…  70 kB  5 s  mcp:s:…\n";
-        assert_eq!(table(&rows, Naming::LastPart, 5_000).render(Some(36)), narrow);
+        assert_eq!(table(&rows, HandleDisplay::LastPart, 5_000).render(Some(36)), narrow);
     }
 }

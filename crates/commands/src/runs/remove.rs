@@ -61,7 +61,7 @@ pub(super) async fn remove(
         if count == 0 && format == OutputFormat::Text {
             eprintln!("no runs ended longer ago than {}", span(age.0));
         }
-        if count > 0 && !is_confirmed(&deletion(count), Prompting::from_flag(arguments.yes)).await? {
+        if count > 0 && !is_confirmed(&deletion(count), DeletionPrompt::from_flag(arguments.yes)).await? {
             return Ok(kept_them());
         }
         return Ok(report(store.delete_runs_before(then).await?, format));
@@ -75,7 +75,7 @@ pub(super) async fn remove(
         0 => deletion(rows.len() as u64),
         live => format!("{}, and first cancel {live} of them", deletion(rows.len() as u64)),
     };
-    if !is_confirmed(&question, Prompting::from_flag(arguments.yes)).await? {
+    if !is_confirmed(&question, DeletionPrompt::from_flag(arguments.yes)).await? {
         return Ok(kept_them());
     }
     if !live.is_empty() {
@@ -122,13 +122,13 @@ fn report(deleted: u64, format: OutputFormat) -> ExitCode {
 
 /// Whether the user is asked before something is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prompting {
+pub(super) enum DeletionPrompt {
     Ask,
     /// The user confirmed on the command line.
     Skip,
 }
 
-impl Prompting {
+impl DeletionPrompt {
     /// Returns the prompting of a command with the flag `--yes`.
     pub(super) fn from_flag(yes: bool) -> Self {
         if yes { Self::Skip } else { Self::Ask }
@@ -136,8 +136,8 @@ impl Prompting {
 }
 
 /// Asks the user to confirm a deletion, unless that is skipped. Fails if there is no terminal to ask on.
-pub(super) async fn is_confirmed(question: &str, prompting: Prompting) -> Result<bool, RunsError> {
-    if prompting == Prompting::Skip {
+pub(super) async fn is_confirmed(question: &str, prompting: DeletionPrompt) -> Result<bool, RunsError> {
+    if prompting == DeletionPrompt::Skip {
         return Ok(true);
     }
     if !terminal::is_interactive() {

@@ -10,7 +10,7 @@ use store::{Millis, SessionKey, SessionTotals, SessionValue, Store};
 
 use super::RunsError;
 use super::arguments::StateArguments;
-use super::remove::{Prompting, is_confirmed};
+use super::remove::{DeletionPrompt, is_confirmed};
 use crate::age::span;
 use crate::render::{self, OutputFormat};
 use crate::size::size;
@@ -47,7 +47,7 @@ pub(super) async fn run(
         return Ok(ExitCode::SUCCESS);
     };
     let session = find(&sessions, typed)?;
-    let prompting = Prompting::from_flag(arguments.yes);
+    let prompting = DeletionPrompt::from_flag(arguments.yes);
     match (&arguments.key, &arguments.remove) {
         (_, Some(key)) => return delete(store, session, key.as_deref(), prompting, format).await,
         (Some(key), None) => {
@@ -202,7 +202,7 @@ async fn delete(
     store: &Store,
     session: &SessionKey,
     key: Option<&str>,
-    prompting: Prompting,
+    prompting: DeletionPrompt,
     format: OutputFormat,
 ) -> Result<ExitCode, RunsError> {
     let name = short(&session.session_id);

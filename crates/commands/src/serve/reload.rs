@@ -21,7 +21,7 @@ use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use super::arguments::ApprovalArguments;
-use crate::local_tools::{Local, Reloaded, plugin_folder, reloaded};
+use crate::local_tools::{Local, ReloadedTools, plugin_folder, reloaded};
 use crate::policy::{self, BadSettings};
 use crate::upstream::Servers;
 
@@ -42,7 +42,7 @@ type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 
 /// The servers that are offered now, and the task that offers them.
 #[derive(Clone)]
-pub(super) struct Current {
+pub(super) struct OfferedServers {
     inner: Arc<Mutex<CurrentServers>>,
     offer: watch::Sender<OfferedSources>,
 }
@@ -54,7 +54,7 @@ struct CurrentServers {
     watching: AbortHandle,
 }
 
-impl Current {
+impl OfferedServers {
     /// Starts offering the servers. The plugins are offered already.
     pub(super) fn start(servers: Servers, plugins: Plugins, offer: watch::Sender<OfferedSources>) -> Self {
         let offering = tokio::spawn(servers.clone().offer(offer.clone())).abort_handle();
@@ -133,7 +133,7 @@ pub(super) struct Reloader {
     pub(super) loaded: LoadedConfig,
     /// The state folder, which has the installed plugins.
     pub(super) state_folder: PathBuf,
-    pub(super) current: Current,
+    pub(super) current: OfferedServers,
     pub(super) approvals: ApprovalArguments,
     /// The largest memory limit that the workers were started for.
     pub(super) memory_limit_bytes: u64,
@@ -212,7 +212,7 @@ impl Reloader {
         let is_new_policy = policy_sections(&self.loaded.settings) != policy_sections(&loaded.settings);
         let largest = policy.config.largest_memory_limit();
         let former = self.current.plugins();
-        let Reloaded { local, retired, problems } =
+        let ReloadedTools { local, retired, problems } =
             reloaded(&policy, &loaded.settings, (&self.places, Some(&self.state_folder)), &former)
                 .map_err(ReloadError::Local)?;
         let is_new_local = !local.plugins.are_same(&former);

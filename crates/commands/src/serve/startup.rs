@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::ServingArguments;
-use super::reload::{Current, Reloader, check_command};
+use super::reload::{OfferedServers, Reloader, check_command};
 use crate::engine::Engine;
 use crate::local_tools::local_tools;
 use crate::log::CONSOLE;
@@ -74,7 +74,7 @@ pub(super) struct RunningHost {
     pub(super) offered: watch::Receiver<OfferedSources>,
     service: Service,
     key: [u8; 32],
-    current: Current,
+    current: OfferedServers,
     reloading: JoinHandle<()>,
 }
 
@@ -116,7 +116,7 @@ impl RunningHost {
         let Engine { code_mode, servers, local, .. } =
             Engine::new(pool, store, &loaded, local, &state, arguments.idle_stop())?;
         let (offer, offered) = watch::channel(OfferedSources { local: local.tools, ..OfferedSources::default() });
-        let current = Current::start(servers, local.plugins, offer);
+        let current = OfferedServers::start(servers, local.plugins, offer);
         let settings = loaded.settings.clone();
         let reloader = Reloader {
             places: places.clone(),

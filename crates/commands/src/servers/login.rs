@@ -6,7 +6,7 @@ use clap::Args;
 use client_config::display;
 use contract::text;
 use executor::ToolSource;
-use mcp::{LoggedIn, ServerSpec};
+use mcp::{LoginGrant, ServerSpec};
 use serde_json::{Value, json};
 
 use super::filtered_tools::count_tools;
@@ -75,7 +75,7 @@ fn log_out(spec: &ServerSpec, name: &str) -> Result<Report, String> {
     Ok(Report { text, json: json!({"server": name, "loggedIn": false, "forgotten": forgotten}) })
 }
 
-fn login_report(name: &str, logged_in: &LoggedIn, probed: Option<&ProbeResult>) -> Report {
+fn login_report(name: &str, logged_in: &LoginGrant, probed: Option<&ProbeResult>) -> Report {
     let (tools, error) = match probed.map(|probed| &probed.server) {
         Some(Ok(server)) => (Some(count_tools(&server.tools())), None),
         Some(Err(failure)) => (None, Some(failure.why.clone())),

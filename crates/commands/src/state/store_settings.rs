@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
-use client_config::{Places, TOOL_LISTS, Unset, load, register_url};
+use client_config::{ExpansionError, Places, TOOL_LISTS, load, register_url};
 use contract::config::StoreConfig;
 use executor::clock::now_ms;
 use serde_json::Value;
@@ -133,7 +133,7 @@ impl StoreArguments {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadStoreUrl {
     #[error("{}", explain("store.url", .0))]
-    Unset(Unset),
+    Unset(ExpansionError),
     #[error("`store.url`: {0}")]
     Location(BadLocation),
 }
@@ -141,7 +141,7 @@ pub(crate) enum BadStoreUrl {
 impl BadStoreUrl {
     /// Whether the location may be usable in another environment, such as that of a service.
     pub(crate) fn depends_on_environment(&self) -> bool {
-        matches!(self, Self::Unset(Unset::Variable(_) | Unset::Input { .. }))
+        matches!(self, Self::Unset(ExpansionError::Variable(_) | ExpansionError::Input { .. }))
     }
 }
 
@@ -155,15 +155,15 @@ pub(crate) fn configured_location(url: &str, places: &Places) -> Result<Location
 }
 
 /// Says why a reference in a setting of `store` cannot be replaced. Unlike a server's entry, it cannot use secrets.
-fn explain(setting: &str, unset: &Unset) -> String {
+fn explain(setting: &str, unset: &ExpansionError) -> String {
     match unset {
-        Unset::MisplacedSecret(name) => format!(
+        ExpansionError::MisplacedSecret(name) => format!(
             "`{setting}`: `${{secret:{name}}}` is not possible here, because `store` names the key that secrets are \
              sealed with; write `${{A_VARIABLE}}` and set the variable in the environment that cellmate starts in. \
              Secrets are possible in `env`, `headers`, `url` and `oauth` of a server, `apiKey` and `headers` of a \
              provider, and `env` of a plugin"
         ),
-        Unset::Variable(name) => format!(
+        ExpansionError::Variable(name) => format!(
             "`{setting}`: environment variable `{name}` is not set; set it in the environment that cellmate starts in"
         ),
         other => format!("`{setting}`: {other}"),

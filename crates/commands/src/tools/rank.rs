@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use catalog::search::{Document, Index, Meaning, Weights};
+use catalog::search::{Document, EmbeddingTable, Index, Weights};
 use clap::Args;
 use contract::text::escape_json;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &RankArguments) -> Result<ExitCode, String> {
         })
         .collect::<Result<Vec<Document>, String>>()?;
     let ids: Vec<String> = documents.iter().map(|document| document.id.clone()).collect();
-    let meaning = if arguments.words_only { None } else { Meaning::shipped() };
+    let meaning = if arguments.words_only { None } else { EmbeddingTable::shipped() };
     let index = Index::new(documents, meaning, Weights::SHIPPED);
     let mut out = stdout().lock();
     for line in stdin().lock().lines() {

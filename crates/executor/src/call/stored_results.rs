@@ -65,7 +65,7 @@ enum NotStored {
     )]
     RunLimit,
     #[error("{0}")]
-    Quota(Box<store::Exceeded>),
+    Quota(Box<store::QuotaExceeded>),
     #[error("{public} (incident {incident}); check whether the call took effect before you repeat it")]
     Store { public: &'static str, incident: IncidentId },
     #[error("this process no longer holds the run")]

@@ -14,8 +14,8 @@ use contract::tool::Repeat;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use store::{
-    CallRow, CallState, Change, CommitError, Durability, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow, Millis,
-    NewEntry, NewOutput, OutputWriter, Quota, RunState, SessionKey, Store, StoreError, StoredReply, ValueWrite,
+    CallRow, CallState, Change, CommitError, Durability, EntryKind, FencedRun, JournalTotals, LegRow, Millis, NewEntry,
+    NewOutput, OutputWriter, Quota, QuotaExceeded, RunState, SessionKey, Store, StoreError, StoredReply, ValueWrite,
     VersionConflict,
 };
 use tokio::sync::Mutex as AsyncMutex;
@@ -62,13 +62,13 @@ struct UnwrittenChanges {
     must_sync: bool,
     lost: bool,
     /// Calls whose approval request was refused, because too many requests are open.
-    approval_refused: BTreeMap<CallId, Box<Exceeded>>,
+    approval_refused: BTreeMap<CallId, Box<QuotaExceeded>>,
     /// Outputs that were not completed, because the principal's quota has no space for them.
-    outputs_refused: BTreeMap<String, Box<Exceeded>>,
+    outputs_refused: BTreeMap<String, Box<QuotaExceeded>>,
     /// Why the run could not be suspended.
-    suspend_refused: Option<Box<Exceeded>>,
+    suspend_refused: Option<Box<QuotaExceeded>>,
     /// Why only the end of the run is written from now on: its principal's quota has no space for its journal.
-    journal_refused: Option<Box<Exceeded>>,
+    journal_refused: Option<Box<QuotaExceeded>>,
 }
 
 #[derive(Debug)]
@@ -569,7 +569,7 @@ impl UnwrittenChanges {
     }
 
     /// Removes from a change everything that the exceeded quota limits.
-    fn drop_over_quota(&mut self, change: &mut Change, exceeded: Box<Exceeded>) -> Result<(), CommitError> {
+    fn drop_over_quota(&mut self, change: &mut Change, exceeded: Box<QuotaExceeded>) -> Result<(), CommitError> {
         match exceeded.quota {
             Quota::OpenApprovals => {
                 for asked in change.approvals.drain(..) {

@@ -11,7 +11,7 @@ use store::{Entry, EntryKind};
 
 /// Collects entries in order and returns them nested, in the order in which they began.
 #[derive(Debug)]
-pub(super) struct Nesting {
+pub(super) struct NestedEntries {
     waiting: VecDeque<Node>,
     /// The entries in `waiting`, nested ones included.
     entries: usize,
@@ -28,7 +28,7 @@ struct Node {
     calls: Vec<Value>,
 }
 
-impl Nesting {
+impl NestedEntries {
     /// Returns a collection that holds back at most this many entries.
     pub(super) fn new(most: usize) -> Self {
         Self { waiting: VecDeque::new(), entries: 0, most }
@@ -161,7 +161,7 @@ mod tests {
     use serde_json::{Value, json};
     use store::{Entry, EntryKind};
 
-    use super::Nesting;
+    use super::NestedEntries;
 
     fn entry(kind: EntryKind, entry: Value) -> Entry {
         Entry { at: 1, kind, entry }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn nested(entries: Vec<Entry>, most: usize) -> Vec<Value> {
-        let mut nesting = Nesting::new(most);
+        let mut nesting = NestedEntries::new(most);
         let mut all: Vec<Value> = entries.into_iter().flat_map(|entry| nesting.push(entry)).collect();
         all.extend(nesting.finish());
         all
@@ -240,7 +240,7 @@ mod tests {
     fn a_cell_that_never_ends_does_not_hold_back_more_than_the_limit() {
         let mut entries = vec![entry(EntryKind::ControlCall, json!({"toolCallId": "a"}))];
         entries.extend((0..50).map(|_| entry(EntryKind::UserMessage, json!({}))));
-        let mut nesting = Nesting::new(10);
+        let mut nesting = NestedEntries::new(10);
         let early: usize = entries.into_iter().map(|entry| nesting.push(entry).len()).sum();
         assert_eq!(early, 51);
         assert!(nesting.finish().is_empty());

@@ -14,7 +14,7 @@ use super::Api;
 use super::access::Viewer;
 use super::error::ApiError;
 use super::limits::{DEFAULT_TRANSCRIPT_PAGE, MAX_HELD_ENTRIES, MAX_PAGE, MAX_SHOWN_TURNS};
-use super::nesting::Nesting;
+use super::nesting::NestedEntries;
 use super::request::{Ids, Query, cursor, page};
 use super::schema::Presence::{Optional, Required};
 use super::schema::{integer, list as list_of, nullable_text, object, open_object, page as page_of, text};
@@ -131,7 +131,7 @@ pub(super) async fn transcript(
     let rows = api.store().transcript_page(session, after, limit).await?;
     let is_full = u32::try_from(rows.len()).is_ok_and(|rows| rows == limit);
     let next = rows.last().filter(|_| is_full).map(|(at, _)| cursor(&PageKey { at: *at, id: "entry".to_owned() }));
-    let mut nesting = Nesting::new(usize::MAX);
+    let mut nesting = NestedEntries::new(usize::MAX);
     let mut items = Vec::new();
     for (_, entry) in rows {
         items.extend(nesting.push(entry));
@@ -145,7 +145,7 @@ struct Export {
     store: Store,
     session: String,
     after: i64,
-    nesting: Option<Nesting>,
+    nesting: Option<NestedEntries>,
 }
 
 impl Export {
@@ -171,7 +171,7 @@ pub(super) async fn trajectory(State(api): State<Api>, viewer: Viewer, ids: Ids)
     let head = json!({
         "kind": "trajectory", "version": 1, "sessionId": session, "principal": principal, "exportedAt": now_ms(),
     });
-    let nesting = Some(Nesting::new(MAX_HELD_ENTRIES));
+    let nesting = Some(NestedEntries::new(MAX_HELD_ENTRIES));
     let export = Export { store: api.store().clone(), session, after: 0, nesting };
     let lines = futures_util::stream::unfold((Some(head), export), |(head, mut export)| async move {
         if let Some(head) = head {

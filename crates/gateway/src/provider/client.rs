@@ -13,7 +13,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 use wire::Wire;
 use wire::limits::MAX_RESPONSE_BYTES;
-use wire::upstream::{Broken, Decoder, ModelEvent, ModelResponse, ProviderError, Quirks, message_events, read_whole};
+use wire::upstream::{
+    Decoder, IncompleteResponse, ModelEvent, ModelResponse, ProviderError, Quirks, message_events, read_whole,
+};
 
 use super::error::CallError;
 use super::limits::{MAX_ERROR_BYTES, MAX_RESPONSE_TIME, MAX_TRAILING_BYTES, TRAILING};
@@ -190,14 +192,14 @@ impl Body {
         let until = (Instant::now() + self.idle).min(self.deadline);
         let chunk = timeout_at(until, self.response.chunk()).await.map_err(|_| CallError::TimedOut(self.idle))?;
         // The connection was lost in the middle of the response.
-        chunk.map_err(|_| CallError::Broken(Broken::Truncated))
+        chunk.map_err(|_| CallError::Broken(IncompleteResponse::Truncated))
     }
 
     async fn read(&mut self, limit: usize) -> Result<Vec<u8>, CallError> {
         let mut whole = Vec::new();
         while let Some(chunk) = self.chunk().await? {
             if whole.len() + chunk.len() > limit {
-                return Err(Broken::TooLarge(format!("it has more than {limit} bytes")).into());
+                return Err(IncompleteResponse::TooLarge(format!("it has more than {limit} bytes")).into());
             }
             whole.extend_from_slice(&chunk);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::upstream::Broken;
+use wire::upstream::IncompleteResponse;
 
 /// Why a request to a provider failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum CallError {
     Unreachable(String),
     /// The response is not complete, so nothing in it may be executed.
     #[error(transparent)]
-    Broken(#[from] Broken),
+    Broken(#[from] IncompleteResponse),
     /// The provider did not respond in time.
     #[error("the provider sent nothing for {0:?}")]
     TimedOut(Duration),
@@ -29,11 +29,13 @@ impl CallError {
             Self::Status { status, .. } => format!("status={status}"),
             Self::Unreachable(reason) => format!("unreachable: {reason}"),
             Self::TimedOut(time) => format!("timed out after {time:?}"),
-            Self::Broken(Broken::Truncated) => "cut".to_owned(),
-            Self::Broken(Broken::Unreadable(_)) => "unreadable".to_owned(),
-            Self::Broken(Broken::TooLarge(limit)) => format!("too large: {limit}"),
-            Self::Broken(Broken::Provider(error)) if is_word(&error.kind) => format!("reported type={}", error.kind),
-            Self::Broken(Broken::Provider(_)) => "reported".to_owned(),
+            Self::Broken(IncompleteResponse::Truncated) => "cut".to_owned(),
+            Self::Broken(IncompleteResponse::Unreadable(_)) => "unreadable".to_owned(),
+            Self::Broken(IncompleteResponse::TooLarge(limit)) => format!("too large: {limit}"),
+            Self::Broken(IncompleteResponse::Provider(error)) if is_word(&error.kind) => {
+                format!("reported type={}", error.kind)
+            }
+            Self::Broken(IncompleteResponse::Provider(_)) => "reported".to_owned(),
         }
     }
 }

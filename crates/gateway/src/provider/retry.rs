@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use wire::upstream::Broken;
+use wire::upstream::IncompleteResponse;
 
 use super::error::CallError;
 use super::limits::{FIRST_DELAY, MAX_ATTEMPTS, MAX_DELAY};
@@ -51,9 +51,9 @@ fn is_temporary(error: &CallError) -> bool {
     match error {
         CallError::Status { status, kind, .. } => matches!(status, 408 | 429 | 500..=599) && !is_permanent_kind(kind),
         CallError::Unreachable(_) | CallError::TimedOut(_) => true,
-        CallError::Broken(Broken::Truncated | Broken::Unreadable(_)) => true,
-        CallError::Broken(Broken::TooLarge(_)) => false,
-        CallError::Broken(Broken::Provider(error)) => !is_permanent_kind(&error.kind),
+        CallError::Broken(IncompleteResponse::Truncated | IncompleteResponse::Unreadable(_)) => true,
+        CallError::Broken(IncompleteResponse::TooLarge(_)) => false,
+        CallError::Broken(IncompleteResponse::Provider(error)) => !is_permanent_kind(&error.kind),
     }
 }
 
@@ -86,7 +86,7 @@ fn is_fault_of_request(error: &CallError) -> bool {
     let is_request_kind = |kind: &str| matches!(kind, "invalid_request_error" | "invalid_prompt" | "400" | "422");
     match error {
         CallError::Status { status, .. } => matches!(status, 400 | 422),
-        CallError::Broken(Broken::Provider(error)) => is_request_kind(&error.kind),
+        CallError::Broken(IncompleteResponse::Provider(error)) => is_request_kind(&error.kind),
         CallError::Broken(_) | CallError::Unreachable(_) | CallError::TimedOut(_) => false,
     }
 }
@@ -95,7 +95,7 @@ fn is_fault_of_request(error: &CallError) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use wire::upstream::{Broken, ProviderError};
+    use wire::upstream::{IncompleteResponse, ProviderError};
 
     use super::{ClientProgress, RetryPolicy};
     use crate::provider::CallError;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn reported(kind: &str) -> CallError {
-        CallError::Broken(Broken::Provider(ProviderError { kind: kind.to_owned(), message: String::new() }))
+        CallError::Broken(IncompleteResponse::Provider(ProviderError { kind: kind.to_owned(), message: String::new() }))
     }
 
     #[test]
@@ -132,9 +132,9 @@ mod tests {
             (status(302, "redirect", None), false, true),
             (CallError::Unreachable("refused".to_owned()), true, true),
             (CallError::TimedOut(Duration::from_secs(1)), true, true),
-            (CallError::Broken(Broken::Truncated), true, true),
-            (CallError::Broken(Broken::Unreadable("x".to_owned())), true, true),
-            (CallError::Broken(Broken::TooLarge("x".to_owned())), false, true),
+            (CallError::Broken(IncompleteResponse::Truncated), true, true),
+            (CallError::Broken(IncompleteResponse::Unreadable("x".to_owned())), true, true),
+            (CallError::Broken(IncompleteResponse::TooLarge("x".to_owned())), false, true),
             (reported("overloaded_error"), true, true),
             (reported(""), true, true),
             (reported("502"), true, true),
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn delays_double_with_jitter_until_the_fourth_request() {
-        let error = CallError::Broken(Broken::Truncated);
+        let error = CallError::Broken(IncompleteResponse::Truncated);
         let delay = |attempt, jitter| RetryPolicy::retry_delay(&error, attempt, jitter).map(|delay| delay.as_millis());
         assert_eq!([1, 2, 3].map(|attempt| delay(attempt, 1.0)), [Some(500), Some(1_000), Some(2_000)]);
         assert_eq!([1, 2, 3].map(|attempt| delay(attempt, 0.0)), [Some(250), Some(500), Some(1_000)]);

@@ -11,7 +11,7 @@ use testkit::model::{Reply, ScriptedCall, ScriptedModel};
 use wire::Wire;
 use wire::conversation::{Arguments, Item, ModelTool, Part, StopReason};
 use wire::limits::MAX_RESPONSE_BYTES;
-use wire::upstream::{Broken, ModelEvent, ModelRequest, ModelResponse, ToolChoice};
+use wire::upstream::{IncompleteResponse, ModelEvent, ModelRequest, ModelResponse, ToolChoice};
 
 use super::{CallError, Lookup, LookupFuture, ModelTarget, Providers};
 use crate::debug::DebugSettings;
@@ -137,7 +137,7 @@ async fn a_response_that_is_cut_at_any_byte_is_never_complete() {
             for cut in (0..near_end).step_by(23).chain(near_end..length) {
                 model.push(Reply { cut_after_bytes: Some(cut), ..full_reply() });
                 match respond(&target).await.0 {
-                    Err(CallError::Broken(Broken::Truncated)) => {}
+                    Err(CallError::Broken(IncompleteResponse::Truncated)) => {}
                     // The last event has arrived, and only its end or the rest of the stream is missing.
                     Ok(response) if cut + 20 > length => {
                         complete += 1;
@@ -262,11 +262,11 @@ async fn a_response_past_its_limits_is_refused() {
         let line = if streams { format!(": {}", "x".repeat(1_000)) } else { " ".repeat(1_002) };
         model.push(Reply { raw: Some(vec![line; MAX_RESPONSE_BYTES / 1_000]), ..Reply::default() });
         let error = respond(&target).await.0.unwrap_err();
-        assert!(matches!(error, CallError::Broken(Broken::TooLarge(_))), "{streams} {error:?}");
+        assert!(matches!(error, CallError::Broken(IncompleteResponse::TooLarge(_))), "{streams} {error:?}");
     }
     let target = target(&model.url(), Wire::Messages, &json!({}));
     model.push(Reply { raw: Some(vec![format!("data: {}", "x".repeat(2 << 20))]), ..Reply::default() });
-    assert!(matches!(respond(&target).await.0.unwrap_err(), CallError::Broken(Broken::TooLarge(_))));
+    assert!(matches!(respond(&target).await.0.unwrap_err(), CallError::Broken(IncompleteResponse::TooLarge(_))));
 }
 
 #[tokio::test]

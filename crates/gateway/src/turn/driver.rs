@@ -25,7 +25,7 @@ use super::held::{HeldCalls, has_decision};
 use super::live::{Interventions, LiveTurns, SteeredMessage};
 use super::log::{LogEnd, TurnLog};
 use super::prepared::PreparedTurn;
-use super::record::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord};
+use super::record::{ControlResult, DeliveredCall, ModelStep, NextStep, Step, TurnEnd, TurnRecord};
 use super::{EndRecord, OnEnd, Owner, TurnSummary};
 use crate::internal_error::internal_message;
 use crate::provider::{CallError, ClientProgress, ModelTarget, RetryPolicy, verify};
@@ -112,7 +112,7 @@ impl Driver {
                 return self.end(end).await;
             }
             match next {
-                Next::Model => {
+                NextStep::Model => {
                     fault::point("turn.before_model").map_err(StoreError::from)?;
                     match self.ask_model().await {
                         Ok(step) => {
@@ -126,15 +126,15 @@ impl Driver {
                         Err(end) => return self.end(end).await,
                     }
                 }
-                Next::Calls(calls) => {
+                NextStep::Calls(calls) => {
                     if let Some((end, held)) = self.make_calls(calls, hold_until).await? {
                         self.end(end).await?;
                         tokio::spawn(held.follow().in_current_span());
                         return Ok(());
                     }
                 }
-                Next::Client(calls) => return self.wait_for_client(&calls).await,
-                Next::Over(end) => return self.end(end).await,
+                NextStep::Client(calls) => return self.wait_for_client(&calls).await,
+                NextStep::Over(end) => return self.end(end).await,
             }
         }
     }
@@ -485,7 +485,7 @@ impl Driver {
             ),
         };
         if matches!(end, TurnEnd::Aborted { .. })
-            && let Next::Calls(calls) = self.record.next()
+            && let NextStep::Calls(calls) = self.record.next()
         {
             // If a cell cannot be found now, the turn has no end: it counts as interrupted, and `Gateway::sweep` ends it
             // together with its cells.
@@ -590,12 +590,12 @@ fn model_use(step: &ModelStep, earlier: usize) -> ModelUse {
 }
 
 /// Returns the end of a turn that should summarize a conversation, but did not.
-fn failed_compaction(record: &TurnRecord, next: &Next) -> Option<TurnEnd> {
+fn failed_compaction(record: &TurnRecord, next: &NextStep) -> Option<TurnEnd> {
     record.request().compaction.as_ref()?;
     let message = match next {
-        Next::Calls(_) | Next::Client(_) => "the model called a tool instead of writing a summary; try again",
-        Next::Over(TurnEnd::Completed(_)) if record.summary().is_none() => "the model wrote no summary; try again",
-        Next::Model | Next::Over(_) => return None,
+        NextStep::Calls(_) | NextStep::Client(_) => "the model called a tool instead of writing a summary; try again",
+        NextStep::Over(TurnEnd::Completed(_)) if record.summary().is_none() => "the model wrote no summary; try again",
+        NextStep::Model | NextStep::Over(_) => return None,
     };
     Some(TurnEnd::Failed { status: 502, message: message.to_owned(), retry_after: None })
 }

@@ -205,7 +205,7 @@ pub enum TurnEnd {
 
 /// What must happen next in a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// The model must be asked.
     Model,
     /// Calls of the model that have no result.
@@ -219,7 +219,7 @@ pub enum Next {
 /// A stored turn that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the turn's record does not begin with a request")]
-pub struct NoRequest;
+pub struct UnreadableTurn;
 
 /// The steps of a turn.
 #[derive(Clone, Debug)]
@@ -235,11 +235,11 @@ impl TurnRecord {
     }
 
     /// Reads a stored turn.
-    pub fn from_steps(steps: Vec<Step>) -> Result<Self, NoRequest> {
+    pub fn from_steps(steps: Vec<Step>) -> Result<Self, UnreadableTurn> {
         let mut steps = steps.into_iter();
         match steps.next() {
             Some(Step::Request(request)) => Ok(Self { request, steps: steps.collect() }),
-            Some(_) | None => Err(NoRequest),
+            Some(_) | None => Err(UnreadableTurn),
         }
     }
 
@@ -257,24 +257,24 @@ impl TurnRecord {
     }
 
     /// Returns what must happen next. A model without calls is done, unless a person has sent a message since.
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> NextStep {
         if let Some(Step::Ended(end)) = self.steps.last() {
-            return Next::Over(end.clone());
+            return NextStep::Over(end.clone());
         }
         let unanswered = self.unanswered();
         if !unanswered.is_empty() {
-            return Next::Client(unanswered);
+            return NextStep::Client(unanswered);
         }
-        let Some(model) = self.last_model() else { return Next::Model };
+        let Some(model) = self.last_model() else { return NextStep::Model };
         let open = self.open_calls();
         if !open.is_empty() {
-            return Next::Calls(open);
+            return NextStep::Calls(open);
         }
         let is_steered = self.steps.iter().rev().take_while(|step| !matches!(step, Step::Model(_))).any(is_steered);
         if model.message.calls.is_empty() && !is_steered && model.stop != StopReason::Pause {
-            return Next::Over(TurnEnd::Completed(model.stop.clone()));
+            return NextStep::Over(TurnEnd::Completed(model.stop.clone()));
         }
-        Next::Model
+        NextStep::Model
     }
 
     /// Returns the item that stands for the conversation up to the parent; `None` if the turn is not a compaction, or
@@ -527,7 +527,7 @@ mod tests {
     use wire::conversation::{Arguments, Assistant, CallResult, Item, ModelCall, Part, StopReason, Usage};
     use wire::downstream::ClientCall;
 
-    use super::{ControlResult, DeliveredCall, ModelStep, Next, Step, TurnEnd, TurnRecord, TurnRequest};
+    use super::{ControlResult, DeliveredCall, ModelStep, NextStep, Step, TurnEnd, TurnRecord, TurnRequest};
 
     fn record() -> TurnRecord {
         let hello = Item::User(vec![Part::Text("hello".into())]);
@@ -567,27 +567,27 @@ mod tests {
     #[test]
     fn each_step_determines_the_next_one() {
         let mut record = record();
-        assert_eq!(record.next(), Next::Model);
+        assert_eq!(record.next(), NextStep::Model);
         record.push(model("", &["one", "two"]));
-        assert_eq!(record.next(), Next::Calls(vec![call("one"), call("two")]));
+        assert_eq!(record.next(), NextStep::Calls(vec![call("one"), call("two")]));
         record.push(result("two"));
-        assert_eq!(record.next(), Next::Calls(vec![call("one")]));
+        assert_eq!(record.next(), NextStep::Calls(vec![call("one")]));
         let asked = vec![delivered("call_a"), delivered("call_b")];
         record.push(Step::Delivered(asked.clone()));
-        assert_eq!(record.next(), Next::Client(asked.clone()));
+        assert_eq!(record.next(), NextStep::Client(asked.clone()));
         record.push(answered("call_b"));
-        assert_eq!(record.next(), Next::Client(vec![delivered("call_a")]));
+        assert_eq!(record.next(), NextStep::Client(vec![delivered("call_a")]));
         record.push(answered("call_a"));
-        assert_eq!(record.next(), Next::Calls(vec![call("one")]));
+        assert_eq!(record.next(), NextStep::Calls(vec![call("one")]));
         record.push(result("one"));
-        assert_eq!(record.next(), Next::Model);
+        assert_eq!(record.next(), NextStep::Model);
         record.push(model("bye", &[]));
-        assert_eq!(record.next(), Next::Over(TurnEnd::Completed(StopReason::EndTurn)));
+        assert_eq!(record.next(), NextStep::Over(TurnEnd::Completed(StopReason::EndTurn)));
         record.push(Step::Steered(vec![Part::Text("wait".into())]));
-        assert_eq!(record.next(), Next::Model);
+        assert_eq!(record.next(), NextStep::Model);
         let end = TurnEnd::Aborted { reason: "test".into() };
         record.push(Step::Ended(end.clone()));
-        assert_eq!(record.next(), Next::Over(end));
+        assert_eq!(record.next(), NextStep::Over(end));
     }
 
     #[test]
@@ -595,9 +595,9 @@ mod tests {
         let mut record = record();
         for _ in 0..2 {
             record.push(model("", &["same"]));
-            assert_eq!(record.next(), Next::Calls(vec![call("same")]));
+            assert_eq!(record.next(), NextStep::Calls(vec![call("same")]));
             record.push(result("same"));
-            assert_eq!(record.next(), Next::Model);
+            assert_eq!(record.next(), NextStep::Model);
         }
     }
 

@@ -5,7 +5,7 @@
 //! calls and their results; `questions` and `tasks` handle calls that need a person or that continue later.
 
 mod catalog;
-mod closed;
+mod disconnect;
 mod downloads;
 mod http;
 mod oauth;
@@ -17,10 +17,10 @@ mod tasks;
 mod wire;
 
 pub(crate) use catalog::Offer;
-pub use catalog::{LeftOutTool, TooMuch};
-pub use closed::{Closed, UnreachableCause};
-pub use http::{BadAddress, NotBuilt};
-pub use oauth::{BadCallback, Callback, LoggedIn, LoginError, LoginStatus, login, login_status, logout};
+pub use catalog::{LeftOutTool, ListLimitError};
+pub use disconnect::{DisconnectReason, UnreachableCause};
+pub use http::{BadAddress, ClientBuildError};
+pub use oauth::{BadCallback, Callback, LoginError, LoginGrant, LoginStatus, login, login_status, logout};
 pub(crate) use server::Attempt;
 pub use server::{CHECK_STDERR, ConnectError, ConnectFailure, Server};
 pub(crate) use spec::{HintTrust, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, plain_url, shown};

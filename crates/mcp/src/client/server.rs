@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::client::catalog::LeftOutTool;
 use crate::client::spec::{HintTrust, Limits, ServerSpec};
-use crate::client::{Closed, FollowOutcome, RequestError, Session, TicketContent};
+use crate::client::{DisconnectReason, FollowOutcome, RequestError, Session, TicketContent};
 use connect::{StartContext, connect, list, origin};
 
 pub use connect::{CHECK_STDERR, ConnectError, ConnectFailure};
@@ -42,9 +42,9 @@ pub struct Server {
 pub(crate) enum Attempt {
     Settled(Dispatch),
     /// The connection had already ended: the call was not sent.
-    NotSent(Closed),
+    NotSent(DisconnectReason),
     /// The connection ended between the call and its response.
-    Lost(Closed),
+    Lost(DisconnectReason),
 }
 
 /// The server's last listing.
@@ -93,12 +93,12 @@ impl Server {
     }
 
     /// Returns why the connection ended, or `None` while it is open.
-    pub fn why_closed(&self) -> Option<Closed> {
+    pub fn why_closed(&self) -> Option<DisconnectReason> {
         self.session.why_closed()
     }
 
     /// Completes when the connection ends; at once if it has ended.
-    pub fn closed(&self) -> impl Future<Output = Closed> + Send + use<> {
+    pub fn closed(&self) -> impl Future<Output = DisconnectReason> + Send + use<> {
         self.session.closed()
     }
 

@@ -125,7 +125,7 @@ pub(crate) struct InFlightRun {
 
 /// The runs that are in their first turn in this process. Changes wake the calls that wait for such a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InFlight(Arc<watch::Sender<State>>);
+pub(crate) struct InFlightRuns(Arc<watch::Sender<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -137,7 +137,7 @@ struct State {
 /// An `exec` call that has no run yet. It is dropped when the call has a run or has failed.
 #[derive(Debug)]
 pub(crate) struct StartingCall {
-    in_flight: InFlight,
+    in_flight: InFlightRuns,
     caller: (Principal, ClientKey),
 }
 
@@ -150,7 +150,7 @@ impl Drop for StartingCall {
     }
 }
 
-impl InFlight {
+impl InFlightRuns {
     pub(crate) fn starting(&self, principal: &Principal, client: &ClientKey) -> StartingCall {
         let caller = (principal.clone(), client.clone());
         self.0.send_modify(|state| *state.starting.entry(caller.clone()).or_default() += 1);
@@ -211,7 +211,7 @@ mod tests {
     use contract::ids::RunId;
     use tokio::time::Instant;
 
-    use super::{CallHandle, InFlight, InFlightRun, until_person};
+    use super::{CallHandle, InFlightRun, InFlightRuns, until_person};
     use crate::server::client_key::ClientKey;
     use crate::server::{CALL_AT_MOST, Principal, TURN_AT_MOST_MS};
 
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_run_in_flight_is_visible_to_its_principal_only_and_listed_for_its_client_only() {
-        let in_flight = InFlight::default();
+        let in_flight = InFlightRuns::default();
         let (ada, local) = (Principal::named("ada").unwrap(), Principal::local());
         let (one, two) = (ClientKey::new("one", None), ClientKey::new("two", None));
         let (run_id, client) = ("cm_1".into(), one.clone());
@@ -256,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_for_a_start_or_a_first_turn_ends_with_it() {
-        let in_flight = InFlight::default();
+        let in_flight = InFlightRuns::default();
         let (ada, local) = (Principal::named("ada").unwrap(), Principal::local());
         let (one, two) = (ClientKey::new("one", None), ClientKey::new("two", None));
         let starting = in_flight.starting(&ada, &one);

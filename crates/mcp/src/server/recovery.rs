@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use codemode::{CodeMode, Recent};
+use codemode::{CodeMode, RecentRun};
 use contract::cell::{CellResult, OutputItem};
 use contract::ids::RunId;
 use contract::limits::MAX_UNDELIVERED_BYTES;
@@ -20,7 +20,7 @@ use store::{Millis, RunState, StoreError};
 use telemetry::LogIgnored;
 
 use super::answer::{Answer, failed, refused};
-use super::calls::{Call, InFlight, InFlightRun};
+use super::calls::{Call, InFlightRun, InFlightRuns};
 use super::plain;
 use super::principal::{Principal, PrincipalScope};
 
@@ -44,7 +44,7 @@ pub(crate) enum WaitTarget {
 }
 
 /// Finds the run that a `wait` call refers to.
-pub(crate) async fn wait_target(code_mode: &CodeMode, in_flight: &InFlight, call: &Call) -> WaitTarget {
+pub(crate) async fn wait_target(code_mode: &CodeMode, in_flight: &InFlightRuns, call: &Call) -> WaitTarget {
     let given = ["runId", "run_id"].iter().find_map(|name| call.arguments.get(*name));
     match given {
         Some(Value::String(run_id)) if !run_id.trim().is_empty() => {
@@ -64,7 +64,7 @@ pub(crate) async fn wait_target(code_mode: &CodeMode, in_flight: &InFlight, call
 }
 
 /// Checks that a run exists. If it does not, the answer lists the caller's live runs.
-async fn named(code_mode: &CodeMode, in_flight: &InFlight, call: &Call, run_id: RunId) -> WaitTarget {
+async fn named(code_mode: &CodeMode, in_flight: &InFlightRuns, call: &Call, run_id: RunId) -> WaitTarget {
     if in_flight.has(&run_id, &call.principal) {
         return WaitTarget::Run(run_id);
     }
@@ -92,7 +92,7 @@ async fn named(code_mode: &CodeMode, in_flight: &InFlight, call: &Call, run_id: 
 }
 
 /// Finds the run that a call without a `runId` means: the only live run, or else the only one that has just ended.
-async fn unnamed(code_mode: &CodeMode, in_flight: &InFlight, call: &Call) -> Result<WaitTarget, StoreError> {
+async fn unnamed(code_mode: &CodeMode, in_flight: &InFlightRuns, call: &Call) -> Result<WaitTarget, StoreError> {
     let live = live(code_mode, in_flight, call).await?;
     let now = now_ms();
     let (candidates, message) = match live.as_slice() {
@@ -118,29 +118,29 @@ async fn unnamed(code_mode: &CodeMode, in_flight: &InFlight, call: &Call) -> Res
 }
 
 /// Returns the live runs that the caller has started, newest first.
-async fn live(code_mode: &CodeMode, in_flight: &InFlight, call: &Call) -> Result<Vec<Recent>, StoreError> {
+async fn live(code_mode: &CodeMode, in_flight: &InFlightRuns, call: &Call) -> Result<Vec<RecentRun>, StoreError> {
     let in_flight = in_flight.of(&call.principal, &call.client);
     Ok(merged(code_mode.live(&call.client.scope(&call.principal), MAX_LISTED).await?, in_flight))
 }
 
 /// Merges the runs in the store with those in flight, which may not be in the store yet.
-fn merged(stored: Vec<Recent>, in_flight: Vec<InFlightRun>) -> Vec<Recent> {
+fn merged(stored: Vec<RecentRun>, in_flight: Vec<InFlightRun>) -> Vec<RecentRun> {
     let unwritten = in_flight.into_iter().filter(|one| stored.iter().all(|other| other.run_id != one.run_id));
-    let unwritten = unwritten.map(|one| Recent {
+    let unwritten = unwritten.map(|one| RecentRun {
         run_id: one.run_id,
         state: RunState::Running,
         started_at: one.started_at,
         moved_at: one.started_at,
         source: one.source,
     });
-    let mut all: Vec<Recent> = unwritten.collect();
+    let mut all: Vec<RecentRun> = unwritten.collect();
     all.extend(stored);
     all.sort_by(|a, b| b.started_at.cmp(&a.started_at).then_with(|| a.run_id.cmp(&b.run_id)));
     all.truncate(MAX_LISTED as usize);
     all
 }
 
-fn shown(run: &Recent, now: Millis) -> Value {
+fn shown(run: &RecentRun, now: Millis) -> Value {
     let ago = |then: Millis| now.saturating_sub(then).max(0) / 1000;
     json!({
         "runId": run.run_id,
@@ -221,7 +221,7 @@ impl RunOutput {
 
 #[cfg(test)]
 mod tests {
-    use codemode::Recent;
+    use codemode::RecentRun;
     use contract::cell::{CellResult, Media, OutputItem, Telemetry, WaitingReason};
     use serde_json::json;
     use store::RunState;
@@ -230,9 +230,9 @@ mod tests {
     use crate::server::Principal;
     use crate::server::client_key::ClientKey;
 
-    fn recent(run_id: &str, started_at: i64) -> Recent {
+    fn recent(run_id: &str, started_at: i64) -> RecentRun {
         let source = format!(" return \"{run_id}\"\n");
-        Recent { run_id: run_id.into(), state: RunState::Completed, started_at, moved_at: started_at, source }
+        RecentRun { run_id: run_id.into(), state: RunState::Completed, started_at, moved_at: started_at, source }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::CALL_AT_MOST;
 use super::answer::{failed, invalid_config, unwritten};
 use super::approvals;
-use super::calls::{Call, InFlight, InFlightRun, OwnWork};
+use super::calls::{Call, InFlightRun, InFlightRuns, OwnWork};
 use super::direct::{Claim, DirectCalls, MidCallQuestions, RunningCall};
 use super::prepared::{Cache, OfferedSources, PreparedTools, Settings, exec_at_most};
 use super::principal::{Principal, PrincipalScope};
@@ -56,7 +56,7 @@ struct Inner {
     /// From this time on calls no longer wait for upstream servers that are not ready.
     settle_by: Instant,
     prepared: Cache,
-    in_flight: InFlight,
+    in_flight: InFlightRuns,
     undelivered: UndeliveredOutput,
     direct_calls: DirectCalls,
     resource_reads: Semaphore,
@@ -72,7 +72,7 @@ impl McpService {
             offered,
             settle_by: Instant::now() + MAX_SETTLE_TIME,
             prepared,
-            in_flight: InFlight::default(),
+            in_flight: InFlightRuns::default(),
             undelivered: UndeliveredOutput::default(),
             direct_calls: DirectCalls::default(),
             resource_reads: Semaphore::new(MAX_RESOURCE_READS),

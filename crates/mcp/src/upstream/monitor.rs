@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::supervisor::Supervisor;
-use crate::client::{Closed, Server};
+use crate::client::{DisconnectReason, Server};
 
 /// How long to wait after a notification of changed tools: a server that changes several tools sends several
 /// notifications, and its tools are listed only once.
@@ -60,7 +60,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    async fn watch(mut self, closed: impl Future<Output = Closed> + Send) {
+    async fn watch(mut self, closed: impl Future<Output = DisconnectReason> + Send) {
         tokio::pin!(closed);
         let why = loop {
             let idle_at = self.supervisor.upgrade().and_then(|supervisor| idle_at(&supervisor));
@@ -91,7 +91,7 @@ impl Monitor {
         self.last_listing = Some(Instant::now());
     }
 
-    async fn ended(self, why: Closed) {
+    async fn ended(self, why: DisconnectReason) {
         let (Some(supervisor), Some(server)) = (self.supervisor.upgrade(), self.server.upgrade()) else { return };
         supervisor.on_disconnect(&mut supervisor.state(), self.number, &why.to_string());
         sleep(STDERR_DELAY).await;

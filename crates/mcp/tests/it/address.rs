@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use contract::tool::ToolSpec;
 use executor::{Outcome, ProgressSink, ToolSource};
-use mcp::{Closed, Limits, Server, ServerSpec, Transport, UnreachableCause};
+use mcp::{DisconnectReason, Limits, Server, ServerSpec, Transport, UnreachableCause};
 use serde_json::{Value, json};
 
 use crate::fake::{AtAddress, Connected, Folder, heard, limits, tool, wait_until_recorded};
@@ -147,13 +147,13 @@ async fn an_unknown_session_or_an_unreachable_server_ends_the_connection() {
     assert_eq!(server.call("forgets", json!({})).await, Outcome::Unknown);
     let failed = server.failed("forgets").await;
     assert!(failed.contains("the server no longer knows the session"), "{failed}");
-    assert_eq!(server.server.closed().await, Closed::SessionGone);
+    assert_eq!(server.server.closed().await, DisconnectReason::SessionGone);
     let mut server = Connected::at_address(script, limits()).await;
     server.at.as_mut().unwrap().end();
     assert_eq!(server.call("forgets", json!({})).await, Outcome::Unknown);
     let failed = server.failed("forgets").await;
     assert!(failed.contains("the server cannot be reached at its address: connection refused"), "{failed}");
-    assert_eq!(server.server.closed().await, Closed::Unreachable(UnreachableCause::Refused));
+    assert_eq!(server.server.closed().await, DisconnectReason::Unreachable(UnreachableCause::Refused));
     let at = server.at.as_ref().unwrap();
     let address = at.url.strip_suffix("/mcp").unwrap();
     let secret = at.url.replace("/mcp", "/hunter2?token=hunter2").replace("://", "://me:hunter2@");
@@ -313,6 +313,6 @@ async fn garbage_wrong_ids_and_floods_are_skipped_until_there_are_too_many() {
     }
     assert_eq!(*server.server.list_changes().borrow(), 20_000);
     assert!(matches!(server.call("many", json!({})).await, Outcome::Unknown));
-    assert_eq!(server.server.closed().await, Closed::Garbage);
+    assert_eq!(server.server.closed().await, DisconnectReason::Garbage);
     assert_eq!(server.server.tools().len(), 4);
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use executor::{DropCause, Outcome};
-use mcp::{Closed, Limits, Server, Transport};
+use mcp::{DisconnectReason, Limits, Server, Transport};
 use serde_json::{Value, json};
 
 use crate::fake::{Connected, Folder, connect, limits, spec, tool};
@@ -24,7 +24,7 @@ async fn a_crash_fails_the_call_and_later_calls_at_once() {
     let began = Instant::now();
     assert_eq!(server.failed("crash").await, expected);
     assert!(began.elapsed() < Duration::from_secs(1));
-    assert_eq!(server.server.why_closed(), Some(Closed::Ended));
+    assert_eq!(server.server.why_closed(), Some(DisconnectReason::Ended));
     // The message does not contain the standard error, which is for the operator only.
     while server.server.stderr_tail() != "boom: /etc/secret" {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -267,7 +267,7 @@ async fn the_connection_closes_if_the_server_does_not_read() {
             break;
         }
     }
-    assert_eq!(server.server.why_closed(), Some(Closed::DoesNotRead));
+    assert_eq!(server.server.why_closed(), Some(DisconnectReason::DoesNotRead));
 }
 
 /// Checks a server that exits at the end of its input, and one that ignores it.

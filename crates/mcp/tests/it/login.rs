@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use mcp::{
-    Callback, Closed, ConnectError, ConnectFailure, Login, LoginError, LoginFailure, Server, ServerSpec, Transport,
+    Callback, ConnectError, ConnectFailure, DisconnectReason, Login, LoginError, LoginFailure, Server, ServerSpec,
+    Transport,
 };
 use serde_json::{Value, json};
 
@@ -36,7 +37,7 @@ impl Guarded {
         Self { spec, authority, folder, _server: server }
     }
 
-    async fn log_in(&self) -> Result<mcp::LoggedIn, LoginError> {
+    async fn log_in(&self) -> Result<mcp::LoginGrant, LoginError> {
         mcp::login(&self.spec, |page| {
             let page = page.to_owned();
             std::thread::spawn(move || browse(&page));
@@ -151,7 +152,7 @@ async fn a_rejected_token_is_renewed_once_and_then_requires_a_login() {
     let failed = server.failed("t").await;
     let expected = "`t` of MCP server `s` failed: it requires a login; a person must run `cellmate servers login s`";
     assert_eq!(failed, expected);
-    assert_eq!(server.server.closed().await, Closed::LoginNeeded);
+    assert_eq!(server.server.closed().await, DisconnectReason::LoginNeeded);
     assert!(matches!(guarded.connect().await.unwrap_err().why, ConnectFailure::LoginNeeded { .. }));
     let renewals = guarded.renewals();
     guarded.connect().await.unwrap_err();

@@ -111,7 +111,7 @@ async fn a_change_notification_and_the_end_of_the_server_are_noticed() {
     let closed = server.server.closed();
     let again = Connected::over(std::sync::Arc::clone(&server.server), Folder::new());
     assert_eq!(again.call("end", json!({})).await, Outcome::Unknown);
-    assert_eq!(closed.await, mcp::Closed::Ended);
+    assert_eq!(closed.await, mcp::DisconnectReason::Ended);
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use reader::{Doubt, Reader, TooDeep};
 use super::Language;
 use super::lines::place;
 use super::rejection::{ModuleForm, Rejection, STRAY_BRACKET};
-use super::scan::{Kind, Scanned, Token};
+use super::scan::{Kind, ScanStep, Token};
 
 /// The maximum number of tokens on one path through the syntax tree.
 const MAX_DEPTH: u32 = 10_000;
@@ -62,19 +62,19 @@ struct Check<'s> {
     forks: usize,
     work: u64,
     /// Readings that are still to be followed, with the first token of each.
-    pending: Vec<(Reader<'s>, Scanned)>,
+    pending: Vec<(Reader<'s>, ScanStep)>,
 }
 
 impl<'s> Check<'s> {
     /// Follows one reading to its end.
-    fn follow(&mut self, mut reader: Reader<'s>, mut found: Scanned) -> Result<(), Rejection> {
+    fn follow(&mut self, mut reader: Reader<'s>, mut found: ScanStep) -> Result<(), Rejection> {
         loop {
             found = match found {
-                Scanned::End | Scanned::Error(_) => return Ok(()),
-                Scanned::Token(token) if is_conflict_marker(self.source, token) => {
+                ScanStep::End | ScanStep::Error(_) => return Ok(()),
+                ScanStep::Token(token) if is_conflict_marker(self.source, token) => {
                     return Err(self.syntax("a merge conflict marker is not code, remove it", token.start));
                 }
-                Scanned::Token(token) => {
+                ScanStep::Token(token) => {
                     reader.token(token, &mut self.work).map_err(|too_deep| self.too_deep(too_deep))?;
                     if reader.doubt() == Doubt::Key {
                         let place = place(self.source, token.start);
@@ -82,14 +82,14 @@ impl<'s> Check<'s> {
                     }
                     self.next(&mut reader)
                 }
-                Scanned::Slash(_) if self.fork() => {
+                ScanStep::Slash(_) if self.fork() => {
                     let mut other = reader.clone();
                     let regex = other.scanner.read_regex();
                     self.pending.push((other, regex));
                     reader.scanner.read_division()
                 }
-                Scanned::Stray(offset) if self.forks == 0 => return Err(self.syntax(STRAY_BRACKET, offset)),
-                Scanned::Slash(offset) | Scanned::Stray(offset) | Scanned::Unsure(offset) => {
+                ScanStep::Stray(offset) if self.forks == 0 => return Err(self.syntax(STRAY_BRACKET, offset)),
+                ScanStep::Slash(offset) | ScanStep::Stray(offset) | ScanStep::Unsure(offset) => {
                     return self.rest(&reader, offset);
                 }
             };
@@ -97,18 +97,18 @@ impl<'s> Check<'s> {
     }
 
     /// Returns the next token, considering that oxc may consume it unread.
-    fn next(&mut self, reader: &mut Reader<'s>) -> Scanned {
+    fn next(&mut self, reader: &mut Reader<'s>) -> ScanStep {
         if reader.doubt() != Doubt::Arrow {
             return reader.scanner.next();
         }
         let position = reader.scanner.position();
         let mut other = reader.clone();
         let found = reader.scanner.next();
-        if matches!(found, Scanned::Token(Token { kind: Kind::Arrow | Kind::Colon, .. })) {
+        if matches!(found, ScanStep::Token(Token { kind: Kind::Arrow | Kind::Colon, .. })) {
             return found;
         }
         if !self.fork() {
-            return Scanned::Unsure(position);
+            return ScanStep::Unsure(position);
         }
         let swallowed = other.scanner.swallow();
         self.pending.push((other, swallowed));

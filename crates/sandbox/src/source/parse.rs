@@ -8,7 +8,7 @@ use oxc_span::{SourceType, Span};
 use super::Language;
 use super::lines::{narrow, place};
 use super::rejection::{Rejection, STRAY_BRACKET};
-use super::scan::{Scanned, Scanner};
+use super::scan::{ScanStep, Scanner};
 use super::{guard, javascript, modules};
 use contract::frame::SourcePosition;
 
@@ -175,9 +175,9 @@ fn stray_bracket(source: &str) -> Option<usize> {
     let mut scanner = Scanner::new(source);
     loop {
         match scanner.next() {
-            Scanned::Token(_) => {}
-            Scanned::End | Scanned::Slash(_) => return None,
-            Scanned::Error(offset) | Scanned::Stray(offset) | Scanned::Unsure(offset) => {
+            ScanStep::Token(_) => {}
+            ScanStep::End | ScanStep::Slash(_) => return None,
+            ScanStep::Error(offset) | ScanStep::Stray(offset) | ScanStep::Unsure(offset) => {
                 let byte = source.as_bytes().get(offset);
                 return matches!(byte, Some(b')' | b']' | b'}')).then_some(offset);
             }
@@ -199,10 +199,10 @@ impl Ending {
         let mut scanner = Scanner::new(source);
         loop {
             match scanner.next() {
-                Scanned::Token(_) => {}
-                Scanned::End if scanner.has_open_bracket() => return Self::OpenBracket,
-                Scanned::End => return Self::NoBracket,
-                Scanned::Slash(_) | Scanned::Error(_) | Scanned::Stray(_) | Scanned::Unsure(_) => {
+                ScanStep::Token(_) => {}
+                ScanStep::End if scanner.has_open_bracket() => return Self::OpenBracket,
+                ScanStep::End => return Self::NoBracket,
+                ScanStep::Slash(_) | ScanStep::Error(_) | ScanStep::Stray(_) | ScanStep::Unsure(_) => {
                     return Self::Unclear;
                 }
             }

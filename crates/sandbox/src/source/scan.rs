@@ -9,7 +9,7 @@ mod slash;
 
 /// The result of a scanner step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scanned {
+pub(super) enum ScanStep {
     Token(Token),
     /// A slash that divides or starts a regular expression: continue with `read_division` and with `read_regex`.
     Slash(usize),
@@ -120,15 +120,15 @@ impl<'s> Scanner<'s> {
         self.previous3
     }
 
-    pub(super) fn next(&mut self) -> Scanned {
+    pub(super) fn next(&mut self) -> ScanStep {
         if self.in_template() {
             return self.template();
         }
         if let Err(unsure) = self.skip_trivia() {
-            return Scanned::Unsure(unsure);
+            return ScanStep::Unsure(unsure);
         }
         let start = self.position;
-        let Some(first) = self.byte(start) else { return Scanned::End };
+        let Some(first) = self.byte(start) else { return ScanStep::End };
         match first {
             b'"' | b'\'' => self.string(first),
             b'`' => self.opened(Bracket::Template, 1),
@@ -145,7 +145,7 @@ impl<'s> Scanner<'s> {
             b'#' if self.byte(start + 1).is_some_and(is_word_byte) => self.name(start + 1),
             _ if is_word_byte(first) => self.name(start),
             0x80.. => self.name(start),
-            b'\\' => Scanned::Unsure(start),
+            b'\\' => ScanStep::Unsure(start),
             _ => self.punctuation(first),
         }
     }
@@ -155,34 +155,34 @@ impl<'s> Scanner<'s> {
     /// This happens after the parameters of a function type: in `let f: (a: A) { b`, oxc takes the `{` for the arrow.
     /// The token ends where oxc's tokenizer ends it: a bracket opens and closes nothing, and code follows the start of
     /// a template.
-    pub(super) fn swallow(&mut self) -> Scanned {
+    pub(super) fn swallow(&mut self) -> ScanStep {
         if let Err(unsure) = self.skip_trivia() {
-            return Scanned::Unsure(unsure);
+            return ScanStep::Unsure(unsure);
         }
         let start = self.position;
-        let Some(first) = self.byte(start) else { return Scanned::End };
+        let Some(first) = self.byte(start) else { return ScanStep::End };
         let found = match first {
             b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'/' => return self.token(Kind::Arrow, start + 1),
             b'`' => return self.swallow_template_start(),
             _ => self.next(),
         };
         match found {
-            Scanned::Token(mut token) => {
+            ScanStep::Token(mut token) => {
                 token.kind = Kind::Arrow;
                 self.previous = Some(token);
-                Scanned::Token(token)
+                ScanStep::Token(token)
             }
             // What the tokenizer does with an error, and where it continues, is not known.
-            _ => Scanned::Unsure(start),
+            _ => ScanStep::Unsure(start),
         }
     }
 
     /// Skips a template up to its end or its first substitution, as an arrow.
-    fn swallow_template_start(&mut self) -> Scanned {
+    fn swallow_template_start(&mut self) -> ScanStep {
         let mut end = self.position + 1;
         loop {
             match self.byte(end) {
-                None => return Scanned::Unsure(self.position),
+                None => return ScanStep::Unsure(self.position),
                 Some(b'\\') => end += 2,
                 Some(b'`') => return self.token(Kind::Arrow, end + 1),
                 Some(b'$') if self.byte(end + 1) == Some(b'{') => return self.token(Kind::Arrow, end + 2),
@@ -199,7 +199,7 @@ impl<'s> Scanner<'s> {
         self.bytes.get(self.position..).is_some_and(|rest| rest.starts_with(prefix))
     }
 
-    fn token(&mut self, kind: Kind, end: usize) -> Scanned {
+    fn token(&mut self, kind: Kind, end: usize) -> ScanStep {
         let token = Token { kind, start: self.position, end, newline: self.newline };
         if kind == Kind::Word && matches!(self.token_bytes(token), b"as" | b"satisfies") {
             self.assertion_depth = Some(self.assertion_depth.unwrap_or(usize::MAX).min(self.open.len()));
@@ -212,12 +212,12 @@ impl<'s> Scanner<'s> {
         self.previous2 = self.previous.replace(token);
         self.newline = false;
         self.position = end;
-        Scanned::Token(token)
+        ScanStep::Token(token)
     }
 
     /// Reads the rest of a name from offset `from`. Invalid characters count as part of it: the parser rejects them
     /// anyway.
-    fn name(&mut self, from: usize) -> Scanned {
+    fn name(&mut self, from: usize) -> ScanStep {
         let mut end = from;
         loop {
             end = match self.byte(end) {
@@ -227,7 +227,7 @@ impl<'s> Scanner<'s> {
                     _ => break,
                 },
                 // An escape may spell a keyword.
-                Some(b'\\') => return Scanned::Unsure(end),
+                Some(b'\\') => return ScanStep::Unsure(end),
                 _ => break,
             }
         }
@@ -238,12 +238,12 @@ impl<'s> Scanner<'s> {
         self.text.get(offset..)?.chars().next()
     }
 
-    fn opened(&mut self, bracket: Bracket, length: usize) -> Scanned {
+    fn opened(&mut self, bracket: Bracket, length: usize) -> ScanStep {
         self.open.push(bracket);
         self.token(Kind::Open(bracket), self.position + length)
     }
 
-    fn closed(&mut self, byte: u8) -> Scanned {
+    fn closed(&mut self, byte: u8) -> ScanStep {
         let matches = match self.open.last() {
             Some(Bracket::Paren | Bracket::Header | Bracket::PerhapsHeader) => byte == b')',
             Some(Bracket::Square) => byte == b']',
@@ -252,12 +252,12 @@ impl<'s> Scanner<'s> {
         };
         match self.open.pop() {
             Some(bracket) if matches => self.token(Kind::Close(bracket), self.position + 1),
-            Some(_) => Scanned::Error(self.position),
-            None => Scanned::Stray(self.position),
+            Some(_) => ScanStep::Error(self.position),
+            None => ScanStep::Stray(self.position),
         }
     }
 
-    fn punctuation(&mut self, first: u8) -> Scanned {
+    fn punctuation(&mut self, first: u8) -> ScanStep {
         let second = self.byte(self.position + 1);
         let (kind, length) = match (first, second) {
             (b',', _) => (Kind::Comma, 1),

@@ -10,7 +10,7 @@ use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
 use crate::locking::begin_write;
 use crate::outputs::{self, NewOutput};
-use crate::quota::{Claim, Exceeded};
+use crate::quota::{Claim, QuotaExceeded};
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::FencedRun;
 use crate::seal::SealError;
@@ -106,7 +106,7 @@ pub enum CommitError {
     ApprovalGone,
     /// The change exceeds a quota. Nothing was written, and the run is unchanged.
     #[error(transparent)]
-    Quota(Box<Exceeded>),
+    Quota(Box<QuotaExceeded>),
     /// The change exceeds a limit of a turn. Nothing was written, and the turn is unchanged.
     #[error(transparent)]
     TurnLimit(#[from] TurnLimit),

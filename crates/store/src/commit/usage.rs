@@ -10,7 +10,7 @@ use sqlx::{AnyConnection, Row};
 
 use super::{Change, CommitError};
 use crate::Millis;
-use crate::quota::{Claim, Exceeded, Quota};
+use crate::quota::{Claim, Quota, QuotaExceeded};
 use crate::rows::RunState;
 use crate::runs::FencedRun;
 use crate::session_values;
@@ -97,7 +97,11 @@ pub(crate) async fn take(
     let over = claims.iter().zip(has).zip(limits).position(|((claim, has), limit)| *claim > 0 && has > limit);
     if let Some((quota, limit)) = over.and_then(|place| Some((*named.get(place)?, *limits.get(place)?))) {
         let oldest = oldest(connection, claimant).await?;
-        return Err(CommitError::Quota(Box::new(Exceeded { quota, limit: u64::try_from(limit).unwrap_or(0), oldest })));
+        return Err(CommitError::Quota(Box::new(QuotaExceeded {
+            quota,
+            limit: u64::try_from(limit).unwrap_or(0),
+            oldest,
+        })));
     }
     sqlx::query(
         "UPDATE usage SET waiting_runs = $1, snapshot_bytes = $2, open_approvals = $3, counted_at = $4 \

@@ -10,8 +10,8 @@ use crate::Millis;
 use crate::backend::Backend;
 use crate::error::StoreError;
 use crate::rows::{
-    CallRow, CallState, DispatchedCall, JournalTotals, LegEndKind, LegEnded, LegRow, RunFilter, RunListEntry, RunRow,
-    RunState, RunSummary,
+    CallRow, CallState, DispatchedCall, JournalTotals, LegEndKind, LegRow, RunFilter, RunListEntry, RunRow, RunState,
+    RunSummary, StoredLegEnd,
 };
 use crate::seal::SealError;
 use crate::sql::placeholders;
@@ -313,7 +313,7 @@ fn read_leg(row: &AnyRow) -> Result<LegRow, StoreError> {
         leg: row.try_get(0)?,
         clock_us: u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0),
         replies: replies.map_err(|_| StoreError::Corrupt("invalid reply list of a leg".to_owned()))?,
-        ended: kind.map(|kind| LegEnded { kind, output_digest: output_digest.unwrap_or_default() }),
+        ended: kind.map(|kind| StoredLegEnd { kind, output_digest: output_digest.unwrap_or_default() }),
     })
 }
 

@@ -4,8 +4,8 @@ use contract::config::{Quotas, Retention};
 use contract::ids::{CallId, RunId};
 use contract::scope::Scope;
 use store::{
-    CallRow, CallState, Change, CommitError, Durability, Exceeded, FencedRun, JournalTotals, Quota, RunState, Store,
-    StoredReply,
+    CallRow, CallState, Change, CommitError, Durability, FencedRun, JournalTotals, Quota, QuotaExceeded, RunState,
+    Store, StoredReply,
 };
 
 use crate::world::{NOW, Place, approval_request, call, everywhere};
@@ -20,7 +20,7 @@ fn suspended(bytes: usize) -> Change {
     Change { state: Some(RunState::Waiting), release: true, snapshot: Some((0, vec![1; bytes])), ..Change::default() }
 }
 
-async fn put(store: &Store, held: &mut FencedRun, change: &Change) -> Result<(), Box<Exceeded>> {
+async fn put(store: &Store, held: &mut FencedRun, change: &Change) -> Result<(), Box<QuotaExceeded>> {
     match store.commit(held, change, Durability::Relaxed, NOW).await {
         Ok(_) => Ok(()),
         Err(CommitError::Quota(exceeded)) => Err(exceeded),

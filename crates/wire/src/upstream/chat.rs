@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Broken, ModelEvent, ModelResponse, ProviderError, count, parse, response, string};
+use super::{IncompleteResponse, ModelEvent, ModelResponse, ProviderError, count, parse, response, string};
 use crate::Wire;
 use crate::conversation::{Arguments, ModelCall, RawAssistant, StopReason, Usage};
 use crate::limits::MAX_CALLS;
@@ -43,7 +43,7 @@ struct PartialCall {
 
 impl Decoder {
     /// Adds an event of the stream, and appends what the model says in it to `output`.
-    pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), IncompleteResponse> {
         if self.done {
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl Decoder {
         }
         let chunk = parse(&event.data)?;
         if let Some(error) = error_of(&chunk) {
-            return Err(Broken::Provider(error));
+            return Err(IncompleteResponse::Provider(error));
         }
         if self.id.is_empty() {
             self.id = string(&chunk, "id").unwrap_or_default();
@@ -79,7 +79,11 @@ impl Decoder {
         self.done
     }
 
-    fn add_delta(&mut self, delta: &Map<String, Value>, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    fn add_delta(
+        &mut self,
+        delta: &Map<String, Value>,
+        output: &mut Vec<ModelEvent>,
+    ) -> Result<(), IncompleteResponse> {
         if let Some(text) = reasoning_of(delta) {
             output.push(ModelEvent::Reasoning(text.to_owned()));
         }
@@ -98,7 +102,7 @@ impl Decoder {
 
     /// Adds a part of a call. A new id or name at a used index starts another call: some servers send all calls with
     /// index 0.
-    fn add_call_delta(&mut self, delta: &Value) -> Result<(), Broken> {
+    fn add_call_delta(&mut self, delta: &Value) -> Result<(), IncompleteResponse> {
         let index = delta.get("index").and_then(Value::as_u64).unwrap_or(0);
         let id = string(delta, "id");
         let function = delta.get("function").unwrap_or(&Value::Null);
@@ -115,7 +119,7 @@ impl Decoder {
             Some(at) if !self.calls.get(at).is_some_and(starts_new) => at,
             _ => {
                 if self.calls.len() >= MAX_CALLS {
-                    return Err(Broken::TooLarge(format!("it has more than {MAX_CALLS} tool calls")));
+                    return Err(IncompleteResponse::TooLarge(format!("it has more than {MAX_CALLS} tool calls")));
                 }
                 self.calls.push(PartialCall { index, ..PartialCall::default() });
                 self.calls.len() - 1
@@ -142,8 +146,8 @@ impl Decoder {
     }
 
     /// Returns the response after its stream has ended. Calls without an id get one from `new_id`.
-    pub(super) fn finish(self, mut new_id: impl FnMut() -> String) -> Result<ModelResponse, Broken> {
-        let Some(finish_reason) = self.finish_reason else { return Err(Broken::Truncated) };
+    pub(super) fn finish(self, mut new_id: impl FnMut() -> String) -> Result<ModelResponse, IncompleteResponse> {
+        let Some(finish_reason) = self.finish_reason else { return Err(IncompleteResponse::Truncated) };
         let mut message = Map::new();
         message.insert("role".to_owned(), json!("assistant"));
         let content = if self.text.is_empty() { Value::Null } else { json!(self.text) };
@@ -170,14 +174,15 @@ impl PartialCall {
 }
 
 /// Reads a response that was not streamed. Calls without an id get one from `new_id`.
-pub(super) fn read_whole(body: &str, mut new_id: impl FnMut() -> String) -> Result<ModelResponse, Broken> {
+pub(super) fn read_whole(body: &str, mut new_id: impl FnMut() -> String) -> Result<ModelResponse, IncompleteResponse> {
     let body = parse(body)?;
     if let Some(error) = error_of(&body) {
-        return Err(Broken::Provider(error));
+        return Err(IncompleteResponse::Provider(error));
     }
-    let choice = body.get("choices").and_then(|choices| choices.get(0)).ok_or(Broken::Truncated)?;
-    let finish_reason = string(choice, "finish_reason").ok_or(Broken::Truncated)?;
-    let mut message = choice.get("message").filter(|message| message.is_object()).cloned().ok_or(Broken::Truncated)?;
+    let choice = body.get("choices").and_then(|choices| choices.get(0)).ok_or(IncompleteResponse::Truncated)?;
+    let finish_reason = string(choice, "finish_reason").ok_or(IncompleteResponse::Truncated)?;
+    let mut message =
+        choice.get("message").filter(|message| message.is_object()).cloned().ok_or(IncompleteResponse::Truncated)?;
     for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
         if string(call, "id").is_none() {
             set(call, "id", json!(new_id()));
@@ -200,7 +205,7 @@ fn build_response(
     message: &Value,
     finish_reason: &str,
     usage: Usage,
-) -> Result<ModelResponse, Broken> {
+) -> Result<ModelResponse, IncompleteResponse> {
     let stop_reason = match finish_reason {
         "stop" => StopReason::EndTurn,
         "tool_calls" | "function_call" => StopReason::ToolCalls,
@@ -208,7 +213,7 @@ fn build_response(
         "content_filter" => StopReason::Refusal,
         "error" => {
             let message = "the response ended with `finish_reason: \"error\"`".to_owned();
-            return Err(Broken::Provider(ProviderError { kind: "error".to_owned(), message }));
+            return Err(IncompleteResponse::Provider(ProviderError { kind: "error".to_owned(), message }));
         }
         other => StopReason::Other(other.to_owned()),
     };
@@ -222,7 +227,8 @@ fn build_response(
     });
     let calls = calls.collect();
     let text = string(message, "content").unwrap_or_default();
-    let json = RawValue::from_string(message.to_string()).map_err(|error| Broken::Unreadable(error.to_string()))?;
+    let json = RawValue::from_string(message.to_string())
+        .map_err(|error| IncompleteResponse::Unreadable(error.to_string()))?;
     Ok(response(id_and_model, text, calls, RawAssistant { wire: Wire::Chat, json }, stop_reason, usage))
 }
 

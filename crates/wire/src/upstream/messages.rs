@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Broken, ModelEvent, ModelResponse, ProviderError, count, parse, response, string};
+use super::{IncompleteResponse, ModelEvent, ModelResponse, ProviderError, count, parse, response, string};
 use crate::Wire;
 use crate::conversation::{Arguments, ModelCall, RawAssistant, StopReason, Usage};
 use crate::limits::MAX_BLOCKS;
@@ -30,7 +30,7 @@ struct Block {
 }
 
 impl Decoder {
-    pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), IncompleteResponse> {
         if self.stopped {
             return Ok(());
         }
@@ -53,7 +53,9 @@ impl Decoder {
                 self.update_usage(data.get("usage"));
             }
             "message_stop" => self.stopped = true,
-            "error" => return Err(Broken::Provider(ProviderError::read(data.get("error").unwrap_or(&data)))),
+            "error" => {
+                return Err(IncompleteResponse::Provider(ProviderError::read(data.get("error").unwrap_or(&data))));
+            }
             // `ping`, and events of later versions.
             _ => {}
         }
@@ -64,25 +66,25 @@ impl Decoder {
         self.stopped
     }
 
-    fn start_block(&mut self, data: &Value) -> Result<(), Broken> {
+    fn start_block(&mut self, data: &Value) -> Result<(), IncompleteResponse> {
         let index = data.get("index").and_then(Value::as_u64);
         if index.is_some_and(|index| index != self.blocks.len() as u64) {
-            return Err(Broken::Unreadable("content blocks are out of order".to_owned()));
+            return Err(IncompleteResponse::Unreadable("content blocks are out of order".to_owned()));
         }
         if self.blocks.len() >= MAX_BLOCKS {
-            return Err(Broken::TooLarge(format!("it has more than {MAX_BLOCKS} content blocks")));
+            return Err(IncompleteResponse::TooLarge(format!("it has more than {MAX_BLOCKS} content blocks")));
         }
         let value = data.get("content_block").cloned().unwrap_or(Value::Null);
         self.blocks.push(Block { value, input: String::new(), closed: false });
         Ok(())
     }
 
-    fn block(&mut self, data: &Value) -> Result<&mut Block, Broken> {
+    fn block(&mut self, data: &Value) -> Result<&mut Block, IncompleteResponse> {
         let index = data.get("index").and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok());
         let block = index.and_then(|index| self.blocks.get_mut(index));
         block
             .filter(|block| !block.closed)
-            .ok_or_else(|| Broken::Unreadable("an event of a content block that is not open".to_owned()))
+            .ok_or_else(|| IncompleteResponse::Unreadable("an event of a content block that is not open".to_owned()))
     }
 
     /// Updates the usage: numbers of later events are totals and replace earlier ones. An event with `input_tokens`
@@ -98,16 +100,16 @@ impl Decoder {
         }
     }
 
-    pub(super) fn finish(self) -> Result<ModelResponse, Broken> {
-        let Some(reason) = self.reason.filter(|_| self.stopped) else { return Err(Broken::Truncated) };
+    pub(super) fn finish(self) -> Result<ModelResponse, IncompleteResponse> {
+        let Some(reason) = self.reason.filter(|_| self.stopped) else { return Err(IncompleteResponse::Truncated) };
         if self.blocks.iter().any(|block| !block.closed) {
-            return Err(Broken::Truncated);
+            return Err(IncompleteResponse::Truncated);
         }
         let calls: Vec<ModelCall> = self.blocks.iter().filter_map(Block::call).collect();
         let text = self.blocks.iter().filter_map(Block::text).collect::<String>();
         let blocks: Vec<Value> = self.blocks.into_iter().map(Block::into_json).collect();
         let json = RawValue::from_string(Value::from(blocks).to_string());
-        let json = json.map_err(|error| Broken::Unreadable(error.to_string()))?;
+        let json = json.map_err(|error| IncompleteResponse::Unreadable(error.to_string()))?;
         let raw = RawAssistant { wire: Wire::Messages, json };
         Ok(response((self.id, self.model), text, calls, raw, stop_reason(&reason), self.usage))
     }
@@ -181,21 +183,21 @@ impl Block {
 }
 
 /// Reads a response that was not streamed. Its content is kept byte for byte.
-pub(super) fn read_whole(body: &str) -> Result<ModelResponse, Broken> {
+pub(super) fn read_whole(body: &str) -> Result<ModelResponse, IncompleteResponse> {
     #[derive(Deserialize)]
     struct Body {
         content: Option<Box<RawValue>>,
     }
     let value = parse(body)?;
     if value.get("type").and_then(Value::as_str) == Some("error") || value.get("error").is_some_and(Value::is_object) {
-        return Err(Broken::Provider(ProviderError::read(value.get("error").unwrap_or(&value))));
+        return Err(IncompleteResponse::Provider(ProviderError::read(value.get("error").unwrap_or(&value))));
     }
-    let reason = string(&value, "stop_reason").ok_or(Broken::Truncated)?;
-    let raw: Body = serde_json::from_str(body).map_err(|error| Broken::Unreadable(error.to_string()))?;
-    let json = raw.content.ok_or(Broken::Truncated)?;
-    let blocks = value.get("content").and_then(Value::as_array).ok_or(Broken::Truncated)?;
+    let reason = string(&value, "stop_reason").ok_or(IncompleteResponse::Truncated)?;
+    let raw: Body = serde_json::from_str(body).map_err(|error| IncompleteResponse::Unreadable(error.to_string()))?;
+    let json = raw.content.ok_or(IncompleteResponse::Truncated)?;
+    let blocks = value.get("content").and_then(Value::as_array).ok_or(IncompleteResponse::Truncated)?;
     if blocks.len() > MAX_BLOCKS {
-        return Err(Broken::TooLarge(format!("it has more than {MAX_BLOCKS} content blocks")));
+        return Err(IncompleteResponse::TooLarge(format!("it has more than {MAX_BLOCKS} content blocks")));
     }
     let input = |block: &Value| block.get("input").map(Value::to_string).unwrap_or_default();
     let calls = blocks.iter().filter_map(|block| call(block, input(block))).collect();

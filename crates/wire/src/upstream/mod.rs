@@ -40,7 +40,7 @@ pub struct ModelResponse {
 
 /// Why a response is not complete. Nothing in it may be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum IncompleteResponse {
     #[error("the provider's response ended before it was complete")]
     Truncated,
     #[error("the provider's response cannot be read: {0}")]
@@ -73,7 +73,7 @@ impl ProviderError {
     }
 }
 
-impl From<SseError> for Broken {
+impl From<SseError> for IncompleteResponse {
     fn from(error: SseError) -> Self {
         match error {
             SseError::TooLong(_) => Self::TooLarge(error.to_string()),
@@ -88,7 +88,7 @@ pub struct Decoder {
     events: SseReader,
     bytes: usize,
     state: State,
-    failed: Option<Broken>,
+    failed: Option<IncompleteResponse>,
 }
 
 #[derive(Debug)]
@@ -119,10 +119,10 @@ impl Decoder {
         output
     }
 
-    fn read(&mut self, chunk: &[u8], output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    fn read(&mut self, chunk: &[u8], output: &mut Vec<ModelEvent>) -> Result<(), IncompleteResponse> {
         self.bytes = self.bytes.saturating_add(chunk.len());
         if self.bytes > MAX_RESPONSE_BYTES {
-            return Err(Broken::TooLarge(format!("it has more than {MAX_RESPONSE_BYTES} bytes")));
+            return Err(IncompleteResponse::TooLarge(format!("it has more than {MAX_RESPONSE_BYTES} bytes")));
         }
         for event in self.events.push(chunk)? {
             match &mut self.state {
@@ -145,7 +145,7 @@ impl Decoder {
     }
 
     /// Ends the response. `new_id` makes ids for calls that have none.
-    pub fn finish(self, new_id: impl FnMut() -> String) -> Result<ModelResponse, Broken> {
+    pub fn finish(self, new_id: impl FnMut() -> String) -> Result<ModelResponse, IncompleteResponse> {
         if let Some(broken) = self.failed {
             return Err(broken);
         }
@@ -159,11 +159,15 @@ impl Decoder {
 }
 
 /// Reads a response that was not streamed. `new_id` makes ids for calls that have none.
-pub fn read_whole(wire: Wire, body: &[u8], new_id: impl FnMut() -> String) -> Result<ModelResponse, Broken> {
+pub fn read_whole(
+    wire: Wire,
+    body: &[u8],
+    new_id: impl FnMut() -> String,
+) -> Result<ModelResponse, IncompleteResponse> {
     if body.len() > MAX_RESPONSE_BYTES {
-        return Err(Broken::TooLarge(format!("it has more than {MAX_RESPONSE_BYTES} bytes")));
+        return Err(IncompleteResponse::TooLarge(format!("it has more than {MAX_RESPONSE_BYTES} bytes")));
     }
-    let body = std::str::from_utf8(body).map_err(|error| Broken::Unreadable(error.to_string()))?;
+    let body = std::str::from_utf8(body).map_err(|error| IncompleteResponse::Unreadable(error.to_string()))?;
     checked(match wire {
         Wire::Chat => chat::read_whole(body, new_id)?,
         Wire::Responses => responses::read_whole(body)?,
@@ -172,13 +176,18 @@ pub fn read_whole(wire: Wire, body: &[u8], new_id: impl FnMut() -> String) -> Re
 }
 
 /// Checks the limits of a complete response.
-fn checked(response: ModelResponse) -> Result<ModelResponse, Broken> {
+fn checked(response: ModelResponse) -> Result<ModelResponse, IncompleteResponse> {
     let calls = &response.message.calls;
     if calls.len() > MAX_CALLS {
-        return Err(Broken::TooLarge(format!("it has {} tool calls; at most {MAX_CALLS} are allowed", calls.len())));
+        return Err(IncompleteResponse::TooLarge(format!(
+            "it has {} tool calls; at most {MAX_CALLS} are allowed",
+            calls.len()
+        )));
     }
     if calls.iter().any(|call| call.name.len().max(call.id.len()) > MAX_CALL_NAME_BYTES) {
-        return Err(Broken::TooLarge(format!("the name or id of a call is longer than {MAX_CALL_NAME_BYTES} bytes")));
+        return Err(IncompleteResponse::TooLarge(format!(
+            "the name or id of a call is longer than {MAX_CALL_NAME_BYTES} bytes"
+        )));
     }
     Ok(response)
 }
@@ -201,8 +210,8 @@ fn response(
     ModelResponse { id, model, message: Assistant { text, calls, raw: Some(raw) }, stop, usage }
 }
 
-fn parse(text: &str) -> Result<Value, Broken> {
-    serde_json::from_str(text).map_err(|error| Broken::Unreadable(error.to_string()))
+fn parse(text: &str) -> Result<Value, IncompleteResponse> {
+    serde_json::from_str(text).map_err(|error| IncompleteResponse::Unreadable(error.to_string()))
 }
 
 fn string(value: &Value, name: &str) -> Option<String> {

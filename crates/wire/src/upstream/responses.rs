@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Broken, ModelEvent, ModelResponse, PARAGRAPH, ProviderError, count, parse, response, string};
+use super::{IncompleteResponse, ModelEvent, ModelResponse, PARAGRAPH, ProviderError, count, parse, response, string};
 use crate::Wire;
 use crate::conversation::{Arguments, ModelCall, RawAssistant, StopReason, Usage};
 use crate::limits::MAX_BLOCKS;
@@ -35,7 +35,7 @@ struct Body {
 }
 
 impl Decoder {
-    pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), Broken> {
+    pub(super) fn on_event(&mut self, event: &Event, output: &mut Vec<ModelEvent>) -> Result<(), IncompleteResponse> {
         if self.end.is_some() || event.data.trim() == "[DONE]" {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Decoder {
             }
             "response.output_item.done" => {
                 if self.items.len() >= MAX_BLOCKS {
-                    return Err(Broken::TooLarge(format!("it has more than {MAX_BLOCKS} items")));
+                    return Err(IncompleteResponse::TooLarge(format!("it has more than {MAX_BLOCKS} items")));
                 }
                 self.items.push(raw::<ItemEvent>(&event.data)?.item);
             }
@@ -60,11 +60,13 @@ impl Decoder {
             }
             "response.failed" => {
                 let error = data.pointer("/response/error").unwrap_or(&Value::Null);
-                return Err(Broken::Provider(ProviderError::read(error)));
+                return Err(IncompleteResponse::Provider(ProviderError::read(error)));
             }
-            "error" => return Err(Broken::Provider(ProviderError::read(data.get("error").unwrap_or(&data)))),
+            "error" => {
+                return Err(IncompleteResponse::Provider(ProviderError::read(data.get("error").unwrap_or(&data))));
+            }
             _ if data.get("error").is_some_and(Value::is_object) => {
-                return Err(Broken::Provider(ProviderError::read(data.get("error").unwrap_or(&data))));
+                return Err(IncompleteResponse::Provider(ProviderError::read(data.get("error").unwrap_or(&data))));
             }
             _ => {}
         }
@@ -77,20 +79,20 @@ impl Decoder {
         self.end.is_some()
     }
 
-    pub(super) fn finish(self) -> Result<ModelResponse, Broken> {
-        finished(self.end.ok_or(Broken::Truncated)?.get(), self.items)
+    pub(super) fn finish(self) -> Result<ModelResponse, IncompleteResponse> {
+        finished(self.end.ok_or(IncompleteResponse::Truncated)?.get(), self.items)
     }
 }
 
 /// Reads a response that was not streamed.
-pub(super) fn read_whole(body: &str) -> Result<ModelResponse, Broken> {
+pub(super) fn read_whole(body: &str) -> Result<ModelResponse, IncompleteResponse> {
     finished(body, Vec::new())
 }
 
-fn finished(body: &str, streamed: Vec<Box<RawValue>>) -> Result<ModelResponse, Broken> {
+fn finished(body: &str, streamed: Vec<Box<RawValue>>) -> Result<ModelResponse, IncompleteResponse> {
     let value = parse(body)?;
     if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
-        return Err(Broken::Provider(ProviderError::read(error)));
+        return Err(IncompleteResponse::Provider(ProviderError::read(error)));
     }
     let stated = match value.get("status").and_then(Value::as_str) {
         Some("completed") | None => StopReason::EndTurn,
@@ -99,12 +101,12 @@ fn finished(body: &str, streamed: Vec<Box<RawValue>>) -> Result<ModelResponse, B
             Some("content_filter") => StopReason::Refusal,
             other => StopReason::Other(other.unwrap_or("incomplete").to_owned()),
         },
-        _ => return Err(Broken::Truncated),
+        _ => return Err(IncompleteResponse::Truncated),
     };
-    let items = raw::<Body>(body)?.output.ok_or(Broken::Truncated)?;
+    let items = raw::<Body>(body)?.output.ok_or(IncompleteResponse::Truncated)?;
     let items = if items.is_empty() { streamed } else { items };
     if items.len() > MAX_BLOCKS {
-        return Err(Broken::TooLarge(format!("it has more than {MAX_BLOCKS} items")));
+        return Err(IncompleteResponse::TooLarge(format!("it has more than {MAX_BLOCKS} items")));
     }
     let (mut text, mut calls) = (String::new(), Vec::new());
     for item in &items {
@@ -124,14 +126,15 @@ fn finished(body: &str, streamed: Vec<Box<RawValue>>) -> Result<ModelResponse, B
             _ => {}
         }
     }
-    let json = serde_json::value::to_raw_value(&items).map_err(|error| Broken::Unreadable(error.to_string()))?;
+    let json =
+        serde_json::value::to_raw_value(&items).map_err(|error| IncompleteResponse::Unreadable(error.to_string()))?;
     let usage = value.get("usage").map(read_usage).unwrap_or_default();
     let names = (string(&value, "id").unwrap_or_default(), string(&value, "model").unwrap_or_default());
     Ok(response(names, text, calls, RawAssistant { wire: Wire::Responses, json }, stated, usage))
 }
 
-fn raw<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Broken> {
-    serde_json::from_str(text).map_err(|error| Broken::Unreadable(error.to_string()))
+fn raw<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, IncompleteResponse> {
+    serde_json::from_str(text).map_err(|error| IncompleteResponse::Unreadable(error.to_string()))
 }
 
 fn read_usage(usage: &Value) -> Usage {

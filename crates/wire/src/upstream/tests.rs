@@ -1,7 +1,9 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Broken, Decoder, ModelEvent, ModelRequest, ModelResponse, Quirks, ToolChoice, read_whole, tool_names};
+use super::{
+    Decoder, IncompleteResponse, ModelEvent, ModelRequest, ModelResponse, Quirks, ToolChoice, read_whole, tool_names,
+};
 use crate::Wire;
 use crate::conversation::{Arguments, Assistant, CallResult, Image, Item, ModelTool, Part, StopReason, Usage};
 
@@ -107,7 +109,7 @@ fn stream(wire: Wire) -> String {
     }
 }
 
-fn decode(wire: Wire, text: &[u8]) -> (Vec<ModelEvent>, Result<ModelResponse, Broken>) {
+fn decode(wire: Wire, text: &[u8]) -> (Vec<ModelEvent>, Result<ModelResponse, IncompleteResponse>) {
     let mut decoder = Decoder::new(wire);
     let said = text.chunks(7).flat_map(|chunk| decoder.push(chunk)).collect();
     let mut made = 0;
@@ -189,11 +191,13 @@ fn a_provider_error_inside_a_response_is_an_error() {
         (Wire::Messages, named("error", &error)),
     ];
     for (wire, text) in streams {
-        let Err(Broken::Provider(error)) = decode(wire, text.as_bytes()).1 else { panic!("{wire}: {text}") };
+        let Err(IncompleteResponse::Provider(error)) = decode(wire, text.as_bytes()).1 else {
+            panic!("{wire}: {text}")
+        };
         assert_eq!((error.message.as_str(), error.kind.as_str()), ("overloaded", "overloaded_error"), "{wire}");
     }
     let ended = [chat_delta(&json!({"content": "x"})), chat_end("error")].concat();
-    assert!(matches!(decode(Wire::Chat, ended.as_bytes()).1, Err(Broken::Provider(_))));
+    assert!(matches!(decode(Wire::Chat, ended.as_bytes()).1, Err(IncompleteResponse::Provider(_))));
 }
 
 /// Streams of servers that imitate Chat Completions, with the calls that they mean.
@@ -447,11 +451,14 @@ fn limits_of_a_response_are_enforced() {
         .map(|n| chat_delta(&json!({"tool_calls": [{"index": n, "id": format!("{n}"), "function": {"name": "a", "arguments": "{}"}}]})))
         .collect();
     let text = many + &chat_end("tool_calls");
-    assert!(matches!(decode(Wire::Chat, text.as_bytes()).1, Err(Broken::TooLarge(_))));
+    assert!(matches!(decode(Wire::Chat, text.as_bytes()).1, Err(IncompleteResponse::TooLarge(_))));
     let long = "x".repeat(crate::limits::MAX_EVENT_BYTES);
-    assert!(matches!(decode(Wire::Chat, chat_delta(&json!({"content": long})).as_bytes()).1, Err(Broken::TooLarge(_))));
+    assert!(matches!(
+        decode(Wire::Chat, chat_delta(&json!({"content": long})).as_bytes()).1,
+        Err(IncompleteResponse::TooLarge(_))
+    ));
     let name = "n".repeat(crate::limits::MAX_CALL_NAME_BYTES + 1);
     let call = json!({"tool_calls": [{"index": 0, "id": "x", "function": {"name": name, "arguments": "{}"}}]});
     let text = [chat_delta(&call), chat_end("tool_calls")].concat();
-    assert!(matches!(decode(Wire::Chat, text.as_bytes()).1, Err(Broken::TooLarge(_))));
+    assert!(matches!(decode(Wire::Chat, text.as_bytes()).1, Err(IncompleteResponse::TooLarge(_))));
 }

@@ -10,7 +10,7 @@ use contract::limits::{MAX_ARGUMENT_CHECK_STEPS, MAX_MATCHED_BYTES, MAX_SCHEMA_S
 use super::super::budget::Budget;
 use super::super::pattern::KnownPatterns;
 use super::super::walk::Walk;
-use super::super::{Compiled, MAX_MESSAGE_BYTES, with_defaults};
+use super::super::{CompiledSchema, MAX_MESSAGE_BYTES, with_defaults};
 use super::{verdict, wrapped};
 
 fn steps(schema: &Value, input: &Value) -> usize {
@@ -75,7 +75,7 @@ fn depth_10_000_neither_overflows_the_stack_nor_hides_problems_above_it() {
         let message = verdict(schema, &input);
         assert_eq!(message.contains("nested too deeply to check"), refused, "{message}");
         assert_eq!(message.is_empty(), !refused, "{message}");
-        Compiled::new(schema);
+        CompiledSchema::new(schema);
     }
     let mut beside = input;
     beside["b"] = json!(1);
@@ -176,7 +176,7 @@ fn a_check_uses_256_patterns_whichever_properties_come_first() {
     // The result does not depend on which patterns were compiled before.
     for count in [32, 33, 257] {
         let (schema, input) = (properties(count), input(count, "x"));
-        let known = Compiled::new(&schema).check(&schema, &input).err().map(|bad| bad.to_string());
+        let known = CompiledSchema::new(&schema).check(&schema, &input).err().map(|bad| bad.to_string());
         assert_eq!(known.unwrap_or_default(), verdict(&schema, &input));
     }
 }
@@ -398,6 +398,6 @@ fn ordinary_check_is_fast() {
     };
     time("ten properties", &|| assert_eq!(super::check(&schema, &input), Ok(())));
     time("one pattern", &|| assert_eq!(super::check(&patterned, &input), Ok(())));
-    let compiled = Compiled::new(&patterned);
+    let compiled = CompiledSchema::new(&patterned);
     time("one pattern, compiled", &|| assert_eq!(compiled.check(&patterned, &input), Ok(())));
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::pattern::KnownPatterns;
 use super::super::verdict::Verdict;
 use super::super::walk::Walk;
-use super::super::{Compiled, MAX_MESSAGE_BYTES, with_defaults};
+use super::super::{CompiledSchema, MAX_MESSAGE_BYTES, with_defaults};
 use super::check;
 
 const WORDS: [&str; 44] = [
@@ -117,7 +117,7 @@ proptest! {
         let first = walk.finish(verdict);
         prop_assert_eq!(first.is_err(), verdict == Verdict::Fails);
         prop_assert_eq!(&check(&schema, &input), &first);
-        prop_assert_eq!(&Compiled::new(&schema).check(&schema, &input), &first);
+        prop_assert_eq!(&CompiledSchema::new(&schema).check(&schema, &input), &first);
         if let Err(bad) = first {
             prop_assert!((1..=MAX_MESSAGE_BYTES).contains(&bad.to_string().len()), "{}", bad);
         }

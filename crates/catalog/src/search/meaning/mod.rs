@@ -4,5 +4,5 @@ mod pieces;
 mod table;
 mod vector;
 
-pub use table::{Meaning, MeaningError};
+pub use table::{EmbeddingTable, MeaningError};
 pub(crate) use vector::{QueryVector, Vector, Vectors};

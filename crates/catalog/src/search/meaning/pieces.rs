@@ -3,12 +3,12 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use super::table::Meaning;
+use super::table::EmbeddingTable;
 
 /// The maximum length of a word.
 const MAX_WORD_CHARS: usize = 64;
 
-impl Meaning {
+impl EmbeddingTable {
     /// Calls `each` for every known piece of the text; words that cannot be composed of pieces are skipped.
     pub(super) fn pieces_of(&self, text: &str, mut each: impl FnMut(u32)) {
         let mut word = String::new();

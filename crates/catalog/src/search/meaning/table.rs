@@ -13,7 +13,7 @@ const MAX_PIECES: usize = 256;
 
 /// The embedding table: a vector for each piece of a word.
 #[derive(Debug)]
-pub struct Meaning {
+pub struct EmbeddingTable {
     pieces: HashMap<&'static str, u32>,
     scales: Vec<f32>,
     /// Five bits for each number; `make.py` describes their order.
@@ -33,10 +33,10 @@ pub enum MeaningError {
 /// The table that the build embedded; empty if there was none.
 static SHIPPED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/meaning.bin"));
 
-impl Meaning {
+impl EmbeddingTable {
     /// Returns the embedded table, read on first use; `None` if the build had none.
     pub fn shipped() -> Option<&'static Self> {
-        static READ: OnceLock<Option<Meaning>> = OnceLock::new();
+        static READ: OnceLock<Option<EmbeddingTable>> = OnceLock::new();
         READ.get_or_init(|| Self::read(SHIPPED).ok()).as_ref()
     }
 

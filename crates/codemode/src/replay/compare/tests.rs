@@ -3,7 +3,7 @@ use contract::error::ErrorCode;
 use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use serde_json::value::RawValue;
-use store::{CallRow, CallState, LegEndKind, LegEnded, LegRow, StoredReply};
+use store::{CallRow, CallState, LegEndKind, LegRow, StoredLegEnd, StoredReply};
 
 use super::{Comparison, LegVerdict, has_same_value, recorded_digest, to_journal_end};
 
@@ -150,7 +150,7 @@ fn a_timer_that_was_cleared_before_the_snapshot_is_not_open_after_it() {
 
 #[test]
 fn the_end_of_a_leg_is_recorded() {
-    let ended = |kind| LegEnded { kind, output_digest: String::new() };
+    let ended = |kind| StoredLegEnd { kind, output_digest: String::new() };
     assert_eq!(to_journal_end(&waits(vec![])), ended(LegEndKind::Suspended));
     let returned = to_journal_end(&returns("1"));
     assert_eq!((returned.kind, recorded_digest(&returned)), (LegEndKind::Completed, ""));
@@ -164,7 +164,7 @@ fn a_value_is_compared_by_its_digest_if_the_journal_has_one() {
         (has_same_value(&recorded, &raw("[1]")), has_same_value(&recorded, &raw("[2]"))),
         (Some(true), Some(false))
     );
-    let older = LegEnded { kind: LegEndKind::Completed, output_digest: recorded_digest(&recorded).to_owned() };
+    let older = StoredLegEnd { kind: LegEndKind::Completed, output_digest: recorded_digest(&recorded).to_owned() };
     assert_eq!(has_same_value(&older, &raw("[1]")), None);
     // The output of both is compared in the same way.
     for ended in [recorded, older] {

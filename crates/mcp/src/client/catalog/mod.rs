@@ -43,7 +43,7 @@ pub(crate) struct Offer<'a> {
 
 /// The server's list exceeds a limit. It is rejected as a whole, because the server would choose which part is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooMuch {
+pub enum ListLimitError {
     #[error("it offers more than {0} tools; configure it to offer fewer, or raise the limit on tools")]
     Tools(usize),
     #[error("its tool definitions have more than {0} bytes; configure it to offer fewer tools, or raise the limit")]
@@ -81,19 +81,19 @@ impl<'a> Offer<'a> {
     }
 
     /// Adds a tool as `tools/list` returns it, or records why it is left out.
-    pub(crate) fn tool(&mut self, listed: &Value) -> Result<(), TooMuch> {
+    pub(crate) fn tool(&mut self, listed: &Value) -> Result<(), ListLimitError> {
         if self.tools.len() + self.left_out.len() >= self.limits.tools {
-            return Err(TooMuch::Tools(self.limits.tools));
+            return Err(ListLimitError::Tools(self.limits.tools));
         }
         let text = listed.to_string();
         let values = measure(text.as_bytes()).values;
         self.bytes += text.len();
         if self.bytes > self.limits.total_bytes {
-            return Err(TooMuch::Bytes(self.limits.total_bytes));
+            return Err(ListLimitError::Bytes(self.limits.total_bytes));
         }
         self.values += values;
         if self.values > MAX_LISTED_VALUES {
-            return Err(TooMuch::Values(MAX_LISTED_VALUES));
+            return Err(ListLimitError::Values(MAX_LISTED_VALUES));
         }
         let name = listed.get("name").and_then(Value::as_str).unwrap_or_default();
         let read = match values {

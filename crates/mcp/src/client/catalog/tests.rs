@@ -1,7 +1,7 @@
 use contract::tool::{Operation, Repeat};
 use serde_json::{Value, json};
 
-use super::{LeftOutTool, Offer, TooMuch};
+use super::{LeftOutTool, ListLimitError, Offer};
 use crate::client::spec::{HintTrust, Limits};
 
 const LIMITS: Limits =
@@ -96,9 +96,9 @@ fn a_list_that_exceeds_a_limit_is_rejected() {
     for name in ["a", "b", "c"] {
         offer.tool(&tool(name, json!({}))).unwrap();
     }
-    assert_eq!(offer.tool(&tool("d", json!({}))), Err(TooMuch::Tools(3)));
+    assert_eq!(offer.tool(&tool("d", json!({}))), Err(ListLimitError::Tools(3)));
     let mut offer = Offer::new("s", HintTrust::Ignored, &LIMITS);
-    assert_eq!(offer.tool(&tool("a", json!({"_meta": "x".repeat(1000)}))), Err(TooMuch::Bytes(1000)));
+    assert_eq!(offer.tool(&tool("a", json!({"_meta": "x".repeat(1000)}))), Err(ListLimitError::Bytes(1000)));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn json_values_are_limited_per_tool_and_per_server() {
         LeftOutTool { tool: "large".to_owned(), why: "its definition has more than 10000 JSON values".to_owned() };
     assert_eq!(offer.left_out, [left_out]);
     let last = (0..20).find_map(|number| offer.tool(&with(&format!("t{number}"), 9_900)).err());
-    assert_eq!(last, Some(TooMuch::Values(200_000)));
+    assert_eq!(last, Some(ListLimitError::Values(200_000)));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value};
 
 use super::sse::{Event, Parser};
-use crate::client::Closed;
+use crate::client::DisconnectReason;
 use crate::client::spec::{MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_SHOWN_CHARS, shown};
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(crate) enum Failure {
     /// The response is longer than a message may be.
     TooLong,
     /// The connection has ended; no further request will be answered.
-    Closed(Closed),
+    Closed(DisconnectReason),
 }
 
 /// The bytes of all unfinished or unparsed responses of one connection.
@@ -79,7 +79,7 @@ impl Share {
 
     /// Changes the share, or ends the connection if it does not fit into the limit.
     fn set(&mut self, bytes: usize) -> Result<(), Failure> {
-        if self.try_set(bytes) { Ok(()) } else { Err(Failure::Closed(Closed::TooMuchAtOnce)) }
+        if self.try_set(bytes) { Ok(()) } else { Err(Failure::Closed(DisconnectReason::TooMuchAtOnce)) }
     }
 
     /// Changes the share if it fits into the limit. This is a single atomic step: responses are read by several threads,
@@ -176,7 +176,9 @@ async fn whole(mut response: Response, most: usize, held: &Arc<HeldBytes>) -> Re
     }
     match up_to(&mut response, most, held).await? {
         (text, share, None) => Ok(Body { content: Content::Whole(text), share }),
-        (text, _, Some(more)) if text.len() + more.len() <= most => Err(Failure::Closed(Closed::TooMuchAtOnce)),
+        (text, _, Some(more)) if text.len() + more.len() <= most => {
+            Err(Failure::Closed(DisconnectReason::TooMuchAtOnce))
+        }
         (_, _, Some(_)) => Err(Failure::TooLong),
     }
 }
@@ -275,14 +277,14 @@ impl Events {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Closed, Failure, HeldBytes, MAX_HELD_BYTES, Share};
+    use super::{DisconnectReason, Failure, HeldBytes, MAX_HELD_BYTES, Share};
 
     #[test]
     fn unfinished_responses_share_one_limit() {
         let held = Arc::new(HeldBytes::default());
         let (mut one, mut other) = (Share::new(&held), Share::new(&held));
         assert_eq!(one.set(MAX_HELD_BYTES), Ok(()));
-        assert_eq!(other.set(1), Err(Failure::Closed(Closed::TooMuchAtOnce)));
+        assert_eq!(other.set(1), Err(Failure::Closed(DisconnectReason::TooMuchAtOnce)));
         assert_eq!(one.set(1), Ok(()));
         drop(one);
         assert_eq!(other.set(MAX_HELD_BYTES), Ok(()));

@@ -10,10 +10,10 @@ use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use super::answer::{Answer, Events, Failure, HeldBytes};
-use super::{NotBuilt, build};
-use crate::client::oauth::{Challenge, NoToken, Tokens};
+use super::{ClientBuildError, build};
+use crate::client::oauth::{Challenge, MissingToken, Tokens};
 use crate::client::spec::{MAX_SHOWN_CHARS, shown};
-use crate::client::{Closed, UnreachableCause};
+use crate::client::{DisconnectReason, UnreachableCause};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -63,7 +63,7 @@ pub enum BadAddress {
     #[error("its header `{0}` cannot be sent; check its name, and that its value is one line of plain text")]
     Header(String),
     #[error(transparent)]
-    NotBuilt(#[from] NotBuilt),
+    NotBuilt(#[from] ClientBuildError),
 }
 
 impl Caller {
@@ -178,7 +178,7 @@ impl Caller {
         };
         let other = match other {
             Ok(Some(other)) => other,
-            Ok(None) | Err(NoToken::LoginNeeded) => return Err(self.login_failure(&refusal)),
+            Ok(None) | Err(MissingToken::LoginNeeded) => return Err(self.login_failure(&refusal)),
             Err(later) => return Err(later.into()),
         };
         let response = self.send_once(method, headers, body, Some(&other)).await?;
@@ -211,7 +211,7 @@ impl Caller {
             tokens.keep_challenge(challenge);
         }
         match (refusal, &self.tokens) {
-            (Refusal::LoginNeeded(_), _) => Failure::Closed(Closed::LoginNeeded),
+            (Refusal::LoginNeeded(_), _) => Failure::Closed(DisconnectReason::LoginNeeded),
             (Refusal::MoreNeeded(challenge), tokens) => {
                 let scopes = shown(&challenge.scopes().join(" "), MAX_SHOWN_CHARS);
                 let more = if scopes.is_empty() { "allows more".to_owned() } else { format!("allows `{scopes}`") };
@@ -228,7 +228,7 @@ impl Caller {
     /// Detects a lost session: in the older revisions a server then returns 404.
     fn check_session(&self, response: Response) -> Result<Response, Failure> {
         if response.status() == StatusCode::NOT_FOUND && self.has_session() {
-            return Err(Failure::Closed(Closed::SessionGone));
+            return Err(Failure::Closed(DisconnectReason::SessionGone));
         }
         Ok(response)
     }
@@ -249,7 +249,7 @@ impl Caller {
             request = request.body(body.to_vec());
         }
         request.send().await.map_err(|error| match error.is_connect() {
-            true => Failure::Closed(Closed::Unreachable(UnreachableCause::of(&error))),
+            true => Failure::Closed(DisconnectReason::Unreachable(UnreachableCause::of(&error))),
             false => Failure::Lost,
         })
     }
@@ -262,11 +262,11 @@ enum Refusal {
     MoreNeeded(Challenge),
 }
 
-impl From<NoToken> for Failure {
-    fn from(none: NoToken) -> Self {
+impl From<MissingToken> for Failure {
+    fn from(none: MissingToken) -> Self {
         match none {
-            NoToken::LoginNeeded => Self::Closed(Closed::LoginNeeded),
-            NoToken::Later(why) => {
+            MissingToken::LoginNeeded => Self::Closed(DisconnectReason::LoginNeeded),
+            MissingToken::Later(why) => {
                 let message = format!("its token has expired and cannot be renewed now: {why}; try again later");
                 Self::Status { code: StatusCode::UNAUTHORIZED.as_u16(), message }
             }

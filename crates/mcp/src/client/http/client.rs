@@ -26,15 +26,15 @@ const LOGIN_REQUEST: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot create the HTTP client")]
-pub struct NotBuilt(#[from] reqwest::Error);
+pub struct ClientBuildError(#[from] reqwest::Error);
 
 /// Builds a client for a configured server.
-pub(crate) fn build() -> Result<reqwest::Client, NotBuilt> {
+pub(crate) fn build() -> Result<reqwest::Client, ClientBuildError> {
     Ok(base().build()?)
 }
 
 /// Builds a client for addresses that the server named.
-pub(crate) fn guarded(reach: &AddressScope) -> Result<reqwest::Client, NotBuilt> {
+pub(crate) fn guarded(reach: &AddressScope) -> Result<reqwest::Client, ClientBuildError> {
     Ok(base().timeout(LOGIN_REQUEST).dns_resolver(Guard(reach.clone())).build()?)
 }
 

@@ -10,6 +10,6 @@ pub(crate) use address::AddressScope;
 pub(crate) use answer::{Answer, Body, Content, Events, Failure, Share};
 pub use caller::BadAddress;
 pub(crate) use caller::{Caller, PostRequest};
-pub use client::NotBuilt;
+pub use client::ClientBuildError;
 pub(crate) use client::{build, guarded};
 pub(crate) use sse::Event;

@@ -20,7 +20,7 @@ pub use callback::{BadCallback, Callback};
 pub(crate) use challenge::Challenge;
 use token_file::TokenFile;
 pub(crate) use token_file::{Grant, now_secs};
-pub(crate) use tokens::{NoToken, Tokens};
+pub(crate) use tokens::{MissingToken, Tokens};
 
 /// How long a person may take to log in.
 const WAIT: Duration = Duration::from_secs(600);
@@ -31,7 +31,7 @@ const REQUEST: Duration = Duration::from_secs(5);
 
 /// A successful login.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedIn {
+pub struct LoginGrant {
     pub issuer: Option<String>,
     /// The scopes that the issuer granted.
     pub scopes: Vec<String>,
@@ -55,7 +55,7 @@ pub enum LoginError {
 }
 
 /// Logs in and stores the tokens. `show` receives the URL that a person must open.
-pub async fn login(spec: &ServerSpec, show: impl FnOnce(&str)) -> Result<LoggedIn, LoginError> {
+pub async fn login(spec: &ServerSpec, show: impl FnOnce(&str)) -> Result<LoginGrant, LoginError> {
     let (url, login) = address(spec)?;
     let listener = login.callback.listen().await.map_err(LoginError::Listen)?;
     let port = listener.local_addr().map_err(LoginError::Listen)?.port();
@@ -74,7 +74,7 @@ pub async fn login(spec: &ServerSpec, show: impl FnOnce(&str)) -> Result<LoggedI
     file.write(&grant).map_err(LoginError::Store)?;
     file.forget_challenge();
     tracing::info!(server = %spec.name, issuer = grant.issuer, "logged in to an MCP server");
-    Ok(LoggedIn { issuer: grant.issuer, scopes: grant.scopes })
+    Ok(LoginGrant { issuer: grant.issuer, scopes: grant.scopes })
 }
 
 /// Deletes the login and returns whether there was one. At the issuer the tokens stay valid until they expire.

@@ -26,14 +26,14 @@ pub(crate) struct Tokens {
 
 /// Why there is no token to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoToken {
+pub(crate) enum MissingToken {
     /// A person must log in.
     LoginNeeded,
     /// The issuer could not be reached; a later attempt may succeed.
     Later(String),
 }
 
-impl From<RenewError> for NoToken {
+impl From<RenewError> for MissingToken {
     fn from(error: RenewError) -> Self {
         match error {
             RenewError::LoginNeeded => Self::LoginNeeded,
@@ -60,7 +60,7 @@ impl Tokens {
     }
 
     /// Returns the token to send, or `None` if there is no login.
-    pub(crate) async fn current(&self) -> Result<Option<String>, NoToken> {
+    pub(crate) async fn current(&self) -> Result<Option<String>, MissingToken> {
         let mut current = self.grant.lock().await;
         let Some(grant) = current.clone() else { return Ok(None) };
         let now = now_secs();
@@ -76,12 +76,12 @@ impl Tokens {
     }
 
     /// Returns a token other than the one that the server rejected.
-    pub(crate) async fn newer_than(&self, refused: &str) -> Result<String, NoToken> {
+    pub(crate) async fn newer_than(&self, refused: &str) -> Result<String, MissingToken> {
         let mut current = self.grant.lock().await;
         match current.clone() {
             Some(grant) if grant.access_token != refused => Ok(grant.access_token),
             Some(grant) => Ok(self.renewed(&mut current, &grant).await?),
-            None => Err(NoToken::LoginNeeded),
+            None => Err(MissingToken::LoginNeeded),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::client::catalog::header_arguments;
 use crate::client::questions;
 use crate::client::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use crate::client::tasks::{Task, TicketContent, TimedTask};
-use crate::client::{Closed, Request, RequestError};
+use crate::client::{DisconnectReason, Request, RequestError};
 
 /// How often a server may ask to be called again without asking a question.
 const MAX_ROUNDS: usize = 10;
@@ -57,7 +57,7 @@ impl Server {
     }
 
     /// Returns the outcome of a call during which the server crashed and that is not retried.
-    pub(crate) fn lost(&self, id: &ToolId, why: Closed) -> Outcome {
+    pub(crate) fn lost(&self, id: &ToolId, why: DisconnectReason) -> Outcome {
         match self.listed().tools.get(id).map(|tool| tool.repeat) {
             Some(Repeat::Always | Repeat::Additive | Repeat::WithKey) => {
                 self.failed(id, &self.explain(RequestError::Closed(why)))
@@ -94,7 +94,7 @@ impl Server {
         match self.session.request(Request::plain("tasks/update", params, self.limits.call)).await {
             Ok(_) => Ok(timed.parked()),
             Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
-            Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => Err(Attempt::Lost(why)),
+            Err(RequestError::Closed(why)) if why != DisconnectReason::LoginNeeded => Err(Attempt::Lost(why)),
             Err(error) => Ok(Dispatch::Settled(self.without_result(id, error))),
         }
     }
@@ -159,7 +159,7 @@ impl Server {
             Err(RequestError::Pages(pages)) => Ok(Ok(questions::pages(&pages))),
             Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
             // A server that requires a login first has not executed the call.
-            Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => Err(Attempt::Lost(why)),
+            Err(RequestError::Closed(why)) if why != DisconnectReason::LoginNeeded => Err(Attempt::Lost(why)),
             Err(error) => Ok(Err(self.without_result(id, error))),
         }
     }
@@ -239,7 +239,8 @@ impl Server {
                      this server take longer, a person can raise `callTimeoutMs` in its entry"
                 )
             }
-            RequestError::NotSent(Closed::LoginNeeded) | RequestError::Closed(Closed::LoginNeeded) => {
+            RequestError::NotSent(DisconnectReason::LoginNeeded)
+            | RequestError::Closed(DisconnectReason::LoginNeeded) => {
                 format!("it requires a login; a person must run `cellmate servers login {}`", self.name)
             }
             RequestError::NotSent(why) | RequestError::Closed(why) => {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{Server, ServerListing};
-use crate::client::catalog::{Offer, TooMuch};
+use crate::client::catalog::{ListLimitError, Offer};
 use crate::client::http::{BadAddress, Caller};
 use crate::client::oauth::Tokens;
 use crate::client::spec::{
@@ -23,7 +23,7 @@ use crate::client::spec::{
 };
 use crate::client::stray::StrayLine;
 use crate::client::wire::{Http, is_forbidden};
-use crate::client::{Closed, Handshake, Request, RequestError, Session, Stdio};
+use crate::client::{DisconnectReason, Handshake, Request, RequestError, Session, Stdio};
 
 /// A failed connection to a server, for its operator.
 #[derive(Debug, thiserror::Error)]
@@ -72,9 +72,9 @@ pub enum ConnectFailure {
     )]
     Deadline(Duration),
     #[error("{0}{CHECK_STDERR}")]
-    Closed(Closed),
+    Closed(DisconnectReason),
     #[error("{}; check the address and that the server runs", unreachable_message(address.as_deref(), *why))]
-    Unreachable { address: Option<String>, why: Closed },
+    Unreachable { address: Option<String>, why: DisconnectReason },
     #[error("it denied access: {0}")]
     Forbidden(String),
     #[error("it rejected the request: {message} (code {code})")]
@@ -87,7 +87,7 @@ pub enum ConnectFailure {
     #[error("{0}")]
     ResponseTooLarge(String),
     #[error(transparent)]
-    TooMuch(#[from] TooMuch),
+    ListLimit(#[from] ListLimitError),
 }
 
 /// State that outlives a failed or abandoned start, so that the failure can be explained.
@@ -193,7 +193,8 @@ fn start_failure(command: &str, cwd: Option<&Path>, error: io::Error) -> Connect
 
 /// Returns the failure, or how the process ended if the failure is that a local server closed its output.
 async fn with_exit(why: ConnectFailure, transport: &Transport, exit: Option<ProcessExit>) -> ConnectFailure {
-    let (ConnectFailure::Closed(Closed::Ended), Transport::Stdio { command, .. }, Some(exit)) = (&why, transport, exit)
+    let (ConnectFailure::Closed(DisconnectReason::Ended), Transport::Stdio { command, .. }, Some(exit)) =
+        (&why, transport, exit)
     else {
         return why;
     };
@@ -256,15 +257,17 @@ pub(super) async fn list_tools(
             None => return Ok(()),
         }
     }
-    Err(TooMuch::Pages(MAX_PAGES).into())
+    Err(ListLimitError::Pages(MAX_PAGES).into())
 }
 
 impl ConnectError {
     pub(super) fn new(server: &str, why: ConnectFailure, context: &StartContext) -> Self {
         let server = shown(server, MAX_SHOWN_NAME_CHARS);
         let why = match why {
-            ConnectFailure::Closed(Closed::LoginNeeded) => ConnectFailure::LoginNeeded { server: server.clone() },
-            ConnectFailure::Closed(why @ (Closed::Unreachable(_) | Closed::SessionGone)) => {
+            ConnectFailure::Closed(DisconnectReason::LoginNeeded) => {
+                ConnectFailure::LoginNeeded { server: server.clone() }
+            }
+            ConnectFailure::Closed(why @ (DisconnectReason::Unreachable(_) | DisconnectReason::SessionGone)) => {
                 ConnectFailure::Unreachable { address: context.address.clone(), why }
             }
             other => other,
@@ -304,9 +307,11 @@ pub(super) fn origin(transport: &Transport) -> Option<String> {
 }
 
 /// Returns the message that a server cannot be reached, and why.
-fn unreachable_message(address: Option<&str>, why: Closed) -> String {
+fn unreachable_message(address: Option<&str>, why: DisconnectReason) -> String {
     match (address, why) {
-        (Some(address), Closed::Unreachable(cause)) => format!("the server cannot be reached at `{address}`: {cause}"),
+        (Some(address), DisconnectReason::Unreachable(cause)) => {
+            format!("the server cannot be reached at `{address}`: {cause}")
+        }
         _ => why.to_string(),
     }
 }
@@ -355,7 +360,7 @@ impl ConnectFailure {
             | Self::Unreachable { .. }
             | Self::Forbidden(_)
             | Self::ResponseTooLarge(_)
-            | Self::TooMuch(_) => false,
+            | Self::ListLimit(_) => false,
         }
     }
 }

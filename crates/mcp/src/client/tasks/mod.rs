@@ -9,7 +9,7 @@ use executor::Dispatch;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::client::closed::Closed;
+use crate::client::disconnect::DisconnectReason;
 use crate::client::spec::{MAX_UPDATE_CHARS, shown};
 
 pub(crate) use ticket::{TicketContent, TimedTask};
@@ -50,7 +50,7 @@ pub(crate) struct Task {
 pub(crate) enum FollowOutcome {
     Over(Dispatch),
     /// The connection ended; the task may still be running.
-    Lost(Closed),
+    Lost(DisconnectReason),
 }
 
 /// The state of a task that a poll returned.

@@ -6,7 +6,7 @@ use process::{Envelope, LargeMessages};
 use telemetry::LogIgnored;
 use tokio::sync::mpsc;
 
-use crate::client::closed::Closed;
+use crate::client::disconnect::DisconnectReason;
 use crate::client::http::{Answer, Body, Caller, Content, Event, Events, Failure, PostRequest};
 
 /// What the tasks of a connection have received.
@@ -96,7 +96,7 @@ pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrival>) {
             Ok(DrainEnd::Answer | DrainEnd::Ended { had_messages: true }) => failures = 0,
             Ok(DrainEnd::Ended { had_messages: false }) | Err(Failure::Lost) => failures += 1,
             // The server may be reachable again in a moment; if not, the next call reports it.
-            Err(Failure::Closed(Closed::Unreachable(_))) if failures < 2 => failures += 1,
+            Err(Failure::Closed(DisconnectReason::Unreachable(_))) if failures < 2 => failures += 1,
             Err(failure @ (Failure::Closed(_) | Failure::TooLong)) => {
                 forward(sender, Arrival::Failed(None, failure)).await;
                 return;

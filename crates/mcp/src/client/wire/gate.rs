@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::bounds::{self, Expected};
-use crate::client::closed::{Closed, ClosedCell};
+use crate::client::disconnect::{DisconnectReason, FirstDisconnect};
 use crate::client::http::{Failure, Share};
 use crate::client::spec::{
     MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNANSWERED_REQUESTS, MAX_UPDATE_CHARS, MAX_UPDATES, shown,
@@ -60,8 +60,8 @@ pub(crate) struct Gate {
     /// The number of the server's notifications that its tools changed.
     list_changes: watch::Sender<u64>,
     /// Why the connection ends as soon as `ready` is empty.
-    closing: Option<Closed>,
-    pub(super) closed: ClosedCell,
+    closing: Option<DisconnectReason>,
+    pub(super) closed: FirstDisconnect,
     stray: StrayLine,
 }
 
@@ -125,7 +125,7 @@ impl Gate {
             bad: 0,
             list_changes: watch::Sender::new(0),
             closing: None,
-            closed: ClosedCell::new(),
+            closed: FirstDisconnect::new(),
             stray: StrayLine::default(),
         }
     }
@@ -190,7 +190,7 @@ impl Gate {
     pub(super) fn close_after_endless_message(&mut self) {
         let calls = self.open.extract_if(|_, open| open.reader == Reader::Session);
         self.ready.extend(calls.map(|(id, _)| unread_answer(id, endless_response())));
-        self.closing = Some(Closed::FrameTooLong);
+        self.closing = Some(DisconnectReason::FrameTooLong);
     }
 
     /// Returns true if any pending request may have a large response.
@@ -203,7 +203,7 @@ impl Gate {
         &mut self,
         message: LargeMessage,
         share: Option<Share>,
-    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         let LargeMessage { skeleton, texts } = message;
         let why = |texts: Result<Vec<SpooledText>, String>| texts.err().unwrap_or_else(response_too_long);
         let Some(envelope) = Envelope::scan(&skeleton) else {
@@ -232,7 +232,7 @@ impl Gate {
         &mut self,
         text: Vec<u8>,
         share: Option<Share>,
-    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         self.take_texts(text, Vec::new(), share)
     }
 
@@ -241,7 +241,7 @@ impl Gate {
         text: Vec<u8>,
         texts: Vec<SpooledText>,
         share: Option<Share>,
-    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         let Some(envelope) = Envelope::scan(&text) else {
             // A message that is too large to be scanned may have been the response to any request.
             if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
@@ -286,7 +286,7 @@ impl Gate {
     }
 
     /// Parses the waiting message once the budget allows it. The future may be dropped and the method called again.
-    pub(super) async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    pub(super) async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         let Some(incoming) = &mut self.incoming else { return Ok(None) };
         let room = incoming.reserving.wait().await;
         let Some(UnparsedMessage { text, mut texts, expected, .. }) = self.incoming.take() else { return Ok(None) };
@@ -311,7 +311,7 @@ impl Gate {
         texts: ArrivedTexts,
         expected: &Expected,
         reservation: Reservation,
-    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         let parsed = serde_json::from_slice::<Map<String, Value>>(text).ok();
         let Some(message) = parsed.filter(|message| expected.is(message)) else {
             // The call fails now instead of at its deadline, because no other response will come.
@@ -338,9 +338,9 @@ impl Gate {
     }
 
     /// Counts an invalid message. Some are tolerated, because servers print banners and logs to their standard output.
-    fn garbage(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    fn garbage(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         self.bad += 1;
-        if self.bad >= MAX_BAD_FRAMES { Err(Closed::Garbage) } else { Ok(None) }
+        if self.bad >= MAX_BAD_FRAMES { Err(DisconnectReason::Garbage) } else { Ok(None) }
     }
 
     /// Handles a message that exceeds its limits and is not parsed. The waiting call, or the server, gets an error.
@@ -349,7 +349,7 @@ impl Gate {
         expected: &Expected,
         envelope: &Envelope<'_>,
         why: String,
-    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         self.bad = 0;
         match expected {
             Expected::Notification => Ok(None),
@@ -374,7 +374,10 @@ impl Gate {
     }
 
     /// Processes a parsed message and returns the part that the library must see.
-    fn dispatch(&mut self, mut message: Map<String, Value>) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    fn dispatch(
+        &mut self,
+        mut message: Map<String, Value>,
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         if message.contains_key("method") {
             if message.get("id").is_none_or(Value::is_null) {
                 // Notifications are handled here, because the library would start a task for each.
@@ -422,10 +425,10 @@ impl Gate {
         Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
     }
 
-    fn request(&mut self, message: Map<String, Value>) -> Result<Option<ServerJsonRpcMessage>, Closed> {
+    fn request(&mut self, message: Map<String, Value>) -> Result<Option<ServerJsonRpcMessage>, DisconnectReason> {
         let Ok(request) = serde_json::from_value(Value::Object(message)) else { return Ok(None) };
         self.asked += 1;
-        if self.asked > MAX_UNANSWERED_REQUESTS { Err(Closed::AsksTooMuch) } else { Ok(Some(request)) }
+        if self.asked > MAX_UNANSWERED_REQUESTS { Err(DisconnectReason::AsksTooMuch) } else { Ok(Some(request)) }
     }
 
     /// Processes progress and change notifications. Changes are counted, not queued, so a flood of them needs no
@@ -497,10 +500,11 @@ mod tests {
 
     use super::super::bounds::TOO_LARGE;
     use super::{
-        Closed, Gate, JsonRpcMessage, LargeMessage, MAX_BAD_FRAMES, MAX_UNANSWERED_REQUESTS, ResponseSlot, Sink,
+        DisconnectReason, Gate, JsonRpcMessage, LargeMessage, MAX_BAD_FRAMES, MAX_UNANSWERED_REQUESTS, ResponseSlot,
+        Sink,
     };
 
-    fn take(gate: &mut Gate, value: &Value) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    fn take(gate: &mut Gate, value: &Value) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         gate.take(value.to_string().into_bytes(), None)
     }
 
@@ -613,7 +617,7 @@ mod tests {
         for _ in 1..MAX_BAD_FRAMES {
             assert!(matches!(gate.take(b"\xff\xfe".to_vec(), None), Ok(None)));
         }
-        assert!(matches!(gate.take(b"x".to_vec(), None), Err(Closed::Garbage)));
+        assert!(matches!(gate.take(b"x".to_vec(), None), Err(DisconnectReason::Garbage)));
     }
 
     #[test]
@@ -626,7 +630,7 @@ mod tests {
         let answer = JsonRpcMessage::response(rmcp::model::ClientResult::empty(()), RequestId::Number(0));
         gate.on_send(&answer);
         assert!(take(&mut gate, &ping(1)).is_ok());
-        assert!(matches!(take(&mut gate, &ping(2)), Err(Closed::AsksTooMuch)));
+        assert!(matches!(take(&mut gate, &ping(2)), Err(DisconnectReason::AsksTooMuch)));
     }
 
     #[test]

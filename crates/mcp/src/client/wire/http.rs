@@ -16,7 +16,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::exchange::{self, Arrival};
 use super::gate::{Gate, Sink, accepts_large};
 use super::headers;
-use crate::client::closed::Closed;
+use crate::client::disconnect::DisconnectReason;
 use crate::client::http::{Body, Caller, Content, Failure, PostRequest};
 use crate::client::spec::MAX_EXCHANGES;
 
@@ -101,7 +101,7 @@ impl Http {
         task.inspect(AbortHandle::abort).is_some()
     }
 
-    fn on_arrived(&mut self, arrived: Arrival) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    fn on_arrived(&mut self, arrived: Arrival) -> Result<Option<RxJsonRpcMessage<RoleClient>>, DisconnectReason> {
         let message = match arrived {
             Arrival::Message(Body { content: Content::Whole(text), share }) => self.gate.take(text, Some(share))?,
             Arrival::Message(Body { content: Content::Large(message), share }) => {
@@ -109,7 +109,7 @@ impl Http {
             }
             Arrival::Failed(_, Failure::Closed(why)) => return Err(why),
             // The stream of the server's own messages cannot be read on, and it may have been any message.
-            Arrival::Failed(None, Failure::TooLong) => return Err(Closed::FrameTooLong),
+            Arrival::Failed(None, Failure::TooLong) => return Err(DisconnectReason::FrameTooLong),
             Arrival::Failed(id, failure) => id.and_then(|id| self.gate.failed(id, failure)),
         };
         Ok(message)
@@ -195,7 +195,7 @@ impl Transport<RoleClient> for Http {
             if tokio::time::timeout(CLOSE_GRACE, self.caller.end()).await.is_err() {
                 tracing::debug!("an MCP server did not end its session in time");
             }
-            self.gate.closed.set(Closed::Ended);
+            self.gate.closed.set(DisconnectReason::Ended);
         }
         Ok(())
     }

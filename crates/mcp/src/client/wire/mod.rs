@@ -34,8 +34,8 @@ use serde_json::{Map, Value, json};
 use telemetry::LogIgnored;
 use tokio::sync::watch;
 
-use super::Closed;
-use super::closed::ClosedCell;
+use super::DisconnectReason;
+use super::disconnect::FirstDisconnect;
 use super::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use elicitation::{ElicitationHandler, QuestionRouter};
 use gate::{Gate, Sink};
@@ -93,7 +93,7 @@ where
 pub(crate) struct Session {
     running: RunningService<RoleClient, ElicitationHandler>,
     questions: QuestionRouter,
-    closed: ClosedCell,
+    closed: FirstDisconnect,
     list_changes: watch::Receiver<u64>,
     has_headers: bool,
     _subscription: Option<Subscription>,
@@ -144,9 +144,9 @@ pub(crate) enum RequestError {
     /// The server did not respond in time.
     Deadline(Duration),
     /// The connection had ended before the request was sent.
-    NotSent(Closed),
+    NotSent(DisconnectReason),
     /// The connection ended before the response; the request may have arrived.
-    Closed(Closed),
+    Closed(DisconnectReason),
     /// The response is not valid.
     InvalidResponse,
 }
@@ -211,12 +211,12 @@ impl Session {
         }
     }
 
-    pub(crate) fn why_closed(&self) -> Option<Closed> {
+    pub(crate) fn why_closed(&self) -> Option<DisconnectReason> {
         self.closed.get()
     }
 
     /// Waits for the end of the connection, even if the session is dropped before.
-    pub(crate) fn closed(&self) -> impl Future<Output = Closed> + Send + use<> {
+    pub(crate) fn closed(&self) -> impl Future<Output = DisconnectReason> + Send + use<> {
         let closed = self.closed.clone();
         async move { closed.wait().await }
     }
@@ -273,7 +273,7 @@ impl Session {
             Ok(Ok(ServerResult::CustomResult(result))) => Ok(result.0),
             Ok(Ok(_)) => Err(RequestError::InvalidResponse),
             Ok(Err(error)) => Err(self.failed(error)),
-            Err(_) => Err(RequestError::Closed(self.closed.get().unwrap_or(Closed::Ended))),
+            Err(_) => Err(RequestError::Closed(self.closed.get().unwrap_or(DisconnectReason::Ended))),
         }
     }
 
@@ -285,7 +285,7 @@ impl Session {
             ServiceError::McpError(error) => refused(error),
             ServiceError::UnexpectedResponse => RequestError::InvalidResponse,
             // All other errors mean that the connection has ended.
-            _ => RequestError::Closed(self.closed.get().unwrap_or(Closed::Ended)),
+            _ => RequestError::Closed(self.closed.get().unwrap_or(DisconnectReason::Ended)),
         }
     }
 }
@@ -327,7 +327,7 @@ fn refused(error: ErrorData) -> RequestError {
     }
 }
 
-fn not_opened(error: ClientInitializeError, closed: &ClosedCell) -> RequestError {
+fn not_opened(error: ClientInitializeError, closed: &FirstDisconnect) -> RequestError {
     if let Some(why) = closed.get() {
         return RequestError::Closed(why);
     }
@@ -341,7 +341,7 @@ fn not_opened(error: ClientInitializeError, closed: &ClosedCell) -> RequestError
             _ => not_opened(*fallback, closed),
         },
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
-            RequestError::Closed(Closed::Ended)
+            RequestError::Closed(DisconnectReason::Ended)
         }
         _ => RequestError::InvalidResponse,
     }

@@ -14,7 +14,7 @@ use rmcp::transport::auth::{
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::client::http::{AddressScope, NotBuilt, guarded};
+use crate::client::http::{AddressScope, ClientBuildError, guarded};
 use crate::client::oauth::{Challenge, Grant, now_secs};
 use crate::client::spec::{Login, MAX_SHOWN_CHARS, shown};
 
@@ -185,7 +185,7 @@ pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
 
 async fn manager(url: &Url) -> Result<(AuthorizationManager, InMemoryCredentialStore), AuthError> {
     let reach = AddressScope::new(url);
-    let client = guarded(&reach).map_err(|error: NotBuilt| AuthError::InternalError(error.to_string()))?;
+    let client = guarded(&reach).map_err(|error: ClientBuildError| AuthError::InternalError(error.to_string()))?;
     let client = Arc::new(BoundedClient { client, reach });
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), client).await?;
     let store = InMemoryCredentialStore::new();

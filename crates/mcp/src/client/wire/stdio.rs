@@ -9,7 +9,7 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::gate::Gate;
-use crate::client::closed::Closed;
+use crate::client::disconnect::DisconnectReason;
 use crate::client::spec::MAX_FRAME_BYTES;
 use crate::client::stray::StrayLine;
 
@@ -46,12 +46,12 @@ where
         let line = serde_json::to_vec(&message);
         let writing = self.writer.reserve().map(|slot| line.map(|line| slot.write(line)));
         if writing.is_none() {
-            self.gate.closed.set(Closed::DoesNotRead);
+            self.gate.closed.set(DisconnectReason::DoesNotRead);
         }
         async move {
             match writing {
                 Some(writing) => writing?.await,
-                None => Err(io::Error::other(Closed::DoesNotRead.to_string())),
+                None => Err(io::Error::other(DisconnectReason::DoesNotRead.to_string())),
             }
         }
     }
@@ -73,7 +73,7 @@ where
                         self.gate.close_after_endless_message();
                         Ok(None)
                     }
-                    Err(LineError::Ended) => Err(Closed::Ended),
+                    Err(LineError::Ended) => Err(DisconnectReason::Ended),
                 },
             };
             match arrived {
@@ -92,7 +92,7 @@ where
             if tokio::time::timeout(CLOSE_GRACE, ended).await.is_err() {
                 tracing::debug!("an MCP server did not exit when its input was closed");
             }
-            self.gate.closed.set(Closed::Ended);
+            self.gate.closed.set(DisconnectReason::Ended);
         }
         if let Some(process) = &mut self.process {
             process.end().await;

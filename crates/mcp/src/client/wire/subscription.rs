@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::gate::Sink;
-use crate::client::closed::ClosedCell;
+use crate::client::disconnect::FirstDisconnect;
 
 /// The first revision with subscriptions.
 const SINCE: &str = "2026-07-28";
@@ -36,7 +36,7 @@ impl Subscription {
     /// Starts a subscription. Returns `None` if the server has an older revision or does not announce changes.
     pub(super) fn of<S: Service<RoleClient>>(
         running: &RunningService<RoleClient, S>,
-        closed: &ClosedCell,
+        closed: &FirstDisconnect,
     ) -> Option<Self> {
         let info = running.peer_info()?;
         let changes = info.capabilities.tools.as_ref()?.list_changed?;
@@ -47,7 +47,7 @@ impl Subscription {
     }
 }
 
-async fn keep(peer: Peer<RoleClient>, closed: ClosedCell) {
+async fn keep(peer: Peer<RoleClient>, closed: FirstDisconnect) {
     let mut times = 0;
     while times < MAX_TIMES {
         let began = tokio::time::Instant::now();

@@ -8,7 +8,7 @@ use process::ResponseSlot;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
-use super::{Closed, Handshake, Request, RequestError, Session, Stdio};
+use super::{DisconnectReason, Handshake, Request, RequestError, Session, Stdio};
 use crate::client::spec::MAX_UPDATES;
 
 type Ours = Stdio<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
@@ -143,7 +143,7 @@ async fn server_requests_are_rejected_and_too_many_of_them_end_the_connection() 
     }
     let why = session.request(ask(ProgressSink::default())).await;
     let (Err(RequestError::NotSent(why)) | Err(RequestError::Closed(why))) = why else { panic!("{why:?}") };
-    assert!(matches!(why, Closed::AsksTooMuch | Closed::DoesNotRead), "{why:?}");
+    assert!(matches!(why, DisconnectReason::AsksTooMuch | DisconnectReason::DoesNotRead), "{why:?}");
 }
 
 #[tokio::test]
@@ -167,8 +167,11 @@ async fn an_error_and_the_end_of_the_connection_are_reported() {
         drop(peer);
     };
     let (got, ()) = tokio::join!(session.request(ask(ProgressSink::default())), end);
-    assert_eq!(got, Err(RequestError::Closed(Closed::Ended)));
-    assert_eq!(session.request(ask(ProgressSink::default())).await, Err(RequestError::NotSent(Closed::Ended)));
+    assert_eq!(got, Err(RequestError::Closed(DisconnectReason::Ended)));
+    assert_eq!(
+        session.request(ask(ProgressSink::default())).await,
+        Err(RequestError::NotSent(DisconnectReason::Ended))
+    );
 }
 
 #[tokio::test]

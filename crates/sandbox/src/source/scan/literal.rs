@@ -1,6 +1,6 @@
 //! Scans white space, comments and literals: strings, the text of templates, numbers.
 
-use super::{Bracket, Kind, Scanned, Scanner, is_digit, is_space, is_word_byte};
+use super::{Bracket, Kind, ScanStep, Scanner, is_digit, is_space, is_word_byte};
 use crate::source::lines::{is_separator, terminator};
 
 impl Scanner<'_> {
@@ -50,11 +50,11 @@ impl Scanner<'_> {
         }
     }
 
-    pub(super) fn string(&mut self, quote: u8) -> Scanned {
+    pub(super) fn string(&mut self, quote: u8) -> ScanStep {
         let mut end = self.position + 1;
         loop {
             match self.byte(end) {
-                None | Some(b'\n' | b'\r') => return Scanned::Error(self.position),
+                None | Some(b'\n' | b'\r') => return ScanStep::Error(self.position),
                 Some(b'\\') if self.bytes.get(end + 1..end + 3) == Some(b"\r\n") => end += 3,
                 Some(b'\\') => end += 2,
                 Some(byte) if byte == quote => return self.token(Kind::Literal, end + 1),
@@ -68,10 +68,10 @@ impl Scanner<'_> {
     }
 
     /// Reads the text of a template literal, up to its end or the next substitution.
-    pub(super) fn template(&mut self) -> Scanned {
+    pub(super) fn template(&mut self) -> ScanStep {
         loop {
             match self.byte(self.position) {
-                None => return Scanned::End,
+                None => return ScanStep::End,
                 Some(b'\\') => self.position += 2,
                 Some(b'`') => {
                     self.open.pop();
@@ -86,14 +86,14 @@ impl Scanner<'_> {
     }
 
     /// Scans a number exactly: its end decides whether a dot after it is a property access.
-    pub(super) fn number(&mut self) -> Scanned {
-        let Some(end) = self.number_end() else { return Scanned::Unsure(self.position) };
+    pub(super) fn number(&mut self) -> ScanStep {
+        let Some(end) = self.number_end() else { return ScanStep::Unsure(self.position) };
         // oxc reports an error if a name directly follows a number.
         let touches = self.byte(end).is_some_and(|byte| match byte {
             0x80.. => self.char_at(end).is_some_and(|found| !is_space(found)),
             _ => is_word_byte(byte),
         });
-        if touches { Scanned::Error(end) } else { self.token(Kind::Literal, end) }
+        if touches { ScanStep::Error(end) } else { self.token(Kind::Literal, end) }
     }
 
     /// Returns the end of a well-formed number.

@@ -1,6 +1,6 @@
 //! Decides from the tokens before a slash whether it divides or starts a regular expression, where they suffice for that.
 
-use super::{Bracket, Kind, Scanned, Scanner, Token, is_word_byte};
+use super::{Bracket, Kind, ScanStep, Scanner, Token, is_word_byte};
 use crate::source::lines::terminator;
 use crate::source::words::{is_keyword, takes_header};
 
@@ -8,10 +8,10 @@ use crate::source::words::{is_keyword, takes_header};
 const REGEX_LOOKAHEAD_BYTES: usize = 200;
 
 impl Scanner<'_> {
-    /// Reads the slash here, or returns `Scanned::Slash` if the tokens before it do not decide what it is.
-    pub(super) fn read_slash(&mut self) -> Scanned {
+    /// Reads the slash here, or returns `ScanStep::Slash` if the tokens before it do not decide what it is.
+    pub(super) fn read_slash(&mut self) -> ScanStep {
         if self.previous.is_some_and(|previous| previous.kind == Kind::Dot) {
-            return Scanned::Error(self.position);
+            return ScanStep::Error(self.position);
         }
         match self.divides() {
             Some(true) => self.read_division(),
@@ -19,21 +19,21 @@ impl Scanner<'_> {
             // A regular expression has a second slash on its line.
             None => match self.regex_end(REGEX_LOOKAHEAD_BYTES) {
                 Ok(None) => self.read_division(),
-                _ => Scanned::Slash(self.position),
+                _ => ScanStep::Slash(self.position),
             },
         }
     }
 
     /// Reads the slash here as a division.
-    pub(in crate::source) fn read_division(&mut self) -> Scanned {
+    pub(in crate::source) fn read_division(&mut self) -> ScanStep {
         self.token(Kind::Operator, self.position + 1)
     }
 
     /// Reads the slash here as the start of a regular expression.
-    pub(in crate::source) fn read_regex(&mut self) -> Scanned {
+    pub(in crate::source) fn read_regex(&mut self) -> ScanStep {
         match self.regex_end(usize::MAX) {
             Ok(Some(end)) => self.token(Kind::Literal, end),
-            _ => Scanned::Error(self.position),
+            _ => ScanStep::Error(self.position),
         }
     }
 

@@ -96,7 +96,7 @@ pub enum ManifestError {
         "the manifest `{0}` has more than {MAX_MANIFEST_VALUES} JSON values or nests deeper than {MAX_MANIFEST_DEPTH} \
          levels; simplify it"
     )]
-    TooMuch(PathBuf),
+    TooComplex(PathBuf),
     #[error("the manifest `{file}` is not JSON: {source}")]
     NotJson { file: PathBuf, source: serde_json::Error },
     #[error("the manifest `{file}` is invalid: {}", list(problems))]

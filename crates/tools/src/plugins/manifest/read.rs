@@ -53,7 +53,7 @@ impl Manifest {
         }
         let size = measure(text);
         if size.values > MAX_MANIFEST_VALUES || size.depth > MAX_MANIFEST_DEPTH {
-            return Err(ManifestError::TooMuch(file.to_owned()));
+            return Err(ManifestError::TooComplex(file.to_owned()));
         }
         let value =
             serde_json::from_slice(text).map_err(|source| ManifestError::NotJson { file: file.to_owned(), source })?;

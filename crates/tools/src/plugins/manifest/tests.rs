@@ -215,9 +215,9 @@ fn manifest_bombs_are_refused_before_they_are_parsed() {
     let long = format!("{{\"name\":\"{}\"}}", "x".repeat(MAX_MANIFEST_BYTES));
     assert!(matches!(read(&long), ManifestError::TooLong(_)));
     let deep = "[".repeat(MAX_MANIFEST_DEPTH + 1) + &"]".repeat(MAX_MANIFEST_DEPTH + 1);
-    assert!(matches!(read(&deep), ManifestError::TooMuch(_)));
+    assert!(matches!(read(&deep), ManifestError::TooComplex(_)));
     let many = format!("[{}0]", "0,".repeat(MAX_MANIFEST_VALUES));
-    assert!(matches!(read(&many), ManifestError::TooMuch(_)));
+    assert!(matches!(read(&many), ManifestError::TooComplex(_)));
     assert!(read("{").to_string().contains("/x/cellmate.plugin.json"));
     let tool = |number: usize| json!({"name": format!("t{number}"), "description": "d"});
     let tools: Vec<Value> = (0..=MAX_PLUGIN_TOOLS).map(tool).collect();

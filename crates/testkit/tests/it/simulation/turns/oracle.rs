@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::ids::{CallId, RunId, TurnId};
-use gateway::turn::record::{Next, Step, TurnEnd, TurnRecord};
+use gateway::turn::record::{NextStep, Step, TurnEnd, TurnRecord};
 use serde_json::{Value, json};
 use store::{RunState, TurnState};
 use wire::conversation::{CallResult, Part};
@@ -52,7 +52,7 @@ fn check_end(turn: &ObservedTurn, steps: &[Step]) -> CheckResult {
     })?;
     ensure(state != TurnState::Failed, || format!("{id} failed for no reason: {steps:?}"))?;
     let record = TurnRecord::from_steps(steps.to_vec()).map_err(|error| error.to_string())?;
-    let waits = matches!(record.next(), Next::Client(_));
+    let waits = matches!(record.next(), NextStep::Client(_));
     ensure(waits == (state == TurnState::Waiting), || format!("{id} is {state:?} before {:?}", record.next()))
 }
 

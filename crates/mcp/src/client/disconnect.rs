@@ -10,7 +10,7 @@ use crate::client::spec::{MAX_BAD_FRAMES, MAX_HELD_BYTES, MAX_UNANSWERED_REQUEST
 
 /// Why a connection ended. It cannot recover from any of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum DisconnectReason {
     /// The server exited or closed its output.
     Ended,
     /// The server sent a message that is too long to be skipped.
@@ -31,7 +31,7 @@ pub enum Closed {
     LoginNeeded,
 }
 
-impl fmt::Display for Closed {
+impl fmt::Display for DisconnectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the server exited or closed its output"),
@@ -106,4 +106,4 @@ impl fmt::Display for UnreachableCause {
 }
 
 /// The reason why a connection ended, shared by all parts of the connection.
-pub(crate) type ClosedCell = process::FirstReason<Closed>;
+pub(crate) type FirstDisconnect = process::FirstReason<DisconnectReason>;
