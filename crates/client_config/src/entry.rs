@@ -55,15 +55,15 @@ pub(crate) enum EntryError {
 }
 
 impl From<ExpansionError> for EntryError {
-    fn from(unset: ExpansionError) -> Self {
-        match unset {
-            ExpansionError::MisplacedSecret(_) | ExpansionError::SecretName => Self::Wrong(unset.to_string()),
+    fn from(error: ExpansionError) -> Self {
+        match error {
+            ExpansionError::MisplacedSecret(_) | ExpansionError::SecretName => Self::Wrong(error.to_string()),
             ExpansionError::Variable(_)
             | ExpansionError::Input { .. }
             | ExpansionError::Secret(_)
             | ExpansionError::UnreadableSecret { .. }
             | ExpansionError::Foreign(_)
-            | ExpansionError::Open => Self::Unset(unset),
+            | ExpansionError::Open => Self::Unset(error),
         }
     }
 }

@@ -352,7 +352,7 @@ mod tests {
             (Dialect::Dollar, "${A", Err("a `${` has no `}`; write `$${` for a literal `${`")),
         ];
         for (dialect, text, expected) in cases {
-            let found = variables().expand(text, dialect, SecretUse::Allowed).map_err(|unset| unset.to_string());
+            let found = variables().expand(text, dialect, SecretUse::Allowed).map_err(|error| error.to_string());
             assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
         }
     }
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn secrets_are_replaced_where_they_are_allowed_and_refused_elsewhere() {
         let expand = |text: &str, secret_use| {
-            variables().expand(text, Dialect::Dollar, secret_use).map_err(|unset| unset.to_string())
+            variables().expand(text, Dialect::Dollar, secret_use).map_err(|error| error.to_string())
         };
         let allowed = |text: &str| expand(text, SecretUse::Allowed);
         assert_eq!(allowed("Bearer ${secret:KEY}"), Ok("Bearer value-of-the-secret".to_owned()));

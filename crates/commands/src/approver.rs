@@ -141,8 +141,8 @@ impl Decider<'_> {
         }
     }
 
-    pub(crate) async fn deny(&self, undecided: &UnapprovableCall) -> Result<(), StoreError> {
-        self.record(&undecided.approval, &no("there was no terminal to ask on")).await.map(drop)
+    pub(crate) async fn deny(&self, call: &UnapprovableCall) -> Result<(), StoreError> {
+        self.record(&call.approval, &no("there was no terminal to ask on")).await.map(drop)
     }
 
     async fn record(&self, approval: &Approval, decision: &Decision) -> Result<Recorded, StoreError> {

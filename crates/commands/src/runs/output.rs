@@ -87,8 +87,8 @@ fn list(run: &RunId, rows: &[OutputRow], format: OutputFormat) {
         render::note("no stored outputs; what fits a result is part of it, and `cellmate runs show` shows it");
     } else {
         // A person gets the last part of each handle, which is enough to type; a program gets all of it.
-        let naming = if terminal_width().is_some() { HandleDisplay::LastPart } else { HandleDisplay::Handle };
-        render::print_table(&table(rows, naming, now_ms()));
+        let display = if terminal_width().is_some() { HandleDisplay::LastPart } else { HandleDisplay::Handle };
+        render::print_table(&table(rows, display, now_ms()));
     }
 }
 
@@ -101,11 +101,11 @@ pub(crate) enum HandleDisplay {
 }
 
 /// Returns a table of outputs.
-pub(crate) fn table(rows: &[OutputRow], naming: HandleDisplay, now: Millis) -> Table<5> {
+pub(crate) fn table(rows: &[OutputRow], display: HandleDisplay, now: Millis) -> Table<5> {
     let mut table = Table::new(["OUTPUT", "TYPE", "SIZE", "AGE", "FROM"]).with_whole(&[0, 2, 3]);
     for row in rows {
         let from = row.source.as_ref().map_or("the cell", |(_, tool)| tool.as_str());
-        let name = match naming {
+        let name = match display {
             HandleDisplay::Handle => row.handle.as_str(),
             HandleDisplay::LastPart => last_part(row),
         };

@@ -129,15 +129,15 @@ pub(super) enum DeletionPrompt {
 }
 
 impl DeletionPrompt {
-    /// Returns the prompting of a command with the flag `--yes`.
+    /// Returns the setting of a command with the flag `--yes`.
     pub(super) fn from_flag(yes: bool) -> Self {
         if yes { Self::Skip } else { Self::Ask }
     }
 }
 
 /// Asks the user to confirm a deletion, unless that is skipped. Fails if there is no terminal to ask on.
-pub(super) async fn is_confirmed(question: &str, prompting: DeletionPrompt) -> Result<bool, RunsError> {
-    if prompting == DeletionPrompt::Skip {
+pub(super) async fn is_confirmed(question: &str, prompt: DeletionPrompt) -> Result<bool, RunsError> {
+    if prompt == DeletionPrompt::Skip {
         return Ok(true);
     }
     if !terminal::is_interactive() {

@@ -47,9 +47,9 @@ pub(super) async fn run(
         return Ok(ExitCode::SUCCESS);
     };
     let session = find(&sessions, typed)?;
-    let prompting = DeletionPrompt::from_flag(arguments.yes);
+    let prompt = DeletionPrompt::from_flag(arguments.yes);
     match (&arguments.key, &arguments.remove) {
-        (_, Some(key)) => return delete(store, session, key.as_deref(), prompting, format).await,
+        (_, Some(key)) => return delete(store, session, key.as_deref(), prompt, format).await,
         (Some(key), None) => {
             let value = store.session_value(session, key).await?.ok_or_else(|| no_key(session, key))?;
             print_value(&value, format);
@@ -202,7 +202,7 @@ async fn delete(
     store: &Store,
     session: &SessionKey,
     key: Option<&str>,
-    prompting: DeletionPrompt,
+    prompt: DeletionPrompt,
     format: OutputFormat,
 ) -> Result<ExitCode, RunsError> {
     let name = short(&session.session_id);
@@ -216,7 +216,7 @@ async fn delete(
             keys => format!("delete all {keys} values of session `{name}`"),
         },
     };
-    if !is_confirmed(&question, prompting).await? {
+    if !is_confirmed(&question, prompt).await? {
         return Ok(render::failed("nothing was deleted"));
     }
     let deleted = store.delete_session_values(session, key).await?;

@@ -105,7 +105,7 @@ impl StoreArguments {
             StateError::Settings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
         })?;
         let expand =
-            |text: &String| places.expand(text).map_err(|unset| StateError::Settings(explain("store.keyFile", &unset)));
+            |text: &String| places.expand(text).map_err(|error| StateError::Settings(explain("store.keyFile", &error)));
         let given = self.store.as_ref().map(|address| address.0.clone());
         let named = given.or_else(|| places.variable(STORE_VARIABLE).map(str::to_owned));
         let location = match (named, &config.url) {
@@ -155,8 +155,8 @@ pub(crate) fn configured_location(url: &str, places: &Places) -> Result<Location
 }
 
 /// Says why a reference in a setting of `store` cannot be replaced. Unlike a server's entry, it cannot use secrets.
-fn explain(setting: &str, unset: &ExpansionError) -> String {
-    match unset {
+fn explain(setting: &str, error: &ExpansionError) -> String {
+    match error {
         ExpansionError::MisplacedSecret(name) => format!(
             "`{setting}`: `${{secret:{name}}}` is not possible here, because `store` names the key that secrets are \
              sealed with; write `${{A_VARIABLE}}` and set the variable in the environment that cellmate starts in. \

@@ -13,7 +13,7 @@ mod error;
 mod events;
 mod invoke;
 pub mod limits;
-mod nesting;
+mod nested_entries;
 pub mod openapi;
 mod request;
 mod runs;

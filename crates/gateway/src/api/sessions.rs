@@ -14,7 +14,7 @@ use super::Api;
 use super::access::Viewer;
 use super::error::ApiError;
 use super::limits::{DEFAULT_TRANSCRIPT_PAGE, MAX_HELD_ENTRIES, MAX_PAGE, MAX_SHOWN_TURNS};
-use super::nesting::NestedEntries;
+use super::nested_entries::NestedEntries;
 use super::request::{Ids, Query, cursor, page};
 use super::schema::Presence::{Optional, Required};
 use super::schema::{integer, list as list_of, nullable_text, object, open_object, page as page_of, text};
@@ -131,12 +131,12 @@ pub(super) async fn transcript(
     let rows = api.store().transcript_page(session, after, limit).await?;
     let is_full = u32::try_from(rows.len()).is_ok_and(|rows| rows == limit);
     let next = rows.last().filter(|_| is_full).map(|(at, _)| cursor(&PageKey { at: *at, id: "entry".to_owned() }));
-    let mut nesting = NestedEntries::new(usize::MAX);
+    let mut nested = NestedEntries::new(usize::MAX);
     let mut items = Vec::new();
     for (_, entry) in rows {
-        items.extend(nesting.push(entry));
+        items.extend(nested.push(entry));
     }
-    items.extend(nesting.finish());
+    items.extend(nested.finish());
     Ok(Json(json!({"sessionId": session, "items": items, "nextCursor": next})))
 }
 
@@ -145,21 +145,21 @@ struct Export {
     store: Store,
     session: String,
     after: i64,
-    nesting: Option<NestedEntries>,
+    nested: Option<NestedEntries>,
 }
 
 impl Export {
     /// Returns the next lines; `None` at the end.
     async fn next(&mut self) -> Option<Result<Vec<Value>, store::StoreError>> {
-        let mut nesting = self.nesting.take()?;
+        let mut nested = self.nested.take()?;
         let rows = match self.store.transcript_page(&self.session, self.after, DEFAULT_TRANSCRIPT_PAGE).await {
             Ok(rows) => rows,
             Err(error) => return Some(Err(error)),
         };
-        let Some((last, _)) = rows.last() else { return Some(Ok(nesting.finish())) };
+        let Some((last, _)) = rows.last() else { return Some(Ok(nested.finish())) };
         self.after = *last;
-        let lines = rows.into_iter().flat_map(|(_, entry)| nesting.push(entry)).collect();
-        self.nesting = Some(nesting);
+        let lines = rows.into_iter().flat_map(|(_, entry)| nested.push(entry)).collect();
+        self.nested = Some(nested);
         Some(Ok(lines))
     }
 }
@@ -171,8 +171,8 @@ pub(super) async fn trajectory(State(api): State<Api>, viewer: Viewer, ids: Ids)
     let head = json!({
         "kind": "trajectory", "version": 1, "sessionId": session, "principal": principal, "exportedAt": now_ms(),
     });
-    let nesting = Some(NestedEntries::new(MAX_HELD_ENTRIES));
-    let export = Export { store: api.store().clone(), session, after: 0, nesting };
+    let nested = Some(NestedEntries::new(MAX_HELD_ENTRIES));
+    let export = Export { store: api.store().clone(), session, after: 0, nested };
     let lines = futures_util::stream::unfold((Some(head), export), |(head, mut export)| async move {
         if let Some(head) = head {
             return Some((Ok(written(&[head])), (None, export)));

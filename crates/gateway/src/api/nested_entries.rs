@@ -172,9 +172,9 @@ mod tests {
     }
 
     fn nested(entries: Vec<Entry>, most: usize) -> Vec<Value> {
-        let mut nesting = NestedEntries::new(most);
-        let mut all: Vec<Value> = entries.into_iter().flat_map(|entry| nesting.push(entry)).collect();
-        all.extend(nesting.finish());
+        let mut nested = NestedEntries::new(most);
+        let mut all: Vec<Value> = entries.into_iter().flat_map(|entry| nested.push(entry)).collect();
+        all.extend(nested.finish());
         all
     }
 
@@ -240,9 +240,9 @@ mod tests {
     fn a_cell_that_never_ends_does_not_hold_back_more_than_the_limit() {
         let mut entries = vec![entry(EntryKind::ControlCall, json!({"toolCallId": "a"}))];
         entries.extend((0..50).map(|_| entry(EntryKind::UserMessage, json!({}))));
-        let mut nesting = NestedEntries::new(10);
-        let early: usize = entries.into_iter().map(|entry| nesting.push(entry).len()).sum();
+        let mut nested = NestedEntries::new(10);
+        let early: usize = entries.into_iter().map(|entry| nested.push(entry).len()).sum();
         assert_eq!(early, 51);
-        assert!(nesting.finish().is_empty());
+        assert!(nested.finish().is_empty());
     }
 }
