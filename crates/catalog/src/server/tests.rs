@@ -111,8 +111,7 @@ fn many_colliding_names_take_linear_time() {
         assert!(methods.iter().any(|(path, _)| *path == last), "{name}");
         assert!(methods.iter().all(|(path, _)| path.len() <= "s.".len() + MAX_IDENTIFIER_BYTES), "{name}");
         assert_eq!(methods.len(), 20_000, "{name}");
-        // Less than a second on an idle machine, ten on one that gets half of its processors' time.
-        assert!(started.elapsed() < Duration::from_secs(20), "{name}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(5), "{name}: {:?}", started.elapsed());
     }
 }
 

@@ -43,11 +43,12 @@ type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 /// The servers that are offered now, and the task that offers them.
 #[derive(Clone)]
 pub(super) struct OfferedServers {
-    inner: Arc<Mutex<CurrentServers>>,
+    inner: Arc<Mutex<OfferState>>,
     offer: watch::Sender<OfferedSources>,
 }
 
-struct CurrentServers {
+/// The servers and plugins, and the tasks that offer and watch them.
+struct OfferState {
     servers: Servers,
     plugins: Plugins,
     offering: AbortHandle,
@@ -59,7 +60,7 @@ impl OfferedServers {
     pub(super) fn start(servers: Servers, plugins: Plugins, offer: watch::Sender<OfferedSources>) -> Self {
         let offering = tokio::spawn(servers.clone().offer(offer.clone())).abort_handle();
         let watching = tokio::spawn(announce_scopes(plugins.clone(), offer.clone())).abort_handle();
-        Self { inner: Arc::new(Mutex::new(CurrentServers { servers, plugins, offering, watching })), offer }
+        Self { inner: Arc::new(Mutex::new(OfferState { servers, plugins, offering, watching })), offer }
     }
 
     /// Returns the plugins that are offered now.

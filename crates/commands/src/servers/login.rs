@@ -63,10 +63,10 @@ async fn act(arguments: &LoginArguments) -> Result<Report, String> {
         let page = text::line(page, usize::MAX);
         eprintln!("open this in a browser to log in to `{name}`:\n\n  {page}\n\nwaiting for the login to finish…")
     };
-    let logged_in = mcp::login(&spec, show).await.map_err(|error| error.to_string())?;
+    let login = mcp::login(&spec, show).await.map_err(|error| error.to_string())?;
     // Checks that the login works, and replaces the stored failure from before.
     let probed = probe_all(vec![server], places.tool_lists()).await;
-    Ok(login_report(&name, &logged_in, probed.first()))
+    Ok(login_report(&name, &login, probed.first()))
 }
 
 fn log_out(spec: &ServerSpec, name: &str) -> Result<Report, String> {
@@ -75,17 +75,17 @@ fn log_out(spec: &ServerSpec, name: &str) -> Result<Report, String> {
     Ok(Report { text, json: json!({"server": name, "loggedIn": false, "forgotten": forgotten}) })
 }
 
-fn login_report(name: &str, logged_in: &LoginGrant, probed: Option<&ProbeResult>) -> Report {
+fn login_report(name: &str, login: &LoginGrant, probed: Option<&ProbeResult>) -> Report {
     let (tools, error) = match probed.map(|probed| &probed.server) {
         Some(Ok(server)) => (Some(count_tools(&server.tools())), None),
         Some(Err(failure)) => (None, Some(failure.why.clone())),
         None => (None, None),
     };
-    let issuer = display::plain(logged_in.issuer.as_deref().unwrap_or("its issuer"));
+    let issuer = display::plain(login.issuer.as_deref().unwrap_or("its issuer"));
     let mut text = format!("logged in to `{name}` at {issuer}");
     tools.iter().for_each(|tools| text += &format!("; it offers {tools} tools"));
     error.iter().for_each(|error| text += &format!("; but connecting to it failed: {}", text::line(error, usize::MAX)));
-    let (issuer, scopes) = (&logged_in.issuer, &logged_in.scopes);
+    let (issuer, scopes) = (&login.issuer, &login.scopes);
     let json = json!({
         "server": name, "loggedIn": true, "issuer": issuer, "scopes": scopes, "tools": tools, "error": error,
     });
