@@ -262,6 +262,13 @@ impl ContentHash {
     pub fn of(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
     }
+
+    /// Hashes the parts as if they were one text.
+    pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut hasher = Sha256::new();
+        parts.into_iter().for_each(|part| hasher.update(part));
+        Self(hasher.finalize().into())
+    }
 }
 
 /// Writes the bytes as hexadecimal digits, without an allocation.

@@ -41,7 +41,7 @@ const CACHE_KIB: u32 = 8 << 10;
 const CHECKPOINT_PAGES: u32 = 4_000;
 
 /// The most steps, and bytes of values, of a transaction that its caller executes.
-const MAX_CALLER_STEPS: usize = 32;
+const MAX_CALLER_STEPS: usize = 96;
 const MAX_CALLER_BYTES: usize = 64 << 10;
 
 /// The most transactions that callers execute before the thread executes one. Together they write less to the log than
@@ -75,12 +75,12 @@ impl From<StepError> for WriteError {
 }
 
 /// A transaction: the steps that are executed in order, all or none.
-pub(crate) struct Program {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct Program<'a> {
+    pub(crate) steps: Vec<Step<'a>>,
     pub(crate) durability: Durability,
 }
 
-impl Program {
+impl Program<'_> {
     /// Whether a task may execute the transaction on its own thread: it takes about 0.1 ms, and does not wait for the
     /// disk.
     fn is_short(&self) -> bool {
@@ -88,10 +88,15 @@ impl Program {
             && self.steps.len() <= MAX_CALLER_STEPS
             && self.steps.iter().map(Step::value_bytes).sum::<usize>() <= MAX_CALLER_BYTES
     }
+
+    /// Returns a program with copies of what this one borrows, for the writing thread.
+    fn into_owned(self) -> Program<'static> {
+        Program { steps: self.steps.into_iter().map(Step::into_owned).collect(), durability: self.durability }
+    }
 }
 
 struct Job {
-    program: Program,
+    program: Program<'static>,
     reply: oneshot::Sender<Result<(), WriteError>>,
 }
 
@@ -120,18 +125,19 @@ impl SqliteWriter {
     }
 
     /// Executes a transaction and commits it.
-    pub(crate) async fn write(&self, program: Program) -> Result<(), WriteError> {
+    pub(crate) async fn write(&self, program: Program<'_>) -> Result<(), WriteError> {
         if let Some(result) = self.write_here(&program) {
             return result;
         }
         let (reply, received) = oneshot::channel();
-        self.send(Job { program, reply }).map_err(|error| WriteError::BeforeCommit(error.into()))?;
+        self.send(Job { program: program.into_owned(), reply })
+            .map_err(|error| WriteError::BeforeCommit(error.into()))?;
         // The thread answers every job that it takes, unless the process ends.
         received.await.unwrap_or_else(|_| Err(WriteError::AtCommit(sqlx::Error::WorkerCrashed.into())))
     }
 
     /// Executes a transaction on this thread; `None` if the writing thread must do it.
-    fn write_here(&self, program: &Program) -> Option<Result<(), WriteError>> {
+    fn write_here(&self, program: &Program<'_>) -> Option<Result<(), WriteError>> {
         if program.is_short() { self.writer.try_lock()?.write_for_caller(program) } else { None }
     }
 
@@ -228,7 +234,7 @@ impl Writer {
     }
 
     /// Executes a transaction for the task that wants it; `None` if nothing was written, and the thread must do it.
-    fn write_for_caller(&mut self, program: &Program) -> Option<Result<(), WriteError>> {
+    fn write_for_caller(&mut self, program: &Program<'_>) -> Option<Result<(), WriteError>> {
         // The thread opens the connection, too, because that reads the file.
         if self.open.is_none() || !self.sharing.may_caller_execute() {
             return None;
@@ -244,7 +250,7 @@ impl Writer {
     /// Commits transactions together. If one of them fails because of the database, each is committed alone, so that
     /// only those fail that must.
     fn write_group(&mut self, group: Vec<Job>) {
-        let programs: Vec<&Program> = group.iter().map(|job| &job.program).collect();
+        let programs: Vec<&Program<'_>> = group.iter().map(|job| &job.program).collect();
         self.sharing.thread_executed(programs.len());
         let mut results = self.try_group(&programs, Executor::Thread);
         if group.len() > 1 && results.iter().any(|result| matches!(result, Err(WriteError::BeforeCommit(_)))) {
@@ -258,7 +264,7 @@ impl Writer {
 
     /// Executes transactions as savepoints of one, and returns their results. If one is [`WriteError::BeforeCommit`], it
     /// is the last, and nothing was written.
-    fn try_group(&mut self, programs: &[&Program], executor: Executor) -> Vec<Result<(), WriteError>> {
+    fn try_group(&mut self, programs: &[&Program<'_>], executor: Executor) -> Vec<Result<(), WriteError>> {
         let synced = programs.iter().any(|program| program.durability == Durability::Synced);
         let durability = if synced { Durability::Synced } else { Durability::Relaxed };
         match self.take_connection(Settings { durability, executor }) {
@@ -309,7 +315,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 /// Executes programs in one transaction. The transaction is still open if it was not committed.
-fn transaction(connection: &Connection, programs: &[&Program]) -> Vec<Result<(), WriteError>> {
+fn transaction(connection: &Connection, programs: &[&Program<'_>]) -> Vec<Result<(), WriteError>> {
     if let Err(cause) = execute(connection, "BEGIN IMMEDIATE") {
         return for_all(programs, WriteError::BeforeCommit, &cause);
     }
@@ -339,7 +345,7 @@ fn transaction(connection: &Connection, programs: &[&Program]) -> Vec<Result<(),
 
 /// Returns the same error for each program.
 fn for_all(
-    programs: &[&Program],
+    programs: &[&Program<'_>],
     kind: fn(StoreError) -> WriteError,
     cause: &rusqlite::Error,
 ) -> Vec<Result<(), WriteError>> {
@@ -358,11 +364,11 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn execute_steps(connection: &Connection, program: &Program) -> Result<(), WriteError> {
+fn execute_steps(connection: &Connection, program: &Program<'_>) -> Result<(), WriteError> {
     program.steps.iter().try_for_each(|step| step.execute_here(connection)).map_err(WriteError::from)
 }
 
-fn in_savepoint(connection: &Connection, program: &Program) -> Result<(), WriteError> {
+fn in_savepoint(connection: &Connection, program: &Program<'_>) -> Result<(), WriteError> {
     execute(connection, "SAVEPOINT program").map_err(before_commit)?;
     let executed = execute_steps(connection, program);
     match &executed {
@@ -416,16 +422,16 @@ mod tests {
         (folder, Writer::new(&path))
     }
 
-    fn insert(id: i64) -> Step {
+    fn insert(id: i64) -> Step<'static> {
         Step::Execute(Statement::new("INSERT INTO t (id, text) VALUES ($1, $2)").bind(id).bind("new"))
     }
 
-    fn update(id: i64) -> Step {
+    fn update(id: i64) -> Step<'static> {
         let update = Statement::new("UPDATE t SET text = 'changed' WHERE id = $1").bind(id);
         Step::ChangeOne(update, Mismatch::Fenced)
     }
 
-    fn write(writer: &mut Writer, programs: Vec<Vec<Step>>) -> Vec<Result<(), WriteError>> {
+    fn write(writer: &mut Writer, programs: Vec<Vec<Step<'static>>>) -> Vec<Result<(), WriteError>> {
         let job = |steps| {
             let (reply, received) = oneshot::channel();
             (Job { program: Program { steps, durability: Durability::Synced }, reply }, received)
@@ -455,6 +461,20 @@ mod tests {
         let results = write(&mut writer, vec![vec![insert(1)], vec![insert(2), insert(1)], vec![insert(3)]]);
         assert!(matches!(results[..], [Ok(()), Err(WriteError::BeforeCommit(_)), Ok(())]), "{results:?}");
         assert_eq!(ids(&writer), [1, 3]);
+    }
+
+    #[test]
+    fn an_insert_of_several_rows_that_fails_writes_none_of_them() {
+        let (_folder, mut writer) = database();
+        let rows = || Step::Execute(Statement::new("INSERT INTO t (id, text) VALUES (2, 'a'), (3, 'b'), (1, 'c')"));
+        assert!(matches!(write(&mut writer, vec![vec![insert(1)]])[..], [Ok(())]));
+        let refused = writer.write_for_caller(&relaxed(vec![insert(5), rows()]));
+        assert!(matches!(refused, Some(Err(WriteError::BeforeCommit(_)))), "{refused:?}");
+        for programs in [vec![vec![rows()]], vec![vec![rows()], vec![insert(4)]]] {
+            let results = write(&mut writer, programs);
+            assert!(matches!(results[0], Err(WriteError::BeforeCommit(_))), "{results:?}");
+        }
+        assert_eq!(ids(&writer), [1, 4]);
     }
 
     #[test]
@@ -488,7 +508,7 @@ mod tests {
         assert_eq!(ids(&writer).len(), 501);
     }
 
-    fn relaxed(steps: Vec<Step>) -> Program {
+    fn relaxed(steps: Vec<Step<'static>>) -> Program<'static> {
         Program { steps, durability: Durability::Relaxed }
     }
 
@@ -514,7 +534,7 @@ mod tests {
     fn only_short_transactions_that_need_not_be_synced_are_executed_by_their_callers() {
         assert!(relaxed(vec![insert(1)]).is_short());
         assert!(!Program { steps: vec![insert(1)], durability: Durability::Synced }.is_short());
-        assert!(!relaxed((0..100).map(insert).collect()).is_short());
+        assert!(!relaxed((0..200).map(insert).collect()).is_short());
         let large = Statement::new("INSERT INTO t (text) VALUES ($1)").bind("a".repeat(100_000));
         assert!(!relaxed(vec![large.into()]).is_short());
     }

@@ -3,61 +3,62 @@
 
 use std::borrow::Cow;
 
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use sqlx::AnyConnection;
 
 use crate::error::StoreError;
 
 /// A value that is bound to a statement. `None` is NULL; Postgres needs its type.
 #[derive(Clone, Debug)]
-pub(crate) enum SqlValue {
+pub(crate) enum SqlValue<'a> {
     Integer(Option<i64>),
-    Text(Option<String>),
-    Bytes(Option<Vec<u8>>),
+    Text(Option<Cow<'a, str>>),
+    Bytes(Option<Cow<'a, [u8]>>),
 }
 
-impl From<i64> for SqlValue {
+impl From<i64> for SqlValue<'_> {
     fn from(value: i64) -> Self {
         Self::Integer(Some(value))
     }
 }
 
-impl From<Option<i64>> for SqlValue {
+impl From<Option<i64>> for SqlValue<'_> {
     fn from(value: Option<i64>) -> Self {
         Self::Integer(value)
     }
 }
 
-impl From<String> for SqlValue {
+impl From<String> for SqlValue<'_> {
     fn from(value: String) -> Self {
-        Self::Text(Some(value))
+        Self::Text(Some(Cow::Owned(value)))
     }
 }
 
-impl From<Option<String>> for SqlValue {
+impl From<Option<String>> for SqlValue<'_> {
     fn from(value: Option<String>) -> Self {
-        Self::Text(value)
+        Self::Text(value.map(Cow::Owned))
     }
 }
 
-impl From<&str> for SqlValue {
-    fn from(value: &str) -> Self {
-        Self::Text(Some(value.to_owned()))
+impl<'a> From<&'a str> for SqlValue<'a> {
+    fn from(value: &'a str) -> Self {
+        Self::Text(Some(Cow::Borrowed(value)))
     }
 }
 
-impl From<Option<&str>> for SqlValue {
-    fn from(value: Option<&str>) -> Self {
-        Self::Text(value.map(str::to_owned))
+impl<'a> From<Option<&'a str>> for SqlValue<'a> {
+    fn from(value: Option<&'a str>) -> Self {
+        Self::Text(value.map(Cow::Borrowed))
     }
 }
 
-impl From<Option<Vec<u8>>> for SqlValue {
-    fn from(value: Option<Vec<u8>>) -> Self {
-        Self::Bytes(value)
+impl<'a> From<Option<&'a [u8]>> for SqlValue<'a> {
+    fn from(value: Option<&'a [u8]>) -> Self {
+        Self::Bytes(value.map(Cow::Borrowed))
     }
 }
 
-impl SqlValue {
+impl SqlValue<'_> {
     /// Returns about how many bytes the value takes in the store.
     fn bytes(&self) -> usize {
         match self {
@@ -66,40 +67,53 @@ impl SqlValue {
             Self::Bytes(Some(bytes)) => bytes.len(),
         }
     }
-}
 
-impl rusqlite::ToSql for SqlValue {
-    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+    /// Returns a value with copies of what this one borrows.
+    fn into_owned(self) -> SqlValue<'static> {
         match self {
-            Self::Integer(value) => value.to_sql(),
-            Self::Text(value) => value.to_sql(),
-            Self::Bytes(value) => value.to_sql(),
+            Self::Integer(value) => SqlValue::Integer(value),
+            Self::Text(value) => SqlValue::Text(value.map(|text| Cow::Owned(text.into_owned()))),
+            Self::Bytes(value) => SqlValue::Bytes(value.map(|bytes| Cow::Owned(bytes.into_owned()))),
         }
     }
 }
 
-/// A statement with its values, which are bound to `$1`, `$2` and so on.
-#[derive(Clone, Debug)]
-pub(crate) struct Statement {
-    sql: Cow<'static, str>,
-    values: Vec<SqlValue>,
+impl rusqlite::ToSql for SqlValue<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Self::Integer(value) => value.to_sql(),
+            Self::Text(value) => Ok(borrowed(value.as_deref().map(|text| ValueRef::Text(text.as_bytes())))),
+            Self::Bytes(value) => Ok(borrowed(value.as_deref().map(ValueRef::Blob))),
+        }
+    }
 }
 
-impl Statement {
+fn borrowed(value: Option<ValueRef<'_>>) -> ToSqlOutput<'_> {
+    ToSqlOutput::Borrowed(value.unwrap_or(ValueRef::Null))
+}
+
+/// A statement with its values, which are bound to `$1`, `$2` and so on.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement<'a> {
+    sql: Cow<'static, str>,
+    values: Vec<SqlValue<'a>>,
+}
+
+impl<'a> Statement<'a> {
     pub(crate) fn new(sql: impl Into<Cow<'static, str>>) -> Self {
-        Self { sql: sql.into(), values: Vec::new() }
+        Self { sql: sql.into(), values: Vec::with_capacity(TYPICAL_VALUES) }
     }
 
     #[must_use]
-    pub(crate) fn bind(mut self, value: impl Into<SqlValue>) -> Self {
+    pub(crate) fn bind(mut self, value: impl Into<SqlValue<'a>>) -> Self {
         self.values.push(value.into());
         self
     }
 
     /// Binds texts one after another.
     #[must_use]
-    pub(crate) fn bind_all(self, texts: &[String]) -> Self {
-        texts.iter().fold(self, |statement, text| statement.bind(text.clone()))
+    pub(crate) fn bind_all(self, texts: &'a [String]) -> Self {
+        texts.iter().fold(self, |statement, text| statement.bind(text.as_str()))
     }
 
     /// Executes the statement with `sqlx` and returns how many rows it changed.
@@ -110,19 +124,29 @@ impl Statement {
         for value in self.values {
             query = match value {
                 SqlValue::Integer(value) => query.bind(value),
-                SqlValue::Text(value) => query.bind(value),
-                SqlValue::Bytes(value) => query.bind(value),
+                SqlValue::Text(value) => query.bind(value.map(Cow::into_owned)),
+                SqlValue::Bytes(value) => query.bind(value.map(Cow::into_owned)),
             };
         }
         Ok(query.execute(connection).await?.rows_affected())
     }
 
     /// Executes the statement with `rusqlite`, on this thread, and returns how many rows it changed.
+    ///
+    /// If it fails, it may have written some of its rows, so the caller must roll back the transaction or a savepoint.
     pub(crate) fn execute_here(&self, connection: &rusqlite::Connection) -> rusqlite::Result<u64> {
-        let changed = connection.prepare_cached(&self.sql)?.execute(rusqlite::params_from_iter(&self.values))?;
-        Ok(changed as u64)
+        let mut statement = connection.prepare_cached(&without_undo(&self.sql))?;
+        Ok(statement.execute(rusqlite::params_from_iter(&self.values))? as u64)
+    }
+
+    /// Returns a statement with copies of what this one borrows.
+    fn into_owned(self) -> Statement<'static> {
+        Statement { sql: self.sql, values: self.values.into_iter().map(SqlValue::into_owned).collect() }
     }
 }
+
+/// Space for this many values is allocated at once. Few statements have more.
+const TYPICAL_VALUES: usize = 24;
 
 /// The number of values from which on a statement is executed without numbers of its placeholders, if it can be.
 const LARGE_STATEMENT: usize = 64;
@@ -146,6 +170,15 @@ fn without_numbers(sql: &str) -> Option<String> {
     Some(text)
 }
 
+/// Returns an INSERT for SQLite that keeps the rows it has inserted if a later one fails. Otherwise SQLite copies each
+/// page before an INSERT of several rows changes it, so that it can undo the statement without the transaction.
+fn without_undo(sql: &str) -> Cow<'_, str> {
+    match sql.strip_prefix("INSERT INTO ") {
+        Some(rest) => Cow::Owned(["INSERT OR FAIL INTO ", rest].concat()),
+        None => Cow::Borrowed(sql),
+    }
+}
+
 /// What it means that a statement did not change exactly one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
@@ -160,17 +193,17 @@ pub(crate) enum Mismatch {
 
 /// A step of a transaction.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum Step<'a> {
     /// A fault point for tests.
     Point(&'static str),
     /// A statement that may change any number of rows.
-    Execute(Statement),
+    Execute(Statement<'a>),
     /// A statement that must change exactly one row.
-    ChangeOne(Statement, Mismatch),
+    ChangeOne(Statement<'a>, Mismatch),
 }
 
-impl From<Statement> for Step {
-    fn from(statement: Statement) -> Self {
+impl<'a> From<Statement<'a>> for Step<'a> {
+    fn from(statement: Statement<'a>) -> Self {
         Self::Execute(statement)
     }
 }
@@ -188,7 +221,16 @@ impl<E: Into<StoreError>> From<E> for StepError {
     }
 }
 
-impl Step {
+impl Step<'_> {
+    /// Returns a step with copies of what this one borrows.
+    pub(crate) fn into_owned(self) -> Step<'static> {
+        match self {
+            Self::Point(name) => Step::Point(name),
+            Self::Execute(statement) => Step::Execute(statement.into_owned()),
+            Self::ChangeOne(statement, mismatch) => Step::ChangeOne(statement.into_owned(), mismatch),
+        }
+    }
+
     /// Returns about how many bytes the values of the step take in the store.
     pub(crate) fn value_bytes(&self) -> usize {
         match self {

@@ -1,6 +1,8 @@
 //! Transcripts: for each session, the messages of users and models, the model's control calls and the tool calls that
 //! they caused, in order.
 
+use std::fmt::Write;
+
 use contract::ids::RunId;
 use serde::Serialize;
 use serde_json::Value;
@@ -94,6 +96,11 @@ impl NewEntry {
         Self { at, kind, entry: serde_json::to_string(fields).unwrap_or_default() }
     }
 
+    /// Returns an entry whose fields are the JSON text of an object.
+    pub fn from_json(at: Millis, kind: EntryKind, fields: String) -> Self {
+        Self { at, kind, entry: fields }
+    }
+
     /// Returns an entry with a first field whose value is JSON already, and the fields of an object. The JSON may be
     /// large, so it is not parsed.
     pub fn with_json(at: Millis, kind: EntryKind, (name, json): (&str, &str), fields: &impl Serialize) -> Self {
@@ -137,25 +144,36 @@ pub(crate) async fn write(
 }
 
 /// Returns the statements that append entries. The transaction must be the only one that writes this transcript.
-pub(crate) fn statements(session_id: &str, origin: &str, entries: &[NewEntry]) -> impl Iterator<Item = Statement> {
+pub(crate) fn statements<'a>(
+    session_id: &'a str,
+    origin: &'a str,
+    entries: &'a [NewEntry],
+) -> impl Iterator<Item = Statement<'a>> {
     entries.chunks(ROWS_PER_STATEMENT).map(move |batch| {
-        let row = |row: usize| {
-            let [at, kind, entry] = [3, 4, 5].map(|column| row * 3 + column);
-            format!("({}, ${at}, ${kind}, ${entry})", row + 1)
-        };
-        let rows: Vec<String> = (0..batch.len()).map(row).collect();
         let sql = format!(
             "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
              SELECT $1, last.position + new.column1, new.column2, $2, new.column3, new.column4 \
              FROM (SELECT COALESCE(MAX(position), 0) AS position FROM transcript WHERE session_id = $1) AS last, \
              (VALUES {}) AS new",
-            rows.join(", ")
+            numbered_rows(batch.len())
         );
         let statement = Statement::new(sql).bind(session_id).bind(origin);
         batch.iter().fold(statement, |statement, entry| {
             statement.bind(entry.at).bind(entry.kind.as_str()).bind(entry.entry.as_str())
         })
     })
+}
+
+/// Returns rows that each have their number and three values, for the placeholders after the first two.
+fn numbered_rows(rows: usize) -> String {
+    let mut text = String::new();
+    for row in 0..rows {
+        let separator = if row == 0 { "" } else { ", " };
+        let [at, kind, entry] = [3, 4, 5].map(|column| row * 3 + column);
+        // Writing to a text does not fail.
+        let _ = write!(text, "{separator}({}, ${at}, ${kind}, ${entry})", row + 1);
+    }
+    text
 }
 
 /// Appends entries to a session's transcript in a transaction of their own.

@@ -90,11 +90,12 @@ async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall<'_>) -> Resu
     let Some(source) = context.routes.source_of(&tool.id) else {
         return Ok(call.refuse(format!("`{}` is no longer available", tool.id.as_str())));
     };
-    let input_text = input.to_string();
+    // Serializing a JSON value does not fail.
+    let input_text = serde_json::to_string(&input).unwrap_or_default();
     // A call with answers is a different request than the one without. A tool that executes each key once must see a
     // different key.
     let state = answers.as_ref().map_or("", |answers| answers.ticket.as_str());
-    let input_hash = ContentHash::of(format!("{input_text}{state}").as_bytes()).to_string();
+    let input_hash = ContentHash::of_parts([input_text.as_str(), state]).to_string();
     fault::point("dispatch.before_journal")?;
     if answers.is_none() {
         journal.entry(RecordedCall::new(request, tool).call_entry(&input));
@@ -149,5 +150,5 @@ pub(crate) fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), Stri
 
 /// Returns the idempotency key: equal for every attempt at a call, different for every other call.
 fn key(run_id: &RunId, call: CallId, input_hash: &str) -> String {
-    ContentHash::of(format!("{run_id}\0{call}\0{input_hash}").as_bytes()).to_string()
+    ContentHash::of_parts([run_id.as_str(), "\0", itoa::Buffer::new().format(call.0), "\0", input_hash]).to_string()
 }

@@ -40,7 +40,10 @@ pub struct CallRequest {
 impl CallRequest {
     /// Returns an id that is unique within a session: the parent's id followed by the call's number.
     pub fn tool_call_id(&self) -> String {
-        if self.call == CallId(0) { self.parent.clone() } else { format!("{}:{}", self.parent, self.call) }
+        if self.call == CallId(0) {
+            return self.parent.clone();
+        }
+        [self.parent.as_str(), ":", itoa::Buffer::new().format(self.call.0)].concat()
     }
 }
 

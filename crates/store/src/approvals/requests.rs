@@ -86,9 +86,8 @@ pub(crate) async fn withdraw(backend: &Backend, approval_id: &ApprovalId) -> Res
 }
 
 /// Returns the statement that withdraws all pending approvals of a run that has ended.
-pub(crate) fn withdraw_all(run_id: &RunId) -> Statement {
-    Statement::new("UPDATE approvals SET state = 'void' WHERE run_id = $1 AND state = 'pending'")
-        .bind(run_id.to_string())
+pub(crate) fn withdraw_all(run_id: &RunId) -> Statement<'_> {
+    Statement::new("UPDATE approvals SET state = 'void' WHERE run_id = $1 AND state = 'pending'").bind(run_id.as_str())
 }
 
 /// Records a decision. If it creates a standing approval, every other pending approval that this one covers is approved

@@ -25,7 +25,7 @@ use contract::limits::{
     MAX_OPEN_TURNS, MAX_STORED_RESPONSE_BYTES, MAX_TURN_BYTES, MAX_TURN_DELIVERIES, MAX_TURN_STEPS,
 };
 use recovery::{AttemptError, AttemptedRow, CommitStatus, RetryState, resolve_attempt};
-use rows::{CatalogCheck, call_statements, leg_statements, run_step, store_catalog};
+use rows::{Batches, CatalogCheck, call_statements, leg_statements, run_step, store_catalog};
 use usage::Claimant;
 
 /// A change of a run. Fields that are `None` stay as they are.
@@ -192,7 +192,7 @@ async fn write(
     if let Some(writer) = backend.sqlite_writer()
         && change.needs_no_reading()
     {
-        let mut steps = first_steps(held, change, sealed, now, CatalogCheck::WithInsert)?;
+        let mut steps = first_steps(held, change, sealed, now, CatalogCheck::WithInsert, Batches::SingleRows)?;
         steps.extend(withdrawal(held, change));
         let added = claim.map(|claim| usage::addition(&held.scope.agent_id, claim, &backend.quotas, now));
         steps.extend(added.map(|added| Step::ChangeOne(added, Mismatch::Missing)));
@@ -207,7 +207,7 @@ async fn write(
         }
     }
     let mut transaction = backend.writer(durability).begin().await?;
-    for step in first_steps(held, change, sealed, now, CatalogCheck::Separately)? {
+    for step in first_steps(held, change, sealed, now, CatalogCheck::Separately, Batches::ManyRows)? {
         step.execute(&mut transaction).await?;
     }
     if let Some(run) = &held.unwritten {
@@ -242,13 +242,14 @@ async fn write(
 }
 
 /// Returns the steps that write the run, its legs and its calls.
-fn first_steps(
-    held: &FencedRun,
-    change: &Change,
-    sealed: Option<&(i64, Vec<u8>)>,
+fn first_steps<'a>(
+    held: &'a FencedRun,
+    change: &'a Change,
+    sealed: Option<&'a (i64, Vec<u8>)>,
     now: Millis,
     check: CatalogCheck,
-) -> Result<Vec<Step>, StoreError> {
+    batches: Batches,
+) -> Result<Vec<Step<'a>>, StoreError> {
     let mut steps = Vec::new();
     if !held.is_written() {
         steps.push(Step::Point("exec.before_insert"));
@@ -256,12 +257,12 @@ fn first_steps(
     steps.push(run_step(held, change, sealed, now, check));
     steps.push(Step::Point("commit.in_transaction"));
     steps.extend(leg_statements(&held.run_id, &change.legs).map(Step::from));
-    steps.extend(call_statements(&held.run_id, &change.calls)?.into_iter().map(Step::from));
+    steps.extend(call_statements(&held.run_id, &change.calls, batches)?.into_iter().map(Step::from));
     Ok(steps)
 }
 
 /// Returns the step that withdraws the approvals of a run that ends. It must follow those that the change adds.
-fn withdrawal(held: &FencedRun, change: &Change) -> Option<Step> {
+fn withdrawal<'a>(held: &'a FencedRun, change: &Change) -> Option<Step<'a>> {
     let is_over = change.state.is_some_and(RunState::is_over);
     is_over.then(|| requests::withdraw_all(&held.run_id).into())
 }

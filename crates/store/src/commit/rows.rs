@@ -1,5 +1,7 @@
 //! Writes the rows of a change: the run with its catalog, its legs and its calls.
 
+use std::sync::LazyLock;
+
 use contract::ids::RunId;
 use sqlx::{AnyConnection, Row};
 
@@ -26,15 +28,25 @@ pub(super) enum CatalogCheck {
     Separately,
 }
 
+/// How many rows one statement inserts or updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Batches {
+    /// One, for SQLite's writing connection. A statement that may update one of several rows would make SQLite copy each
+    /// page before it changes it, and a text for each number of rows would have to be prepared.
+    SingleRows,
+    /// Several, so that they need only one message to the server.
+    ManyRows,
+}
+
 /// Returns the statement that writes the run's row: the first commit inserts it, and later ones update it if the holder
 /// still has the run.
-pub(super) fn run_step(
-    held: &FencedRun,
-    change: &Change,
-    sealed: Option<&(i64, Vec<u8>)>,
+pub(super) fn run_step<'a>(
+    held: &'a FencedRun,
+    change: &'a Change,
+    sealed: Option<&'a (i64, Vec<u8>)>,
     now: Millis,
     check: CatalogCheck,
-) -> Step {
+) -> Step<'a> {
     match &held.unwritten {
         Some(run) => insert(run, change, sealed, now, check),
         None => Step::ChangeOne(update(held, change, sealed, now), Mismatch::Fenced),
@@ -43,11 +55,16 @@ pub(super) fn run_step(
 
 /// Returns the update of a run's row. It names only the columns that change: SQLite rewrites the entries of every index
 /// that has a named column, also if its value stays the same.
-fn update(held: &FencedRun, change: &Change, sealed: Option<&(i64, Vec<u8>)>, now: Millis) -> Statement {
+fn update<'a>(
+    held: &'a FencedRun,
+    change: &'a Change,
+    sealed: Option<&'a (i64, Vec<u8>)>,
+    now: Millis,
+) -> Statement<'a> {
     let over = change.state.is_some_and(RunState::is_over);
     let mut columns = vec!["sequence = sequence + 1".to_owned()];
-    let mut values: Vec<SqlValue> = Vec::new();
-    let mut set = |column: &str, value: SqlValue| {
+    let mut values: Vec<SqlValue<'a>> = Vec::new();
+    let mut set = |column: &str, value: SqlValue<'a>| {
         values.push(value);
         columns.push(format!("{column}${}", values.len()));
     };
@@ -71,12 +88,12 @@ fn update(held: &FencedRun, change: &Change, sealed: Option<&(i64, Vec<u8>)>, no
     if let Some((leg, snapshot)) = sealed {
         set("snapshot_leg = ", (*leg).into());
         if !over {
-            set("snapshot = ", Some(snapshot.clone()).into());
+            set("snapshot = ", Some(snapshot.as_slice()).into());
         }
     }
     if over {
         // An ended run keeps no snapshot.
-        set("snapshot = ", None::<Vec<u8>>.into());
+        set("snapshot = ", None::<&[u8]>.into());
     }
     let next = values.len();
     let sql = format!(
@@ -87,7 +104,7 @@ fn update(held: &FencedRun, change: &Change, sealed: Option<&(i64, Vec<u8>)>, no
         next + 3
     );
     let statement = values.into_iter().fold(Statement::new(sql), Statement::bind);
-    statement.bind(held.run_id.to_string()).bind(held.sequence).bind(held.fence)
+    statement.bind(held.run_id.as_str()).bind(held.sequence).bind(held.fence)
 }
 
 macro_rules! insert_run {
@@ -101,7 +118,13 @@ macro_rules! insert_run {
     };
 }
 
-fn insert(run: &NewRun, change: &Change, sealed: Option<&(i64, Vec<u8>)>, now: Millis, check: CatalogCheck) -> Step {
+fn insert<'a>(
+    run: &'a NewRun,
+    change: &'a Change,
+    sealed: Option<&'a (i64, Vec<u8>)>,
+    now: Millis,
+    check: CatalogCheck,
+) -> Step<'a> {
     // A direct call without a cell has no catalog.
     let is_checked = check == CatalogCheck::WithInsert && !run.catalog.is_empty();
     let sql = if is_checked {
@@ -115,26 +138,26 @@ fn insert(run: &NewRun, change: &Change, sealed: Option<&(i64, Vec<u8>)>, now: M
         )
     };
     let over = change.state.is_some_and(RunState::is_over);
-    let (leg, snapshot) = sealed.map(|(leg, snapshot)| (*leg, snapshot.clone())).unzip();
+    let (leg, snapshot) = sealed.map(|(leg, snapshot)| (*leg, snapshot.as_slice())).unzip();
     let statement = Statement::new(sql)
-        .bind(run.run_id.to_string())
-        .bind(run.scope.agent_id.clone())
-        .bind(run.scope.session_id.clone())
-        .bind(run.scope.agent_run_id.clone())
-        .bind(run.tool_call_id.clone())
+        .bind(run.run_id.as_str())
+        .bind(run.scope.agent_id.as_str())
+        .bind(run.scope.session_id.as_str())
+        .bind(run.scope.agent_run_id.as_str())
+        .bind(run.tool_call_id.as_str())
         .bind(change.state.unwrap_or(RunState::Running).as_str())
-        .bind(run.holder.clone())
+        .bind(run.holder.as_str())
         .bind(if change.release || over { 0 } else { run.lease_until })
         .bind(now)
         .bind(change.expires_at.unwrap_or(run.expires_at))
-        .bind(run.catalog.clone())
-        .bind(run.definition.clone())
-        .bind(change.progress.clone().unwrap_or_default())
+        .bind(run.catalog.as_str())
+        .bind(run.definition.as_str())
+        .bind(change.progress.as_deref().unwrap_or_default())
         .bind(leg)
         .bind(snapshot.filter(|_| !over))
-        .bind(change.result.clone())
+        .bind(change.result.as_deref())
         .bind(change.journal_bytes)
-        .bind(run.scope.client.clone());
+        .bind(run.scope.client.as_str());
     if is_checked {
         Step::ChangeOne(statement.bind(now.saturating_sub(MARK_USED_EVERY_MS)), Mismatch::Missing)
     } else {
@@ -188,7 +211,7 @@ pub(super) async fn store_catalog(
 }
 
 /// Returns the statements that insert or update legs.
-pub(super) fn leg_statements(run_id: &RunId, legs: &[LegRow]) -> impl Iterator<Item = Statement> {
+pub(super) fn leg_statements<'a>(run_id: &'a RunId, legs: &'a [LegRow]) -> impl Iterator<Item = Statement<'a>> {
     legs.chunks(ROWS_PER_STATEMENT).map(|batch| {
         let sql = format!(
             "INSERT INTO legs (run_id, leg, clock_us, replies, ended, shown) VALUES {} ON CONFLICT (run_id, leg) DO \
@@ -198,42 +221,59 @@ pub(super) fn leg_statements(run_id: &RunId, legs: &[LegRow]) -> impl Iterator<I
         batch.iter().fold(Statement::new(sql), |statement, leg| {
             let replies: Vec<String> = leg.replies.iter().map(ToString::to_string).collect();
             statement
-                .bind(run_id.to_string())
+                .bind(run_id.as_str())
                 .bind(leg.leg)
                 .bind(i64::try_from(leg.clock_us).unwrap_or(i64::MAX))
                 .bind(replies.join(","))
                 .bind(leg.ended.as_ref().map(|ended| ended.kind.as_str()))
-                .bind(leg.ended.as_ref().map(|ended| ended.output_digest.clone()))
+                .bind(leg.ended.as_ref().map(|ended| ended.output_digest.as_str()))
         })
     })
 }
 
 /// Returns the statements that insert or update calls. A call that another process has settled stays settled. A stored
 /// reply or outcome is kept if the new row has none, because the holder may have dropped it from memory.
-pub(super) fn call_statements(run_id: &RunId, calls: &[CallRow]) -> Result<Vec<Statement>, StoreError> {
+pub(super) fn call_statements<'a>(
+    run_id: &'a RunId,
+    calls: &'a [CallRow],
+    batches: Batches,
+) -> Result<Vec<Statement<'a>>, StoreError> {
     let (mut rest, mut statements) = (calls, Vec::new());
     while !rest.is_empty() {
-        let (batch, later) = rest.split_at(batch_of(rest));
+        let (batch, later) = rest.split_at(batch_of(rest, batches));
         rest = later;
-        let sql = format!(
-            "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, \
-             attempt, due_at, since, settle_order, outcome, reply, parent, ticket) VALUES {} ON CONFLICT (run_id, call) DO UPDATE SET \
-             tool_id = excluded.tool_id, tool_hash = excluded.tool_hash, input = excluded.input, state = excluded.state, attempt = excluded.attempt, \
-             due_at = excluded.due_at, settle_order = excluded.settle_order, \
-             outcome = COALESCE(excluded.outcome, calls.outcome), reply = COALESCE(excluded.reply, calls.reply), \
-             ticket = excluded.ticket \
-             WHERE calls.state <> 'settled' OR excluded.state IN ('settled', 'delivered', 'cleared')",
-            row_placeholders(batch.len(), 19)
-        );
-        let statement =
-            batch.iter().try_fold(Statement::new(sql), |statement, call| bind_call(statement, run_id, call));
+        let statement = match batch.len() {
+            1 => Statement::new(WRITE_CALL.as_str()),
+            rows => Statement::new(write_calls(rows)),
+        };
+        let statement = batch.iter().try_fold(statement, |statement, call| bind_call(statement, run_id, call));
         statements.push(statement?);
     }
     Ok(statements)
 }
 
-/// Returns how many of these calls go into one statement, at least one. The statement holds a copy of them.
-fn batch_of(calls: &[CallRow]) -> usize {
+/// The statement that inserts or updates one call.
+static WRITE_CALL: LazyLock<String> = LazyLock::new(|| write_calls(1));
+
+/// Returns the statement that inserts or updates this many calls.
+fn write_calls(rows: usize) -> String {
+    format!(
+        "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, \
+         attempt, due_at, since, settle_order, outcome, reply, parent, ticket) VALUES {} ON CONFLICT (run_id, call) DO \
+         UPDATE SET tool_id = excluded.tool_id, tool_hash = excluded.tool_hash, input = excluded.input, \
+         state = excluded.state, attempt = excluded.attempt, due_at = excluded.due_at, \
+         settle_order = excluded.settle_order, outcome = COALESCE(excluded.outcome, calls.outcome), \
+         reply = COALESCE(excluded.reply, calls.reply), ticket = excluded.ticket \
+         WHERE calls.state <> 'settled' OR excluded.state IN ('settled', 'delivered', 'cleared')",
+        row_placeholders(rows, 19)
+    )
+}
+
+/// Returns how many of these calls go into one statement, at least one.
+fn batch_of(calls: &[CallRow], batches: Batches) -> usize {
+    if batches == Batches::SingleRows {
+        return 1;
+    }
     let mut bytes = 0;
     let fits = |call: &&CallRow| {
         bytes += call.journal_bytes();
@@ -242,27 +282,27 @@ fn batch_of(calls: &[CallRow]) -> usize {
     calls.iter().take(ROWS_PER_STATEMENT).take_while(fits).count().max(1)
 }
 
-fn bind_call(statement: Statement, run_id: &RunId, call: &CallRow) -> Result<Statement, StoreError> {
+fn bind_call<'a>(statement: Statement<'a>, run_id: &'a RunId, call: &'a CallRow) -> Result<Statement<'a>, StoreError> {
     let reply = call.reply.as_ref().map(serde_json::to_string).transpose();
     let reply = reply.map_err(|error| StoreError::Corrupt(error.to_string()))?;
     Ok(statement
-        .bind(run_id.to_string())
+        .bind(run_id.as_str())
         .bind(i64::from(call.call.0))
         .bind(call.leg)
-        .bind(call.method.clone())
-        .bind(call.target.clone())
-        .bind(call.payload.clone())
-        .bind(call.input_hash.clone())
-        .bind(call.tool_id.clone())
-        .bind(call.tool_hash.clone())
-        .bind(call.input.clone())
+        .bind(call.method.as_str())
+        .bind(call.target.as_str())
+        .bind(call.payload.as_str())
+        .bind(call.input_hash.as_str())
+        .bind(call.tool_id.as_deref())
+        .bind(call.tool_hash.as_deref())
+        .bind(call.input.as_deref())
         .bind(call.state.as_str())
         .bind(call.attempt)
         .bind(call.due_at)
         .bind(call.since)
         .bind(call.settle_order)
-        .bind(call.outcome.clone())
+        .bind(call.outcome.as_deref())
         .bind(reply)
-        .bind(call.parent.clone())
-        .bind(call.ticket.clone()))
+        .bind(call.parent.as_str())
+        .bind(call.ticket.as_deref()))
 }

@@ -60,7 +60,7 @@ fn limits(quotas: &Quotas) -> [i64; 3] {
 
 /// Returns the update that adds the claim to the principal's usage. It changes no row if a quota might be exceeded, or
 /// if the usage was not counted recently.
-pub(super) fn addition(agent_id: &str, claim: Claim, quotas: &Quotas, now: Millis) -> Statement {
+pub(super) fn addition<'a>(agent_id: &'a str, claim: Claim, quotas: &Quotas, now: Millis) -> Statement<'a> {
     let [runs, bytes, approvals] = limits(quotas);
     Statement::new(
         "UPDATE usage SET waiting_runs = waiting_runs + $1, snapshot_bytes = snapshot_bytes + $2, \

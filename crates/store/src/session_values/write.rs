@@ -197,15 +197,15 @@ async fn upsert(
         );
         let statement = batch.iter().fold(Statement::new(sql), |statement, (write, value)| {
             statement
-                .bind(session.agent_id.clone())
-                .bind(session.session_id.clone())
-                .bind(session.client.clone())
-                .bind(write.key.clone())
-                .bind(write.version.clone())
-                .bind(run_id.to_string())
+                .bind(session.agent_id.as_str())
+                .bind(session.session_id.as_str())
+                .bind(session.client.as_str())
+                .bind(write.key.as_str())
+                .bind(write.version.as_str())
+                .bind(run_id.as_str())
                 .bind(now)
                 .bind(i64::try_from(value.len()).unwrap_or(i64::MAX))
-                .bind((*value).clone())
+                .bind(value.as_str())
         });
         statement.execute(&mut *connection).await?;
     }
@@ -237,11 +237,11 @@ async fn record(
         );
         let statement = batch.iter().fold(Statement::new(sql), |statement, (write, refusal)| {
             statement
-                .bind(run_id.to_string())
-                .bind(write.version.clone())
-                .bind(write.key.clone())
+                .bind(run_id.as_str())
+                .bind(write.version.as_str())
+                .bind(write.key.as_str())
                 .bind(i64::from(refusal.is_none()))
-                .bind(refusal.as_ref().and_then(|refusal| refusal.0.clone()))
+                .bind(refusal.as_ref().and_then(|refusal| refusal.0.as_deref()))
         });
         statement.execute(&mut *connection).await?;
     }

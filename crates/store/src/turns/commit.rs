@@ -131,7 +131,7 @@ async fn write(
 }
 
 /// Returns the steps that write a change, except its transcript.
-fn steps(held: &HeldTurn, target: Target<'_>, change: &TurnChange, now: Millis) -> Vec<Step> {
+fn steps<'a>(held: &'a HeldTurn, target: Target<'a>, change: &'a TurnChange, now: Millis) -> Vec<Step<'a>> {
     let mut steps = vec![match target {
         Target::New(turn, until) => rows::insert_turn((turn, &held.holder, until), change, now).into(),
         Target::Existing => rows::update_turn(held, change, now),

@@ -83,16 +83,16 @@ pub(crate) async fn of_holder(backend: &Backend, holder: &str) -> Result<Vec<Tur
 }
 
 /// Returns the statements that delete the messages that a change makes part of its turn; all of them at its end.
-pub(super) fn delete(held: &HeldTurn, change: &TurnChange) -> Vec<Statement> {
+pub(super) fn delete<'a>(held: &'a HeldTurn, change: &'a TurnChange) -> Vec<Statement<'a>> {
     if change.is_end() {
-        return vec![Statement::new("DELETE FROM turn_messages WHERE turn_id = $1").bind(held.turn_id.to_string())];
+        return vec![Statement::new("DELETE FROM turn_messages WHERE turn_id = $1").bind(held.turn_id.as_str())];
     }
-    let delete = |batch: &[String]| {
+    let delete = |batch: &'a [String]| {
         let sql = format!(
             "DELETE FROM turn_messages WHERE turn_id = $1 AND message_id IN ({})",
             placeholders(2, batch.len())
         );
-        Statement::new(sql).bind(held.turn_id.to_string()).bind_all(batch)
+        Statement::new(sql).bind(held.turn_id.as_str()).bind_all(batch)
     };
     change.messages.chunks(ROWS_PER_STATEMENT).map(delete).collect()
 }

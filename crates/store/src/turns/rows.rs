@@ -23,27 +23,27 @@ fn number(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-pub(super) fn insert_turn(
-    (turn, holder, lease_until): (&NewTurn, &str, Millis),
+pub(super) fn insert_turn<'a>(
+    (turn, holder, lease_until): (&'a NewTurn, &'a str, Millis),
     change: &TurnChange,
     now: Millis,
-) -> Statement {
+) -> Statement<'a> {
     let added = TurnTotals::of(change);
     Statement::new(
         "INSERT INTO turns (turn_id, principal, agent_id, session_id, parent, wire, request_digest, state, steps, \
          sequence, fence, holder, lease_until, created_at, updated_at, expires_at, bytes) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, 1, $10, $11, $12, $12, $13, $14)",
     )
-    .bind(turn.turn_id.to_string())
-    .bind(turn.principal.clone())
-    .bind(turn.agent_id.clone())
-    .bind(turn.session_id.clone())
-    .bind(turn.parent.as_ref().map(ToString::to_string))
-    .bind(turn.wire.clone())
-    .bind(turn.request_digest.clone())
+    .bind(turn.turn_id.as_str())
+    .bind(turn.principal.as_str())
+    .bind(turn.agent_id.as_str())
+    .bind(turn.session_id.as_str())
+    .bind(turn.parent.as_deref())
+    .bind(turn.wire.as_str())
+    .bind(turn.request_digest.as_str())
     .bind(change.state.unwrap_or(TurnState::Running).as_str())
     .bind(number(added.steps))
-    .bind(holder.to_owned())
+    .bind(holder)
     .bind(if change.releases() { 0 } else { lease_until })
     .bind(now)
     .bind(change.expires_at.unwrap_or(turn.expires_at))
@@ -51,7 +51,7 @@ pub(super) fn insert_turn(
 }
 
 /// Returns the step that updates the turn's row if the holder still has the turn.
-pub(super) fn update_turn(held: &HeldTurn, change: &TurnChange, now: Millis) -> Step {
+pub(super) fn update_turn<'a>(held: &'a HeldTurn, change: &TurnChange, now: Millis) -> Step<'a> {
     let added = TurnTotals::of(change);
     let update = Statement::new(
         "UPDATE turns SET sequence = sequence + 1, updated_at = $1, state = COALESCE($2, state), \
@@ -65,7 +65,7 @@ pub(super) fn update_turn(held: &HeldTurn, change: &TurnChange, now: Millis) -> 
     .bind(i64::from(change.releases()))
     .bind(number(added.steps))
     .bind(number(added.bytes))
-    .bind(held.turn_id.to_string())
+    .bind(held.turn_id.as_str())
     .bind(held.sequence)
     .bind(held.fence);
     Step::ChangeOne(update, Mismatch::Fenced)
@@ -114,7 +114,7 @@ pub(super) async fn check_deliveries(
     Ok(())
 }
 
-pub(super) fn step_statements(held: &HeldTurn, steps: &[NewStep], now: Millis) -> Vec<Statement> {
+pub(super) fn step_statements<'a>(held: &'a HeldTurn, steps: &'a [NewStep], now: Millis) -> Vec<Statement<'a>> {
     let mut next = number(held.totals.steps);
     let (mut rest, mut statements) = (steps, Vec::new());
     while !rest.is_empty() {
@@ -125,8 +125,8 @@ pub(super) fn step_statements(held: &HeldTurn, steps: &[NewStep], now: Millis) -
             row_placeholders(batch.len(), 5)
         );
         let statement = batch.iter().zip(next..).fold(Statement::new(sql), |statement, (step, position)| {
-            let statement = statement.bind(held.turn_id.to_string()).bind(position).bind(now);
-            statement.bind(step.kind.clone()).bind(step.body.clone())
+            let statement = statement.bind(held.turn_id.as_str()).bind(position).bind(now);
+            statement.bind(step.kind.as_str()).bind(step.body.as_str())
         });
         next += number(batch.len());
         statements.push(statement);
@@ -145,11 +145,11 @@ fn batch_of(steps: &[NewStep]) -> usize {
 }
 
 /// Returns the statements that write new deliveries and mark those that were answered.
-pub(super) fn delivery_statements(
-    held: &HeldTurn,
-    change: &TurnChange,
+pub(super) fn delivery_statements<'a>(
+    held: &'a HeldTurn,
+    change: &'a TurnChange,
     now: Millis,
-) -> impl Iterator<Item = Statement> {
+) -> impl Iterator<Item = Statement<'a>> {
     let new = change.deliveries.chunks(ROWS_PER_STATEMENT).map(move |batch| {
         let sql = format!(
             "INSERT INTO deliveries (principal, call_id, turn_id, run_id, call, round, sent_at) VALUES {}",
@@ -157,10 +157,10 @@ pub(super) fn delivery_statements(
         );
         batch.iter().fold(Statement::new(sql), |statement, delivery| {
             statement
-                .bind(held.principal.clone())
-                .bind(delivery.call_id.clone())
-                .bind(held.turn_id.to_string())
-                .bind(delivery.run_id.to_string())
+                .bind(held.principal.as_str())
+                .bind(delivery.call_id.as_str())
+                .bind(held.turn_id.as_str())
+                .bind(delivery.run_id.as_str())
                 .bind(i64::from(delivery.call.0))
                 .bind(i64::from(delivery.round))
                 .bind(now)
@@ -172,44 +172,44 @@ pub(super) fn delivery_statements(
              AND call_id IN ({})",
             placeholders(4, batch.len())
         );
-        Statement::new(sql).bind(now).bind(held.principal.clone()).bind(held.turn_id.to_string()).bind_all(batch)
+        Statement::new(sql).bind(now).bind(held.principal.as_str()).bind(held.turn_id.as_str()).bind_all(batch)
     });
     new.chain(answered)
 }
 
 /// Returns the statements that write the digests of conversations.
-pub(super) fn conversation_statements(
-    held: &HeldTurn,
-    digests: &[String],
+pub(super) fn conversation_statements<'a>(
+    held: &'a HeldTurn,
+    digests: &'a [String],
     now: Millis,
-) -> impl Iterator<Item = Statement> {
+) -> impl Iterator<Item = Statement<'a>> {
     // In a fixed order, so that turns that write the same digests at the same time do not deadlock.
     in_order(digests).into_iter().map(move |digest| {
         Statement::new(
             "INSERT INTO conversations (principal, agent_id, digest, turn_id, at) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (principal, agent_id, digest) DO UPDATE SET turn_id = excluded.turn_id, at = excluded.at",
         )
-        .bind(held.principal.clone())
-        .bind(held.agent_id.clone())
+        .bind(held.principal.as_str())
+        .bind(held.agent_id.as_str())
         .bind(digest)
-        .bind(held.turn_id.to_string())
+        .bind(held.turn_id.as_str())
         .bind(now)
     })
 }
 
 /// Returns the steps that write a response and the ids of its items.
-pub(super) fn response_steps(held: &HeldTurn, response: &NewResponse, now: Millis) -> Vec<Step> {
+pub(super) fn response_steps<'a>(held: &'a HeldTurn, response: &'a NewResponse, now: Millis) -> Vec<Step<'a>> {
     let write = Statement::new(
         "INSERT INTO responses (response_id, principal, turn_id, at, expires_at, body) VALUES ($1, $2, $3, $4, $5, $6) \
          ON CONFLICT (response_id) DO UPDATE SET at = excluded.at, expires_at = excluded.expires_at, \
          body = excluded.body WHERE responses.turn_id = excluded.turn_id",
     )
-    .bind(response.response_id.clone())
-    .bind(held.principal.clone())
-    .bind(held.turn_id.to_string())
+    .bind(response.response_id.as_str())
+    .bind(held.principal.as_str())
+    .bind(held.turn_id.as_str())
     .bind(now)
     .bind(response.expires_at)
-    .bind(response.body.clone());
+    .bind(response.body.as_str());
     let mut steps = vec![Step::ChangeOne(write, Mismatch::UsedId)];
     let items = in_order(&response.item_ids);
     steps.extend(items.chunks(ROWS_PER_STATEMENT).map(|batch| {
@@ -218,8 +218,8 @@ pub(super) fn response_steps(held: &HeldTurn, response: &NewResponse, now: Milli
              ON CONFLICT (principal, item_id) DO UPDATE SET response_id = excluded.response_id",
             row_placeholders(batch.len(), 3)
         );
-        let bind = |statement: Statement, item: &&str| {
-            statement.bind(held.principal.clone()).bind(*item).bind(response.response_id.clone())
+        let bind = |statement: Statement<'a>, item: &&'a str| {
+            statement.bind(held.principal.as_str()).bind(*item).bind(response.response_id.as_str())
         };
         Step::Execute(batch.iter().fold(Statement::new(sql), bind))
     }));

@@ -72,7 +72,7 @@ pub struct UsageTotals {
 }
 
 /// Adds a request to a model to the usage of its day.
-pub(super) fn add(held: &HeldTurn, model_use: &ModelUse, now: Millis) -> Statement {
+pub(super) fn add<'a>(held: &'a HeldTurn, model_use: &'a ModelUse, now: Millis) -> Statement<'a> {
     // Numbers come from providers, and sums of them must stay in range.
     let tokens = |number: u64| i64::try_from(number.min(1 << 40)).unwrap_or(0);
     Statement::new(
@@ -86,10 +86,10 @@ pub(super) fn add(held: &HeldTurn, model_use: &ModelUse, now: Millis) -> Stateme
          cache_write_tokens = model_usage.cache_write_tokens + excluded.cache_write_tokens",
     )
     .bind(now.div_euclid(DAY_MS))
-    .bind(held.principal.clone())
-    .bind(held.agent_id.clone())
-    .bind(held.session_id.clone())
-    .bind(model_use.model.clone())
+    .bind(held.principal.as_str())
+    .bind(held.agent_id.as_str())
+    .bind(held.session_id.as_str())
+    .bind(model_use.model.as_str())
     .bind(i64::from(model_use.is_first))
     .bind(tokens(model_use.input_tokens))
     .bind(tokens(model_use.output_tokens))
