@@ -1,8 +1,6 @@
 //! Transcripts: for each session, the messages of users and models, the model's control calls and the tool calls that
 //! they caused, in order.
 
-use std::fmt::Write;
-
 use contract::ids::RunId;
 use serde::Serialize;
 use serde_json::Value;
@@ -166,14 +164,12 @@ pub(crate) fn statements<'a>(
 
 /// Returns rows that each have their number and three values, for the placeholders after the first two.
 fn numbered_rows(rows: usize) -> String {
-    let mut text = String::new();
-    for row in 0..rows {
+    let row = |row: usize| {
         let separator = if row == 0 { "" } else { ", " };
         let [at, kind, entry] = [3, 4, 5].map(|column| row * 3 + column);
-        // Writing to a text does not fail.
-        let _ = write!(text, "{separator}({}, ${at}, ${kind}, ${entry})", row + 1);
-    }
-    text
+        format!("{separator}({}, ${at}, ${kind}, ${entry})", row + 1)
+    };
+    (0..rows).map(row).collect()
 }
 
 /// Appends entries to a session's transcript in a transaction of their own.

@@ -36,15 +36,18 @@ pub(crate) struct Consent {
 }
 
 /// Makes a call, or parks it until it is approved.
+///
+/// What few calls do is on the heap, here and in the functions below. Otherwise the task of every call would have space
+/// for it, several kilobytes.
 pub(crate) async fn start(call: Call<'_>) -> CallEnd {
     let admitted = match admit(call).await {
         Ok(admitted) => admitted,
         Err(refused) => return call.refuse(refused),
     };
     if let Some(reason) = admitted.ask.clone() {
-        match approval::has_standing_approval(call, admitted.tool).await {
+        match Box::pin(approval::has_standing_approval(call, admitted.tool)).await {
             Ok(true) => {}
-            Ok(false) => return approval::park(call, admitted.tool, &admitted.input, reason).await,
+            Ok(false) => return Box::pin(approval::park(call, admitted.tool, &admitted.input, reason)).await,
             Err(error) => return error.into(),
         }
     }
@@ -131,7 +134,7 @@ async fn intend_and_dispatch(call: Call<'_>, admitted: AdmittedCall<'_>) -> Resu
     fault::point("dispatch.after_send")?;
     Ok(match dispatched {
         Dispatch::Settled(outcome) => CallEnd::Settled(call.record(&event, outcome).await),
-        Dispatch::Parked(parked) => parked::park(call, tool, parked).await?,
+        Dispatch::Parked(parked) => Box::pin(parked::park(call, tool, parked)).await?,
     })
 }
 

@@ -62,7 +62,7 @@ pub(crate) async fn dispatch_with_questions(
                 request.states.send(PendingState::Running);
                 return Ok(dispatch);
             }
-            answer = ask_now(call, tool, &id, &question) => answer?,
+            answer = Box::pin(ask_now(call, tool, &id, &question)) => answer?,
         };
         request.states.send(PendingState::Running);
         send_answer(reply, answer);

@@ -34,7 +34,7 @@ pub(crate) async fn store_large_texts(of: ResultOf<'_>, outcome: Outcome) -> Out
     };
     let large = std::mem::take(&mut returned.large);
     let bytes = large.iter().map(|text| text.bytes).sum::<u64>();
-    match store_all(of, &large, bytes).await {
+    match Box::pin(store_all(of, &large, bytes)).await {
         Ok(stored) => {
             refer(&mut returned, &large, &stored);
             Outcome::Returned(returned)

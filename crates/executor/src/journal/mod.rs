@@ -332,7 +332,8 @@ impl Journal {
             waits
         };
         if waits {
-            self.flush().await?;
+            // On the heap, because most calls do not need it.
+            Box::pin(self.flush()).await?;
         }
         self.confirm_lease().await?;
         Ok(IntentReceipt(()))
@@ -342,7 +343,7 @@ impl Journal {
     async fn confirm_lease(&self) -> Result<(), CommitError> {
         let Some(lease) = self.lease.as_ref().filter(|lease| !lease.lasts()) else { return Ok(()) };
         let held = self.held.lock().await;
-        if self.store.extend_lease(&held, lease.until_ms()).await? {
+        if Box::pin(self.store.extend_lease(&held, lease.until_ms())).await? {
             return Ok(());
         }
         self.lock().lost = true;

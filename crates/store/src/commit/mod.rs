@@ -264,7 +264,9 @@ fn first_steps<'a>(
 /// Returns the step that withdraws the approvals of a run that ends. It must follow those that the change adds.
 fn withdrawal<'a>(held: &'a FencedRun, change: &Change) -> Option<Step<'a>> {
     let is_over = change.state.is_some_and(RunState::is_over);
-    is_over.then(|| requests::withdraw_all(&held.run_id).into())
+    // A run that is not stored yet has no approvals in the store.
+    let may_have_some = held.is_written() || !change.approvals.is_empty();
+    (is_over && may_have_some).then(|| requests::withdraw_all(&held.run_id).into())
 }
 
 /// Copies the values of a session to another one, within the quota of its principal, and returns how many.
