@@ -23,7 +23,7 @@ enum GatewayError {
     #[error(transparent)]
     Settings(#[from] BadSettings),
     #[error(transparent)]
-    Door(#[from] HttpPortError),
+    HttpPort(#[from] HttpPortError),
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error("cannot read system randomness: {0}")]

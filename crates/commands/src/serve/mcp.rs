@@ -22,7 +22,7 @@ enum McpError {
     #[error(transparent)]
     Start(#[from] StartError),
     #[error(transparent)]
-    Door(#[from] HttpPortError),
+    HttpPort(#[from] HttpPortError),
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error(transparent)]

@@ -246,17 +246,17 @@ pub(crate) async fn serve(gateway: Gateway, stop: CancellationToken) -> String {
         token("ada", RUNNER, only(Permission::Execute)),
     ]);
     let gate = Gate { access, hosts: Vec::new(), budget: BudgetLimits::default(), transport: Transport::Plain };
-    let door = RequestGate::new(listener, gate).unwrap();
+    let request_gate = RequestGate::new(listener, gate).unwrap();
     let wires = RouteRules {
         respond: gateway::http::refusal,
         ..RouteRules::requiring(Permission::Execute).with_large_bodies()
     };
-    let routes = door
+    let routes = request_gate
         .guard(gateway::http::routes(gateway.clone()), wires)
-        .merge(door.guard(gateway::api::routes(gateway.clone()), gateway::api::rules()))
+        .merge(request_gate.guard(gateway::api::routes(gateway.clone()), gateway::api::rules()))
         .merge(gateway::http::open_routes())
         .merge(gateway::api::health(gateway));
-    tokio::spawn(door.serve(routes, stop));
+    tokio::spawn(request_gate.serve(routes, stop));
     base
 }
 

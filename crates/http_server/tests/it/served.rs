@@ -49,7 +49,7 @@ pub(crate) async fn gate(transport: Transport) -> (Gate, Store) {
 
 /// Routes of every kind: open, for any token, for permissions, hidden, with large bodies, with their own refusals, and an
 /// endless stream.
-fn routes(door: &RequestGate, handled: &Arc<AtomicUsize>) -> Router {
+fn routes(request_gate: &RequestGate, handled: &Arc<AtomicUsize>) -> Router {
     let counted = {
         let handled = Arc::clone(handled);
         move |Extension(caller): Extension<Caller>, request: axum::extract::Request| async move {
@@ -69,7 +69,8 @@ fn routes(door: &RequestGate, handled: &Arc<AtomicUsize>) -> Router {
             Err(refusal) => own_words(&refusal),
         }
     };
-    let with = |path: &str, rules: RouteRules| door.guard(Router::new().route(path, any(counted.clone())), rules);
+    let with =
+        |path: &str, rules: RouteRules| request_gate.guard(Router::new().route(path, any(counted.clone())), rules);
     let hidden = RouteRules { requirement: Requirement::HiddenUnless(Permission::Admin), ..RouteRules::default() };
     let own =
         RouteRules { respond: |_: &Parts, refusal| own_words(refusal), ..RouteRules::requiring(Permission::Approve) };
@@ -81,7 +82,8 @@ fn routes(door: &RequestGate, handled: &Arc<AtomicUsize>) -> Router {
         .merge(with("/own", own))
         .merge(with("/v1/large", RouteRules::requiring(Permission::Execute).with_large_bodies()))
         .merge(
-            door.guard(Router::new().route("/finer", any(finer)).route("/stream", get(stream)), RouteRules::default()),
+            request_gate
+                .guard(Router::new().route("/finer", any(finer)).route("/stream", get(stream)), RouteRules::default()),
         )
 }
 
@@ -98,10 +100,10 @@ impl Served {
         let (gate, store) = gate(transport).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let door = RequestGate::new(listener, gate).unwrap();
+        let request_gate = RequestGate::new(listener, gate).unwrap();
         let handled = Arc::new(AtomicUsize::new(0));
-        let (routes, stop) = (routes(&door, &handled), CancellationToken::new());
-        tokio::spawn(door.serve(routes, stop.clone()));
+        let (routes, stop) = (routes(&request_gate, &handled), CancellationToken::new());
+        tokio::spawn(request_gate.serve(routes, stop.clone()));
         Self { address, store, handled, _stop: stop.drop_guard() }
     }
 

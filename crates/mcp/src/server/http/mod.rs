@@ -19,11 +19,11 @@ pub async fn serve_http(
     stop: CancellationToken,
 ) -> Result<(), HttpError> {
     let address = listener.local_addr()?;
-    let door = RequestGate::new(listener, gate)?;
+    let request_gate = RequestGate::new(listener, gate)?;
     let (endpoint, rules) = http_endpoint(service.clone(), stop.clone());
-    let routes = door.guard(endpoint, rules).merge(http_health(service));
+    let routes = request_gate.guard(endpoint, rules).merge(http_health(service));
     tracing::info!(%address, "listening for MCP clients");
-    door.serve(routes, stop).await;
+    request_gate.serve(routes, stop).await;
     tracing::info!(%address, "stopped listening for MCP clients");
     Ok(())
 }
