@@ -36,14 +36,13 @@ pub(crate) struct Consent {
 }
 
 /// Makes a call, or parks it until it is approved.
-///
-/// What few calls do is on the heap, here and in the functions below. Otherwise the task of every call would have space
-/// for it, several kilobytes.
 pub(crate) async fn start(call: Call<'_>) -> CallEnd {
     let admitted = match admit(call).await {
         Ok(admitted) => admitted,
         Err(refused) => return call.refuse(refused),
     };
+    // Futures of what few calls do are on the heap, here and below: otherwise the task of every call would be as large as
+    // the largest of them, several kilobytes.
     if let Some(reason) = admitted.ask.clone() {
         match Box::pin(approval::has_standing_approval(call, admitted.tool)).await {
             Ok(true) => {}

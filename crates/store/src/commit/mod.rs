@@ -25,7 +25,7 @@ use contract::limits::{
     MAX_OPEN_TURNS, MAX_STORED_RESPONSE_BYTES, MAX_TURN_BYTES, MAX_TURN_DELIVERIES, MAX_TURN_STEPS,
 };
 use recovery::{AttemptError, AttemptedRow, CommitStatus, RetryState, resolve_attempt};
-use rows::{Batches, CatalogCheck, call_statements, leg_statements, run_step, store_catalog};
+use rows::{Execution, call_statements, leg_statements, run_step, store_catalog};
 use usage::Claimant;
 
 /// A change of a run. Fields that are `None` stay as they are.
@@ -192,7 +192,7 @@ async fn write(
     if let Some(writer) = backend.sqlite_writer()
         && change.needs_no_reading()
     {
-        let mut steps = first_steps(held, change, sealed, now, CatalogCheck::WithInsert, Batches::SingleRows)?;
+        let mut steps = first_steps(held, change, sealed, now, Execution::Planned)?;
         steps.extend(withdrawal(held, change));
         let added = claim.map(|claim| usage::addition(&held.scope.agent_id, claim, &backend.quotas, now));
         steps.extend(added.map(|added| Step::ChangeOne(added, Mismatch::Missing)));
@@ -207,7 +207,7 @@ async fn write(
         }
     }
     let mut transaction = backend.writer(durability).begin().await?;
-    for step in first_steps(held, change, sealed, now, CatalogCheck::Separately, Batches::ManyRows)? {
+    for step in first_steps(held, change, sealed, now, Execution::Interactive)? {
         step.execute(&mut transaction).await?;
     }
     if let Some(run) = &held.unwritten {
@@ -247,17 +247,16 @@ fn first_steps<'a>(
     change: &'a Change,
     sealed: Option<&'a (i64, Vec<u8>)>,
     now: Millis,
-    check: CatalogCheck,
-    batches: Batches,
+    execution: Execution,
 ) -> Result<Vec<Step<'a>>, StoreError> {
     let mut steps = Vec::new();
     if !held.is_written() {
         steps.push(Step::Point("exec.before_insert"));
     }
-    steps.push(run_step(held, change, sealed, now, check));
+    steps.push(run_step(held, change, sealed, now, execution));
     steps.push(Step::Point("commit.in_transaction"));
     steps.extend(leg_statements(&held.run_id, &change.legs).map(Step::from));
-    steps.extend(call_statements(&held.run_id, &change.calls, batches)?.into_iter().map(Step::from));
+    steps.extend(call_statements(&held.run_id, &change.calls, execution)?.into_iter().map(Step::from));
     Ok(steps)
 }
 

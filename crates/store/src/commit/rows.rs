@@ -19,23 +19,16 @@ const MARK_USED_EVERY_MS: i64 = 30 * 60 * 1000;
 /// The most bytes of calls per statement.
 const BYTES_PER_STATEMENT: usize = 2 << 20;
 
-/// How the first commit of a run ensures that the run's catalog is stored.
+/// How the transaction of a change is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CatalogCheck {
-    /// The run is inserted only if its catalog is stored and was marked as used recently.
-    WithInsert,
-    /// [`store_catalog`] is called after the insert.
-    Separately,
-}
-
-/// How many rows one statement inserts or updates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Batches {
-    /// One, for SQLite's writing connection. A statement that may update one of several rows would make SQLite copy each
-    /// page before it changes it, and a text for each number of rows would have to be prepared.
-    SingleRows,
-    /// Several, so that they need only one message to the server.
-    ManyRows,
+pub(super) enum Execution {
+    /// By SQLite's writing connection, with steps that are all known in advance. A new run is inserted only if its catalog
+    /// is stored and was marked as used recently. Each call has a statement of its own: one that may update one of several
+    /// rows would make SQLite copy each page before it changes it, and would have to be prepared for each number of rows.
+    Planned,
+    /// With sqlx, which may read between the steps. [`store_catalog`] is called after a new run is inserted. A statement
+    /// writes several calls, so that they need only one message to the server.
+    Interactive,
 }
 
 /// Returns the statement that writes the run's row: the first commit inserts it, and later ones update it if the holder
@@ -45,10 +38,10 @@ pub(super) fn run_step<'a>(
     change: &'a Change,
     sealed: Option<&'a (i64, Vec<u8>)>,
     now: Millis,
-    check: CatalogCheck,
+    execution: Execution,
 ) -> Step<'a> {
     match &held.unwritten {
-        Some(run) => insert(run, change, sealed, now, check),
+        Some(run) => insert(run, change, sealed, now, execution),
         None => Step::ChangeOne(update(held, change, sealed, now), Mismatch::Fenced),
     }
 }
@@ -123,10 +116,10 @@ fn insert<'a>(
     change: &'a Change,
     sealed: Option<&'a (i64, Vec<u8>)>,
     now: Millis,
-    check: CatalogCheck,
+    execution: Execution,
 ) -> Step<'a> {
     // A direct call without a cell has no catalog.
-    let is_checked = check == CatalogCheck::WithInsert && !run.catalog.is_empty();
+    let is_checked = execution == Execution::Planned && !run.catalog.is_empty();
     let sql = if is_checked {
         insert_run!(
             "SELECT $1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18 \
@@ -236,11 +229,11 @@ pub(super) fn leg_statements<'a>(run_id: &'a RunId, legs: &'a [LegRow]) -> impl 
 pub(super) fn call_statements<'a>(
     run_id: &'a RunId,
     calls: &'a [CallRow],
-    batches: Batches,
+    execution: Execution,
 ) -> Result<Vec<Statement<'a>>, StoreError> {
     let (mut rest, mut statements) = (calls, Vec::new());
     while !rest.is_empty() {
-        let (batch, later) = rest.split_at(batch_of(rest, batches));
+        let (batch, later) = rest.split_at(batch_of(rest, execution));
         rest = later;
         let statement = match batch.len() {
             1 => Statement::new(WRITE_CALL.as_str()),
@@ -270,8 +263,8 @@ fn write_calls(rows: usize) -> String {
 }
 
 /// Returns how many of these calls go into one statement, at least one.
-fn batch_of(calls: &[CallRow], batches: Batches) -> usize {
-    if batches == Batches::SingleRows {
+fn batch_of(calls: &[CallRow], execution: Execution) -> usize {
+    if execution == Execution::Planned {
         return 1;
     }
     let mut bytes = 0;
