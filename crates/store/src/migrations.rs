@@ -42,7 +42,7 @@ CREATE INDEX runs_by_agent ON runs (agent_id);
     };
 }
 
-const STEPS: [MigrationStep; 13] = [
+const STEPS: [MigrationStep; 14] = [
     MigrationStep::common(
         r"
 CREATE TABLE runs (
@@ -385,6 +385,13 @@ CREATE TABLE turn_messages (
     // SQLite stores a table without row ids as one tree instead of two, so that a commit writes fewer pages. Tables whose
     // rows are mostly larger than a quarter of a page keep their row ids.
     MigrationStep { sqlite: concat!(live_indexes!(), include_str!("without_rowid.sql")), postgres: live_indexes!() },
+    // Every commit of a live run changes `updated_at`, and only ended runs are searched for by it.
+    MigrationStep::common(
+        r"
+DROP INDEX runs_by_end;
+CREATE INDEX ended_runs_by_end ON runs (updated_at) WHERE state NOT IN ('running', 'waiting');
+",
+    ),
 ];
 
 /// The schema of a new SQLite store.
@@ -500,9 +507,9 @@ mod tests {
         assert_eq!(new, stepped);
     }
 
-    /// A query without the condition of the indexes of live runs would read every run of the store.
+    /// A query without the condition of an index of live or ended runs would read every run of the store.
     #[tokio::test]
-    async fn queries_of_live_runs_use_the_indexes_of_live_runs() {
+    async fn queries_of_live_and_ended_runs_use_the_indexes_of_these_runs() {
         let backend = empty_store().await;
         apply(&backend).await.unwrap();
         let live = "state IN ('running', 'waiting')";
@@ -513,6 +520,7 @@ mod tests {
             (format!("agent_id = $1 AND {live} AND state = 'waiting'"), "live_runs_by_agent"),
             ("session_id = $1 AND tool_call_id = $1".to_owned(), "runs_by_tool_call"),
             ("agent_id = $1".to_owned(), "runs_by_agent"),
+            ("state NOT IN ('running', 'waiting') AND updated_at < $1".to_owned(), "ended_runs_by_end"),
         ];
         for (condition, index) in queries {
             let sql = format!("EXPLAIN QUERY PLAN SELECT run_id FROM runs WHERE {condition}");

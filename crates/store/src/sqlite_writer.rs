@@ -5,8 +5,8 @@
 //! Transactions that arrive while another one is committed are committed together, with one write to the disk; each is a
 //! savepoint of its own, so one that is refused does not affect the others.
 //!
-//! A small transaction that need not wait for the disk is executed by its caller, without any switch, if the connection
-//! is not in use. See [`Sharing`].
+//! A small transaction is executed by its caller, without any switch, if the connection is not in use, and if it need not
+//! wait for the disk or the disk has been fast. See [`Sharing`].
 //!
 //! Transactions that must read before they know what to write use sqlx.
 
@@ -14,15 +14,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use crate::durability::Durability;
 use crate::error::StoreError;
-use crate::statement::{Mismatch, Step, StepError};
+use crate::statement::{Mismatch, Step, StepError, StepExecutor};
 
 /// The most transactions that are committed together.
 const MAX_GROUP: usize = 64;
@@ -40,8 +41,8 @@ const CACHE_KIB: u32 = 8 << 10;
 /// commits have changed is copied once.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// The most steps, and bytes of values, of a transaction that its caller executes.
-const MAX_CALLER_STEPS: usize = 96;
+/// The most steps, and bytes of values, of a transaction that its caller executes. A step takes about 5 microseconds.
+const MAX_CALLER_STEPS: usize = 192;
 const MAX_CALLER_BYTES: usize = 64 << 10;
 
 /// The most transactions that callers execute before the thread executes one. Together they write less to the log than
@@ -50,6 +51,14 @@ const MAX_CALLER_TRANSACTIONS: usize = 128;
 
 /// How many transactions the thread executes after several were waiting for it, before callers may execute theirs.
 const RESERVED_AFTER_GROUP: usize = 64;
+
+/// A synchronised transaction that takes longer shows that the disk is slow. A caller blocks a thread of the runtime for
+/// that long.
+const SLOW_SYNC: Duration = Duration::from_millis(1);
+
+/// How many synchronised transactions the thread executes when the store is opened and after a slow one, before callers
+/// may execute theirs.
+const FAST_SYNCS: usize = 16;
 
 /// The settings of a connection that [`open`] returns.
 const NEW_CONNECTION: Settings = Settings { durability: Durability::Relaxed, executor: Executor::Thread };
@@ -81,11 +90,9 @@ pub(crate) struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// Whether a task may execute the transaction on its own thread: it has few statements, and does not wait for
-    /// the disk.
+    /// Whether the transaction takes so little processor time that a task may execute it on its own thread.
     fn is_short(&self) -> bool {
-        self.durability == Durability::Relaxed
-            && self.steps.len() <= MAX_CALLER_STEPS
+        self.steps.len() <= MAX_CALLER_STEPS
             && self.steps.iter().map(Step::value_bytes).sum::<usize>() <= MAX_CALLER_BYTES
     }
 
@@ -138,7 +145,8 @@ impl SqliteWriter {
 
     /// Executes a transaction on this thread; `None` if the writing thread must do it.
     fn write_here(&self, program: &Program<'_>) -> Option<Result<(), WriteError>> {
-        if program.is_short() { self.writer.try_lock()?.write_for_caller(program) } else { None }
+        let may_wait = program.durability == Durability::Relaxed || runtime_has_other_threads();
+        if may_wait && program.is_short() { self.writer.try_lock()?.write_for_caller(program) } else { None }
     }
 
     fn send(&self, job: Job) -> Result<(), sqlx::Error> {
@@ -163,6 +171,13 @@ impl SqliteWriter {
     }
 }
 
+/// Whether other tasks can proceed while this one blocks its thread.
+fn runtime_has_other_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| {
+        runtime.runtime_flavor() == RuntimeFlavor::MultiThread && runtime.metrics().num_workers() > 1
+    })
+}
+
 fn start(writer: Arc<Mutex<Writer>>) -> Result<Thread, sqlx::Error> {
     let (jobs, received) = mpsc::channel::<Job>();
     let run = move || {
@@ -182,7 +197,7 @@ enum Executor {
     /// The writing thread. It may wait: for the write lock of another process, and for the write-ahead log to be copied
     /// to the file.
     Thread,
-    /// The task that wants the transaction. It must not wait.
+    /// The task that wants the transaction. It waits only for a disk that has been fast.
     Caller,
 }
 
@@ -194,18 +209,33 @@ struct Settings {
 }
 
 /// Decides who executes the next transaction, so that callers do not take transactions from the thread that it would
-/// commit together, and so that the thread copies the write-ahead log in time.
-#[derive(Debug, Default)]
+/// commit together, so that the thread copies the write-ahead log in time, and so that callers do not wait for a slow
+/// disk.
+#[derive(Debug)]
 struct Sharing {
     /// How many transactions the thread executes before callers may do so again.
     reserved: usize,
     /// How many transactions callers have executed since the thread's last one.
     by_callers: usize,
+    /// How many synchronised transactions must be fast before callers may execute some.
+    awaited_syncs: usize,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Self { reserved: 0, by_callers: 0, awaited_syncs: FAST_SYNCS }
+    }
 }
 
 impl Sharing {
-    fn may_caller_execute(&self) -> bool {
-        self.reserved == 0 && self.by_callers < MAX_CALLER_TRANSACTIONS
+    fn may_caller_execute(&self, durability: Durability) -> bool {
+        let may_wait = durability == Durability::Relaxed || self.awaited_syncs == 0;
+        may_wait && self.reserved == 0 && self.by_callers < MAX_CALLER_TRANSACTIONS
+    }
+
+    /// Records how long a synchronised transaction took.
+    fn synced(&mut self, duration: Duration) {
+        self.awaited_syncs = if duration > SLOW_SYNC { FAST_SYNCS } else { self.awaited_syncs.saturating_sub(1) };
     }
 
     fn caller_executed(&mut self) {
@@ -236,7 +266,7 @@ impl Writer {
     /// Executes a transaction for the task that wants it; `None` if nothing was written, and the thread must do it.
     fn write_for_caller(&mut self, program: &Program<'_>) -> Option<Result<(), WriteError>> {
         // The thread opens the connection, too, because that reads the file.
-        if self.open.is_none() || !self.sharing.may_caller_execute() {
+        if self.open.is_none() || !self.sharing.may_caller_execute(program.durability) {
             return None;
         }
         self.sharing.caller_executed();
@@ -269,7 +299,11 @@ impl Writer {
         let durability = if synced { Durability::Synced } else { Durability::Relaxed };
         match self.take_connection(Settings { durability, executor }) {
             Ok(connection) => {
+                let began = Instant::now();
                 let results = transaction(&connection, programs);
+                if synced {
+                    self.sharing.synced(began.elapsed());
+                }
                 // SQLite may have rolled back by itself, for example because the disk is full. A connection that cannot
                 // be rolled back is closed.
                 if connection.is_autocommit() || execute(&connection, "ROLLBACK").is_ok() {
@@ -365,7 +399,8 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn execute_steps(connection: &Connection, program: &Program<'_>) -> Result<(), WriteError> {
-    program.steps.iter().try_for_each(|step| step.execute_here(connection)).map_err(WriteError::from)
+    let mut executor = StepExecutor::new(connection);
+    program.steps.iter().try_for_each(|step| executor.step(step)).map_err(WriteError::from)
 }
 
 fn in_savepoint(connection: &Connection, program: &Program<'_>) -> Result<(), WriteError> {
@@ -405,8 +440,8 @@ fn copy(error: &rusqlite::Error) -> rusqlite::Error {
 #[cfg(test)]
 mod tests {
     use super::{
-        Connection, Durability, Executor, Job, MAX_CALLER_TRANSACTIONS, Mismatch, Program, RESERVED_AFTER_GROUP,
-        Sharing, SqliteWriter, WriteError, Writer,
+        Connection, Durability, Duration, Executor, FAST_SYNCS, Job, MAX_CALLER_TRANSACTIONS, Mismatch, Program,
+        RESERVED_AFTER_GROUP, SLOW_SYNC, Sharing, SqliteWriter, WriteError, Writer, runtime_has_other_threads,
     };
     use crate::statement::{Statement, Step};
     use tempfile::TempDir;
@@ -516,25 +551,51 @@ mod tests {
     fn callers_leave_transactions_to_the_thread_after_a_group_and_after_many_of_their_own() {
         let mut sharing = Sharing::default();
         for _ in 0..MAX_CALLER_TRANSACTIONS {
-            assert!(sharing.may_caller_execute());
+            assert!(sharing.may_caller_execute(Durability::Relaxed));
             sharing.caller_executed();
         }
-        assert!(!sharing.may_caller_execute());
+        assert!(!sharing.may_caller_execute(Durability::Relaxed));
         sharing.thread_executed(1);
-        assert!(sharing.may_caller_execute());
+        assert!(sharing.may_caller_execute(Durability::Relaxed));
         sharing.thread_executed(2);
         for _ in 0..RESERVED_AFTER_GROUP {
-            assert!(!sharing.may_caller_execute());
+            assert!(!sharing.may_caller_execute(Durability::Relaxed));
             sharing.thread_executed(1);
         }
-        assert!(sharing.may_caller_execute());
+        assert!(sharing.may_caller_execute(Durability::Relaxed));
     }
 
     #[test]
-    fn only_short_transactions_that_need_not_be_synced_are_executed_by_their_callers() {
+    fn callers_execute_synchronised_transactions_only_while_the_disk_is_fast() {
+        let (fast, slow) = (SLOW_SYNC, SLOW_SYNC + Duration::from_micros(1));
+        let mut sharing = Sharing::default();
+        for first in [fast, slow, fast] {
+            sharing.synced(first);
+            let missing = if first == slow { FAST_SYNCS } else { FAST_SYNCS - 1 };
+            for _ in 0..missing {
+                assert!(!sharing.may_caller_execute(Durability::Synced));
+                assert!(sharing.may_caller_execute(Durability::Relaxed));
+                sharing.synced(fast);
+            }
+            assert!(sharing.may_caller_execute(Durability::Synced));
+            sharing.synced(slow);
+        }
+    }
+
+    #[test]
+    fn callers_block_only_runtimes_with_other_threads() {
+        use tokio::runtime::Builder;
+        let blocks = |builder: &mut Builder| builder.build().unwrap().block_on(async { runtime_has_other_threads() });
+        assert!(blocks(Builder::new_multi_thread().worker_threads(2)));
+        assert!(!blocks(Builder::new_multi_thread().worker_threads(1)));
+        assert!(!blocks(&mut Builder::new_current_thread()));
+        assert!(!runtime_has_other_threads());
+    }
+
+    #[test]
+    fn only_short_transactions_are_executed_by_their_callers() {
         assert!(relaxed(vec![insert(1)]).is_short());
-        assert!(!Program { steps: vec![insert(1)], durability: Durability::Synced }.is_short());
-        assert!(!relaxed((0..100).map(insert).collect()).is_short());
+        assert!(!relaxed((0..200).map(insert).collect()).is_short());
         let large = Statement::new("INSERT INTO t (text) VALUES ($1)").bind("a".repeat(100_000));
         assert!(!relaxed(vec![large.into()]).is_short());
     }
@@ -548,6 +609,11 @@ mod tests {
         assert_eq!(writer.settings.executor, Executor::Caller);
         let refused = writer.write_for_caller(&relaxed(vec![insert(3), update(9)]));
         assert!(matches!(refused, Some(Err(WriteError::Mismatch(Mismatch::Fenced)))), "{refused:?}");
+        let synced = |id| Program { steps: vec![update(id)], durability: Durability::Synced };
+        assert!(writer.write_for_caller(&synced(2)).is_none(), "the disk is not known to be fast");
+        writer.sharing.awaited_syncs = 0;
+        assert!(matches!(writer.write_for_caller(&synced(2)), Some(Ok(()))));
+        assert_eq!(writer.settings.durability, Durability::Synced);
 
         let other = Connection::open(&writer.path).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();

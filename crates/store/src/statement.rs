@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection};
 use sqlx::AnyConnection;
 
 use crate::error::StoreError;
@@ -131,14 +132,6 @@ impl<'a> Statement<'a> {
         Ok(query.execute(connection).await?.rows_affected())
     }
 
-    /// Executes the statement with `rusqlite`, on this thread, and returns how many rows it changed.
-    ///
-    /// If it fails, it may have written some of its rows, so the caller must roll back the transaction or a savepoint.
-    pub(crate) fn execute_here(&self, connection: &rusqlite::Connection) -> rusqlite::Result<u64> {
-        let mut statement = connection.prepare_cached(&without_undo(&self.sql))?;
-        Ok(statement.execute(rusqlite::params_from_iter(&self.values))? as u64)
-    }
-
     /// Returns a statement with copies of what this one borrows.
     fn into_owned(self) -> Statement<'static> {
         Statement { sql: self.sql, values: self.values.into_iter().map(SqlValue::into_owned).collect() }
@@ -249,19 +242,46 @@ impl Step<'_> {
             Self::ChangeOne(statement, mismatch) => require_one(statement.execute(connection).await?, mismatch),
         }
     }
-
-    /// Executes the step with `rusqlite`, on this thread, within the transaction of the connection.
-    pub(crate) fn execute_here(&self, connection: &rusqlite::Connection) -> Result<(), StepError> {
-        match self {
-            Self::Point(name) => Ok(fault::point(name)?),
-            Self::Execute(statement) => Ok(statement.execute_here(connection).map(drop)?),
-            Self::ChangeOne(statement, mismatch) => require_one(statement.execute_here(connection)?, *mismatch),
-        }
-    }
 }
 
 fn require_one(changed: u64, mismatch: Mismatch) -> Result<(), StepError> {
     if changed == 1 { Ok(()) } else { Err(StepError::Mismatch(mismatch)) }
+}
+
+/// Executes statements with `rusqlite`, on this thread, within the transaction of a connection. Keeps the last statement
+/// prepared: many steps of a transaction have the same statement, and finding it in the cache of the connection would
+/// read its whole text.
+pub(crate) struct StepExecutor<'c, 's> {
+    connection: &'c Connection,
+    last: Option<(&'s str, CachedStatement<'c>)>,
+}
+
+impl<'c, 's> StepExecutor<'c, 's> {
+    pub(crate) fn new(connection: &'c Connection) -> Self {
+        Self { connection, last: None }
+    }
+
+    pub(crate) fn step(&mut self, step: &'s Step<'_>) -> Result<(), StepError> {
+        match step {
+            Step::Point(name) => Ok(fault::point(name)?),
+            Step::Execute(statement) => Ok(self.statement(statement).map(drop)?),
+            Step::ChangeOne(statement, mismatch) => require_one(self.statement(statement)?, *mismatch),
+        }
+    }
+
+    /// Executes a statement and returns how many rows it changed.
+    ///
+    /// If it fails, it may have written some of its rows, so the caller must roll back the transaction or a savepoint.
+    fn statement(&mut self, statement: &'s Statement<'_>) -> rusqlite::Result<u64> {
+        let prepared = match &mut self.last {
+            Some((sql, prepared)) if *sql == statement.sql => prepared,
+            last => {
+                let prepared = self.connection.prepare_cached(&without_undo(&statement.sql))?;
+                &mut last.insert((&statement.sql, prepared)).1
+            }
+        };
+        Ok(prepared.execute(rusqlite::params_from_iter(&statement.values))? as u64)
+    }
 }
 
 #[cfg(test)]

@@ -135,19 +135,7 @@ pub(crate) async fn write(
             .execute(&mut *connection)
             .await?;
     }
-    for statement in statements(session_id, origin, entries) {
-        statement.execute(connection).await?;
-    }
-    Ok(())
-}
-
-/// Returns the statements that append entries. The transaction must be the only one that writes this transcript.
-pub(crate) fn statements<'a>(
-    session_id: &'a str,
-    origin: &'a str,
-    entries: &'a [NewEntry],
-) -> impl Iterator<Item = Statement<'a>> {
-    entries.chunks(ROWS_PER_STATEMENT).map(move |batch| {
+    for batch in entries.chunks(ROWS_PER_STATEMENT) {
         let sql = format!(
             "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
              SELECT $1, last.position + new.column1, new.column2, $2, new.column3, new.column4 \
@@ -156,9 +144,32 @@ pub(crate) fn statements<'a>(
             numbered_rows(batch.len())
         );
         let statement = Statement::new(sql).bind(session_id).bind(origin);
-        batch.iter().fold(statement, |statement, entry| {
+        let statement = batch.iter().fold(statement, |statement, entry| {
             statement.bind(entry.at).bind(entry.kind.as_str()).bind(entry.entry.as_str())
-        })
+        });
+        statement.execute(connection).await?;
+    }
+    Ok(())
+}
+
+/// Returns the statements that append entries in a transaction of SQLite's writing connection, one for each entry: with
+/// one for several, SQLite would first copy the rows to a temporary table, because the statement reads the table that it
+/// changes.
+pub(crate) fn statements<'a>(
+    session_id: &'a str,
+    origin: &'a str,
+    entries: &'a [NewEntry],
+) -> impl Iterator<Item = Statement<'a>> {
+    entries.iter().map(move |entry| {
+        Statement::new(
+            "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
+             VALUES ($1, (SELECT COALESCE(MAX(position), 0) + 1 FROM transcript WHERE session_id = $1), $2, $3, $4, $5)",
+        )
+        .bind(session_id)
+        .bind(entry.at)
+        .bind(origin)
+        .bind(entry.kind.as_str())
+        .bind(entry.entry.as_str())
     })
 }
 

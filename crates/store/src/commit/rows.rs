@@ -23,12 +23,23 @@ const BYTES_PER_STATEMENT: usize = 2 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Execution {
     /// By SQLite's writing connection, with steps that are all known in advance. A new run is inserted only if its catalog
-    /// is stored and was marked as used recently. Each call has a statement of its own: one that may update one of several
-    /// rows would make SQLite copy each page before it changes it, and would have to be prepared for each number of rows.
+    /// is stored and was marked as used recently. Each leg and call has a statement of its own: one that may update one of
+    /// several rows would make SQLite copy each page before it changes it, and would have to be prepared for each number
+    /// of rows.
     Planned,
     /// With sqlx, which may read between the steps. [`store_catalog`] is called after a new run is inserted. A statement
-    /// writes several calls, so that they need only one message to the server.
+    /// writes several legs or calls, so that they need only one message to the server.
     Interactive,
+}
+
+impl Execution {
+    /// Returns the most rows that one statement writes.
+    const fn rows_per_statement(self) -> usize {
+        match self {
+            Self::Planned => 1,
+            Self::Interactive => ROWS_PER_STATEMENT,
+        }
+    }
 }
 
 /// Returns the statement that writes the run's row: the first commit inserts it, and later ones update it if the holder
@@ -204,14 +215,17 @@ pub(super) async fn store_catalog(
 }
 
 /// Returns the statements that insert or update legs.
-pub(super) fn leg_statements<'a>(run_id: &'a RunId, legs: &'a [LegRow]) -> impl Iterator<Item = Statement<'a>> {
-    legs.chunks(ROWS_PER_STATEMENT).map(|batch| {
-        let sql = format!(
-            "INSERT INTO legs (run_id, leg, clock_us, replies, ended, shown) VALUES {} ON CONFLICT (run_id, leg) DO \
-             UPDATE SET ended = COALESCE(excluded.ended, legs.ended), shown = COALESCE(excluded.shown, legs.shown)",
-            row_placeholders(batch.len(), 6)
-        );
-        batch.iter().fold(Statement::new(sql), |statement, leg| {
+pub(super) fn leg_statements<'a>(
+    run_id: &'a RunId,
+    legs: &'a [LegRow],
+    execution: Execution,
+) -> impl Iterator<Item = Statement<'a>> {
+    legs.chunks(execution.rows_per_statement()).map(|batch| {
+        let statement = match batch.len() {
+            1 => Statement::new(WRITE_LEG.as_str()),
+            rows => Statement::new(write_legs(rows)),
+        };
+        batch.iter().fold(statement, |statement, leg| {
             let replies: Vec<String> = leg.replies.iter().map(ToString::to_string).collect();
             statement
                 .bind(run_id.as_str())
@@ -222,6 +236,18 @@ pub(super) fn leg_statements<'a>(run_id: &'a RunId, legs: &'a [LegRow]) -> impl 
                 .bind(leg.ended.as_ref().map(|ended| ended.output_digest.as_str()))
         })
     })
+}
+
+/// The statement that inserts or updates one leg.
+static WRITE_LEG: LazyLock<String> = LazyLock::new(|| write_legs(1));
+
+/// Returns the statement that inserts or updates this many legs.
+fn write_legs(rows: usize) -> String {
+    format!(
+        "INSERT INTO legs (run_id, leg, clock_us, replies, ended, shown) VALUES {} ON CONFLICT (run_id, leg) DO \
+         UPDATE SET ended = COALESCE(excluded.ended, legs.ended), shown = COALESCE(excluded.shown, legs.shown)",
+        row_placeholders(rows, 6)
+    )
 }
 
 /// Returns the statements that insert or update calls. A call that another process has settled stays settled. A stored
@@ -264,15 +290,12 @@ fn write_calls(rows: usize) -> String {
 
 /// Returns how many of these calls go into one statement, at least one.
 fn batch_of(calls: &[CallRow], execution: Execution) -> usize {
-    if execution == Execution::Planned {
-        return 1;
-    }
     let mut bytes = 0;
     let fits = |call: &&CallRow| {
         bytes += call.journal_bytes();
         bytes <= BYTES_PER_STATEMENT
     };
-    calls.iter().take(ROWS_PER_STATEMENT).take_while(fits).count().max(1)
+    calls.iter().take(execution.rows_per_statement()).take_while(fits).count().max(1)
 }
 
 fn bind_call<'a>(statement: Statement<'a>, run_id: &'a RunId, call: &'a CallRow) -> Result<Statement<'a>, StoreError> {
