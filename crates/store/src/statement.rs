@@ -2,12 +2,14 @@
 //! either driver.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection};
 use sqlx::AnyConnection;
 
 use crate::error::StoreError;
+use crate::sql::ROWS_PER_STATEMENT;
 
 /// A value that is bound to a statement. `None` is NULL; Postgres needs its type.
 #[derive(Clone, Debug)]
@@ -140,6 +142,27 @@ impl<'a> Statement<'a> {
 
 /// Space for this many values is allocated at once. Few statements have more.
 const TYPICAL_VALUES: usize = 24;
+
+/// Statements that differ in the number of their rows. Their texts are kept, because writing one takes about as long as
+/// executing it.
+pub(crate) struct RowStatements {
+    texts: [OnceLock<String>; ROWS_PER_STATEMENT + 1],
+    text: fn(rows: usize) -> String,
+}
+
+impl RowStatements {
+    pub(crate) const fn new(text: fn(rows: usize) -> String) -> Self {
+        Self { texts: [const { OnceLock::new() }; ROWS_PER_STATEMENT + 1], text }
+    }
+
+    /// Returns the statement for this many rows, without values.
+    pub(crate) fn statement<'a>(&'static self, rows: usize) -> Statement<'a> {
+        match self.texts.get(rows) {
+            Some(kept) => Statement::new(kept.get_or_init(|| (self.text)(rows)).as_str()),
+            None => Statement::new((self.text)(rows)),
+        }
+    }
+}
 
 /// The number of values from which on a statement is executed without numbers of its placeholders, if it can be.
 const LARGE_STATEMENT: usize = 64;

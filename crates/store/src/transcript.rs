@@ -11,7 +11,10 @@ use crate::Millis;
 use crate::backend::{Backend, Dialect, Durability};
 use crate::error::StoreError;
 use crate::sql::ROWS_PER_STATEMENT;
-use crate::statement::Statement;
+use crate::statement::{RowStatements, Statement};
+
+/// The most entries that have a statement each. More are faster with one statement for several.
+const MAX_SINGLE_ENTRIES: usize = 4;
 
 /// The kind of a transcript entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -136,41 +139,56 @@ pub(crate) async fn write(
             .await?;
     }
     for batch in entries.chunks(ROWS_PER_STATEMENT) {
-        let sql = format!(
-            "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
-             SELECT $1, last.position + new.column1, new.column2, $2, new.column3, new.column4 \
-             FROM (SELECT COALESCE(MAX(position), 0) AS position FROM transcript WHERE session_id = $1) AS last, \
-             (VALUES {}) AS new",
-            numbered_rows(batch.len())
-        );
-        let statement = Statement::new(sql).bind(session_id).bind(origin);
-        let statement = batch.iter().fold(statement, |statement, entry| {
-            statement.bind(entry.at).bind(entry.kind.as_str()).bind(entry.entry.as_str())
-        });
-        statement.execute(connection).await?;
+        append_several(session_id, origin, batch).execute(connection).await?;
     }
     Ok(())
 }
 
-/// Returns the statements that append entries in a transaction of SQLite's writing connection, one for each entry: with
-/// one for several, SQLite would first copy the rows to a temporary table, because the statement reads the table that it
-/// changes.
+/// Returns the statements that append entries in a transaction of SQLite's writing connection. A few entries have a
+/// statement for each: with one for several, SQLite copies the rows to a temporary table first, because the statement
+/// reads the table that it changes.
 pub(crate) fn statements<'a>(
     session_id: &'a str,
     origin: &'a str,
     entries: &'a [NewEntry],
 ) -> impl Iterator<Item = Statement<'a>> {
-    entries.iter().map(move |entry| {
-        Statement::new(
-            "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
-             VALUES ($1, (SELECT COALESCE(MAX(position), 0) + 1 FROM transcript WHERE session_id = $1), $2, $3, $4, $5)",
-        )
-        .bind(session_id)
-        .bind(entry.at)
-        .bind(origin)
-        .bind(entry.kind.as_str())
-        .bind(entry.entry.as_str())
+    let rows = if entries.len() <= MAX_SINGLE_ENTRIES { 1 } else { ROWS_PER_STATEMENT };
+    entries.chunks(rows).map(move |batch| match batch {
+        [entry] => append_one(session_id, origin, entry),
+        _ => append_several(session_id, origin, batch),
     })
+}
+
+fn append_one<'a>(session_id: &'a str, origin: &'a str, entry: &'a NewEntry) -> Statement<'a> {
+    Statement::new(
+        "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
+         VALUES ($1, (SELECT COALESCE(MAX(position), 0) + 1 FROM transcript WHERE session_id = $1), $2, $3, $4, $5)",
+    )
+    .bind(session_id)
+    .bind(entry.at)
+    .bind(origin)
+    .bind(entry.kind.as_str())
+    .bind(entry.entry.as_str())
+}
+
+/// Returns a statement that appends at most [`ROWS_PER_STATEMENT`] entries.
+fn append_several<'a>(session_id: &'a str, origin: &'a str, entries: &'a [NewEntry]) -> Statement<'a> {
+    let statement = APPEND_ROWS.statement(entries.len()).bind(session_id).bind(origin);
+    entries.iter().fold(statement, |statement, entry| {
+        statement.bind(entry.at).bind(entry.kind.as_str()).bind(entry.entry.as_str())
+    })
+}
+
+static APPEND_ROWS: RowStatements = RowStatements::new(append_rows);
+
+fn append_rows(rows: usize) -> String {
+    format!(
+        "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
+         SELECT $1, last.position + new.column1, new.column2, $2, new.column3, new.column4 \
+         FROM (SELECT COALESCE(MAX(position), 0) AS position FROM transcript WHERE session_id = $1) AS last, \
+         (VALUES {}) AS new",
+        numbered_rows(rows)
+    )
 }
 
 /// Returns rows that each have their number and three values, for the placeholders after the first two.

@@ -255,7 +255,7 @@ fn first_steps<'a>(
     }
     steps.push(run_step(held, change, sealed, now, execution));
     steps.push(Step::Point("commit.in_transaction"));
-    steps.extend(leg_statements(&held.run_id, &change.legs, execution).map(Step::from));
+    steps.extend(leg_statements(&held.run_id, &change.legs).map(Step::from));
     steps.extend(call_statements(&held.run_id, &change.calls, execution)?.into_iter().map(Step::from));
     Ok(steps)
 }

@@ -1,7 +1,5 @@
 //! Writes the rows of a change: the run with its catalog, its legs and its calls.
 
-use std::sync::LazyLock;
-
 use contract::ids::RunId;
 use sqlx::{AnyConnection, Row};
 
@@ -11,7 +9,7 @@ use crate::error::StoreError;
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::{FencedRun, NewRun};
 use crate::sql::{ROWS_PER_STATEMENT, row_placeholders};
-use crate::statement::{Mismatch, SqlValue, Statement, Step};
+use crate::statement::{Mismatch, RowStatements, SqlValue, Statement, Step};
 
 /// How often a catalog is marked as used: half the time for which a sweep keeps a used catalog.
 const MARK_USED_EVERY_MS: i64 = 30 * 60 * 1000;
@@ -23,23 +21,12 @@ const BYTES_PER_STATEMENT: usize = 2 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Execution {
     /// By SQLite's writing connection, with steps that are all known in advance. A new run is inserted only if its catalog
-    /// is stored and was marked as used recently. Each leg and call has a statement of its own: one that may update one of
-    /// several rows would make SQLite copy each page before it changes it, and would have to be prepared for each number
-    /// of rows.
+    /// is stored and was marked as used recently. Each call has a statement of its own: one that may update one of several
+    /// rows would make SQLite copy each page before it changes it, and would have to be prepared for each number of rows.
     Planned,
     /// With sqlx, which may read between the steps. [`store_catalog`] is called after a new run is inserted. A statement
-    /// writes several legs or calls, so that they need only one message to the server.
+    /// writes several calls, so that they need only one message to the server.
     Interactive,
-}
-
-impl Execution {
-    /// Returns the most rows that one statement writes.
-    const fn rows_per_statement(self) -> usize {
-        match self {
-            Self::Planned => 1,
-            Self::Interactive => ROWS_PER_STATEMENT,
-        }
-    }
 }
 
 /// Returns the statement that writes the run's row: the first commit inserts it, and later ones update it if the holder
@@ -215,17 +202,9 @@ pub(super) async fn store_catalog(
 }
 
 /// Returns the statements that insert or update legs.
-pub(super) fn leg_statements<'a>(
-    run_id: &'a RunId,
-    legs: &'a [LegRow],
-    execution: Execution,
-) -> impl Iterator<Item = Statement<'a>> {
-    legs.chunks(execution.rows_per_statement()).map(|batch| {
-        let statement = match batch.len() {
-            1 => Statement::new(WRITE_LEG.as_str()),
-            rows => Statement::new(write_legs(rows)),
-        };
-        batch.iter().fold(statement, |statement, leg| {
+pub(super) fn leg_statements<'a>(run_id: &'a RunId, legs: &'a [LegRow]) -> impl Iterator<Item = Statement<'a>> {
+    legs.chunks(ROWS_PER_STATEMENT).map(|batch| {
+        batch.iter().fold(WRITE_LEGS.statement(batch.len()), |statement, leg| {
             let replies: Vec<String> = leg.replies.iter().map(ToString::to_string).collect();
             statement
                 .bind(run_id.as_str())
@@ -238,10 +217,8 @@ pub(super) fn leg_statements<'a>(
     })
 }
 
-/// The statement that inserts or updates one leg.
-static WRITE_LEG: LazyLock<String> = LazyLock::new(|| write_legs(1));
+static WRITE_LEGS: RowStatements = RowStatements::new(write_legs);
 
-/// Returns the statement that inserts or updates this many legs.
 fn write_legs(rows: usize) -> String {
     format!(
         "INSERT INTO legs (run_id, leg, clock_us, replies, ended, shown) VALUES {} ON CONFLICT (run_id, leg) DO \
@@ -261,20 +238,15 @@ pub(super) fn call_statements<'a>(
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(batch_of(rest, execution));
         rest = later;
-        let statement = match batch.len() {
-            1 => Statement::new(WRITE_CALL.as_str()),
-            rows => Statement::new(write_calls(rows)),
-        };
+        let statement = WRITE_CALLS.statement(batch.len());
         let statement = batch.iter().try_fold(statement, |statement, call| bind_call(statement, run_id, call));
         statements.push(statement?);
     }
     Ok(statements)
 }
 
-/// The statement that inserts or updates one call.
-static WRITE_CALL: LazyLock<String> = LazyLock::new(|| write_calls(1));
+static WRITE_CALLS: RowStatements = RowStatements::new(write_calls);
 
-/// Returns the statement that inserts or updates this many calls.
 fn write_calls(rows: usize) -> String {
     format!(
         "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, \
@@ -290,12 +262,15 @@ fn write_calls(rows: usize) -> String {
 
 /// Returns how many of these calls go into one statement, at least one.
 fn batch_of(calls: &[CallRow], execution: Execution) -> usize {
+    if execution == Execution::Planned {
+        return 1;
+    }
     let mut bytes = 0;
     let fits = |call: &&CallRow| {
         bytes += call.journal_bytes();
         bytes <= BYTES_PER_STATEMENT
     };
-    calls.iter().take(execution.rows_per_statement()).take_while(fits).count().max(1)
+    calls.iter().take(ROWS_PER_STATEMENT).take_while(fits).count().max(1)
 }
 
 fn bind_call<'a>(statement: Statement<'a>, run_id: &'a RunId, call: &'a CallRow) -> Result<Statement<'a>, StoreError> {
