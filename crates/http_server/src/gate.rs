@@ -60,13 +60,13 @@ pub enum HttpError {
 }
 
 /// Refuses an address that other machines can reach if no token is required, or if tokens would be sent unencrypted.
-/// Callers that announce the address check it before they listen.
-pub fn check_address(address: SocketAddr, gate: &Gate) -> Result<(), HttpError> {
+/// Programs check the address of their arguments before they start anything; [`RequestGate::new`] checks it again.
+pub fn check_address(address: SocketAddr, requires_token: bool, transport: &Transport) -> Result<(), HttpError> {
     if address.ip().is_loopback() {
         Ok(())
-    } else if gate.access.is_open() {
+    } else if !requires_token {
         Err(HttpError::OpenToOthers(address))
-    } else if matches!(gate.transport, Transport::Plain) {
+    } else if matches!(transport, Transport::Plain) {
         Err(HttpError::Unencrypted(address))
     } else {
         Ok(())
@@ -190,7 +190,7 @@ struct Guard {
 impl RequestGate {
     pub fn new(listener: TcpListener, gate: Gate) -> Result<Self, HttpError> {
         let address = listener.local_addr()?;
-        check_address(address, &gate)?;
+        check_address(address, !gate.access.is_open(), &gate.transport)?;
         let hosts = Hosts::new(address, &gate.hosts);
         let checks = Checks {
             access: gate.access,

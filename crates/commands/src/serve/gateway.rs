@@ -9,7 +9,7 @@ use mcp::server::{CallPolicy, McpService, ToolPrefix, http_endpoint, http_health
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::GatewayArguments;
-use super::http_port::{HttpPort, HttpPortError};
+use super::http_port::{CheckedAddress, HttpPort, HttpPortError};
 use super::models::Models;
 use super::startup::{RunningHost, Service, StartError, stop_on_signals};
 use crate::log::CONSOLE;
@@ -41,6 +41,7 @@ pub(crate) async fn run(arguments: GatewayArguments) -> ExitCode {
 }
 
 async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
+    let address = CheckedAddress::new(arguments.listen, &arguments.http_port)?;
     let service = Service {
         command: "cellmate gateway",
         transport: "http",
@@ -59,7 +60,7 @@ async fn serve(arguments: GatewayArguments) -> Result<(), GatewayError> {
         }
     };
     announce(&models);
-    let served = serve_clients(&arguments, &started, &gateway, &frontend, stop).await;
+    let served = serve_clients(address, &arguments, &started, &gateway, &frontend, stop).await;
     frontend.begin_shutdown();
     gateway.shut_down().await;
     started.shut_down(|| frontend.is_idle() && gateway.live_turns() == 0).await;
@@ -113,6 +114,7 @@ fn announce(models: &Models) {
 }
 
 async fn serve_clients(
+    address: CheckedAddress,
     arguments: &GatewayArguments,
     started: &RunningHost,
     gateway: &Gateway,
@@ -120,8 +122,7 @@ async fn serve_clients(
     stop: CancellationToken,
 ) -> Result<(), GatewayError> {
     let budget = BudgetLimits::large();
-    let http_port =
-        HttpPort::open(arguments.listen, &arguments.http_port, &started.state, &started.tokens, budget).await?;
+    let http_port = HttpPort::open(address, &arguments.http_port, &started.state, &started.tokens, budget).await?;
     let HttpPort { url, token_note, .. } = &http_port;
     eprintln!("cellmate: serving agents at {url}/v1 and MCP at {url}/mcp; {token_note}");
     let front = RequestGate::new(http_port.listener, http_port.gate)?;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use http_server::{BudgetLimits, Gate, HttpError, StoredTokens, TlsError, check_address};
+use http_server::{BudgetLimits, Gate, HttpError, StoredTokens, TlsError, Transport, check_address};
 use tokio::net::TcpListener;
 
 use super::arguments::HttpPortArguments;
@@ -22,6 +22,22 @@ pub(super) enum HttpPortError {
     Listen { address: SocketAddr, source: std::io::Error },
 }
 
+/// The address of a port that may be opened.
+pub(super) struct CheckedAddress {
+    address: SocketAddr,
+    transport: Transport,
+}
+
+impl CheckedAddress {
+    /// Checks an address before anything is started: with these arguments, it must not admit other machines without a
+    /// token, or with tokens that are not encrypted.
+    pub(super) fn new(address: SocketAddr, arguments: &HttpPortArguments) -> Result<Self, HttpPortError> {
+        let transport = arguments.transport()?;
+        check_address(address, !arguments.no_token, &transport)?;
+        Ok(Self { address, transport })
+    }
+}
+
 /// A port that is open for connections.
 pub(super) struct HttpPort {
     pub(super) listener: TcpListener,
@@ -33,18 +49,16 @@ pub(super) struct HttpPort {
 }
 
 impl HttpPort {
-    /// Listens at an address. The arguments say which clients may connect, and whether they use TLS.
+    /// Listens at an address. The arguments say which clients may connect.
     pub(super) async fn open(
-        address: SocketAddr,
+        CheckedAddress { address, transport }: CheckedAddress,
         arguments: &HttpPortArguments,
         state: &State,
         stored: &StoredTokens,
         budget: BudgetLimits,
     ) -> Result<Self, HttpPortError> {
         let (access, token_note) = tokens::access(arguments, state, stored)?;
-        let (hosts, transport) = (arguments.hosts.clone(), arguments.transport()?);
-        let gate = Gate { access, hosts, budget, transport };
-        check_address(address, &gate)?;
+        let gate = Gate { access, hosts: arguments.hosts.clone(), budget, transport };
         let listen = |source| HttpPortError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let bound = listener.local_addr().map_err(listen)?;

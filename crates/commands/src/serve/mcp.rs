@@ -1,7 +1,6 @@
 //! `cellmate mcp`: serves tools to MCP clients. Only protocol messages go to standard output.
 
 use std::io::{ErrorKind, IsTerminal, Read};
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use catalog::EntryPoint;
@@ -12,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::McpArguments;
-use super::http_port::{HttpPort, HttpPortError};
+use super::http_port::{CheckedAddress, HttpPort, HttpPortError};
 use super::startup::{RunningHost, Service, StartError, stop_on_signals};
 use crate::log::CONSOLE;
 use crate::render;
@@ -49,6 +48,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     if arguments.http.is_none() && std::io::stdin().is_terminal() {
         eprintln!("{TERMINAL_NOTICE}");
     }
+    let address = arguments.http.map(|address| CheckedAddress::new(address, &arguments.http_port)).transpose()?;
     let transport = if arguments.http.is_some() { "http" } else { "stdio" };
     let service = Service { command: "cellmate mcp", transport, entry: EntryPoint::Mcp, fixed_sections: &["store"] };
     let started = RunningHost::new(&arguments.serving, service).await?;
@@ -57,7 +57,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let frontend = started.mcp_service(&arguments.serving, arguments.tool_prefix.clone(), project);
     let stopping = frontend.clone();
     let stop = stop_on_signals(move || stopping.begin_shutdown())?;
-    let served = match arguments.http {
+    let served = match address {
         Some(address) => over_http(&frontend, &arguments, &started, address, stop).await,
         None => over_streams(&frontend, stop).await,
     };
@@ -106,7 +106,7 @@ async fn over_http(
     frontend: &McpService,
     arguments: &McpArguments,
     started: &RunningHost,
-    address: SocketAddr,
+    address: CheckedAddress,
     stop: CancellationToken,
 ) -> Result<(), McpError> {
     let http_port =

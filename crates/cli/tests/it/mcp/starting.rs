@@ -20,12 +20,13 @@ fn a_person_who_starts_the_server_on_a_terminal_reads_what_it_is_for() {
 }
 
 #[test]
-fn an_address_that_others_can_reach_is_refused_before_it_is_announced() {
+fn an_address_that_others_can_reach_is_refused_before_anything_is_started() {
     let place = Place::new(json!([]));
     let refused = place.server(&["--http", "0.0.0.0:0", "--no-token"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     let seen = String::from_utf8(refused.stderr).unwrap();
     assert!(seen.contains("requires a token") && !seen.contains("serving MCP at"), "{seen}");
+    assert!(!std::path::Path::new(&place.path("state")).exists(), "the store was opened");
 }
 
 /// Clients send their first request to a model without the tools of a server whose list takes a second.
