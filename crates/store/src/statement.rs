@@ -143,8 +143,7 @@ impl<'a> Statement<'a> {
 /// Space for this many values is allocated at once. Few statements have more.
 const TYPICAL_VALUES: usize = 24;
 
-/// Statements that differ in the number of their rows. Their texts are kept, because writing one takes about as long as
-/// executing it.
+/// The statements of one kind that write different numbers of rows. The text for each number is formatted once and kept.
 pub(crate) struct RowStatements {
     texts: [OnceLock<String>; ROWS_PER_STATEMENT + 1],
     text: fn(rows: usize) -> String,

@@ -22,7 +22,7 @@ pub(super) enum HttpPortError {
     Listen { address: SocketAddr, source: std::io::Error },
 }
 
-/// The address of a port that may be opened.
+/// An address at which the server may listen, and how its connections are protected.
 pub(super) struct CheckedAddress {
     address: SocketAddr,
     transport: Transport,
