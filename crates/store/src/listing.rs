@@ -15,7 +15,6 @@ use crate::error::StoreError;
 use crate::locking::begin_write;
 use crate::rows::RunState;
 use crate::sql::placeholders;
-use crate::transcript::{Entry, read_entry};
 use crate::turns::SessionSummary;
 use crate::turns::read::session_summary;
 
@@ -208,23 +207,6 @@ pub(crate) async fn session_owners(backend: &Backend, session_id: &str) -> Resul
     );
     let rows = sqlx::query(&sql).bind(session_id.to_owned()).fetch_all(backend.reader()).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-pub(crate) async fn transcript(
-    backend: &Backend,
-    session_id: &str,
-    after: i64,
-    limit: u32,
-) -> Result<Vec<(i64, Entry)>, StoreError> {
-    let sql = "SELECT at, kind, entry, position FROM transcript WHERE session_id = $1 AND position > $2 \
-               ORDER BY position LIMIT $3";
-    let rows = sqlx::query(sql)
-        .bind(session_id.to_owned())
-        .bind(after)
-        .bind(i64::from(limit))
-        .fetch_all(backend.reader())
-        .await?;
-    rows.iter().map(|row| Ok((row.try_get(3)?, read_entry(row)?))).collect()
 }
 
 pub(crate) async fn changed_since(backend: &Backend, since: Millis, limit: u32) -> Result<Vec<ChangedRow>, StoreError> {

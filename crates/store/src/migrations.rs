@@ -42,7 +42,7 @@ CREATE INDEX runs_by_agent ON runs (agent_id);
     };
 }
 
-const STEPS: [MigrationStep; 14] = [
+const STEPS: [MigrationStep; 15] = [
     MigrationStep::common(
         r"
 CREATE TABLE runs (
@@ -392,6 +392,9 @@ DROP INDEX runs_by_end;
 CREATE INDEX ended_runs_by_end ON runs (updated_at) WHERE state NOT IN ('running', 'waiting');
 ",
     ),
+    // The tables stay as they are. From this step on, a row of a transcript may contain several entries, which older
+    // programs cannot read.
+    MigrationStep::common(""),
 ];
 
 /// The schema of a new SQLite store.

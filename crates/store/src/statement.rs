@@ -49,6 +49,12 @@ impl<'a> From<&'a str> for SqlValue<'a> {
     }
 }
 
+impl<'a> From<Cow<'a, str>> for SqlValue<'a> {
+    fn from(value: Cow<'a, str>) -> Self {
+        Self::Text(Some(value))
+    }
+}
+
 impl<'a> From<Option<&'a str>> for SqlValue<'a> {
     fn from(value: Option<&'a str>) -> Self {
         Self::Text(value.map(Cow::Borrowed))

@@ -653,7 +653,7 @@ impl Store {
         after: i64,
         limit: u32,
     ) -> Result<Vec<(i64, Entry)>, StoreError> {
-        read_again(|| listing::transcript(&self.backend, session_id, after, limit)).await
+        read_again(|| transcript::read_page(&self.backend, session_id, after, limit)).await
     }
 
     /// Returns the runs and turns that changed at this time or later, at most `limit` of each, in that order.

@@ -1,23 +1,45 @@
 //! Transcripts: for each session, the messages of users and models, the model's control calls and the tool calls that
 //! they caused, in order.
+//!
+//! Entries that a run or turn appends together are stored in as few rows as possible, because a row costs much more than
+//! its text. Position and time of a row are those of its last entry.
+
+use std::borrow::Cow;
 
 use contract::ids::RunId;
-use serde::Serialize;
+use futures_util::TryStreamExt;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use crate::Millis;
 use crate::backend::{Backend, Dialect, Durability};
 use crate::error::StoreError;
-use crate::sql::ROWS_PER_STATEMENT;
-use crate::statement::{RowStatements, Statement};
+use crate::statement::Statement;
 
-/// The most entries that have a statement each. More are faster with one statement for several.
-const MAX_SINGLE_ENTRIES: usize = 4;
+/// The kind of a row with several entries. Its column `entry` is the JSON text of a list of `[at, kind, fields]`; in
+/// other rows, `kind` is the entry's and `entry` the JSON text of its fields.
+const SEVERAL: &str = "several";
+
+/// The most entries of a row.
+const MAX_ROW_ENTRIES: usize = 64;
+
+/// The most bytes of a row with several entries.
+const MAX_ROW_BYTES: usize = 16 << 10;
+
+/// SQLite stores longer rows of this table partly on pages of their own, whose rest stays empty.
+const IN_PAGE_BYTES: usize = 850;
+
+/// Rows of at least this length fill most of their own pages.
+const OWN_PAGES_BYTES: usize = 4 << 10;
+
+/// More bytes than the time, the kind and the punctuation of an entry take in a row with several.
+const ENTRY_OVERHEAD: usize = 40;
 
 /// The kind of a transcript entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
     /// A call by the model of `exec`, `wait` or a tool of Tool Search.
@@ -138,67 +160,75 @@ pub(crate) async fn write(
             .execute(&mut *connection)
             .await?;
     }
-    for batch in entries.chunks(ROWS_PER_STATEMENT) {
-        append_several(session_id, origin, batch).execute(connection).await?;
+    for statement in statements(session_id, origin, entries) {
+        statement.execute(connection).await?;
     }
     Ok(())
 }
 
-/// Returns the statements that append entries in a transaction of SQLite's writing connection. A few entries have a
-/// statement for each: with one for several, SQLite copies the rows to a temporary table first, because the statement
-/// reads the table that it changes.
+/// Returns the statements that append entries, within a transaction: one for each row.
 pub(crate) fn statements<'a>(
     session_id: &'a str,
     origin: &'a str,
     entries: &'a [NewEntry],
 ) -> impl Iterator<Item = Statement<'a>> {
-    let rows = if entries.len() <= MAX_SINGLE_ENTRIES { 1 } else { ROWS_PER_STATEMENT };
-    entries.chunks(rows).map(move |batch| match batch {
-        [entry] => append_one(session_id, origin, entry),
-        _ => append_several(session_id, origin, batch),
+    let mut rest = entries;
+    std::iter::from_fn(move || {
+        let (row, after) = rest.split_at(entries_of_row(rest));
+        rest = after;
+        row.last().map(|last| append_row(session_id, origin, row, last))
     })
 }
 
-fn append_one<'a>(session_id: &'a str, origin: &'a str, entry: &'a NewEntry) -> Statement<'a> {
+/// Returns how many of the entries are in the next row: all that fit, but no more than fit into a page if the row would
+/// not fill pages of its own.
+fn entries_of_row(entries: &[NewEntry]) -> usize {
+    let (mut bytes, mut in_page, mut number) = (0, 0, 0);
+    for entry in entries.iter().take(MAX_ROW_ENTRIES) {
+        let longer = bytes + entry.entry.len() + ENTRY_OVERHEAD;
+        if number > 0 && longer > MAX_ROW_BYTES {
+            break;
+        }
+        (bytes, number) = (longer, number + 1);
+        if bytes <= IN_PAGE_BYTES {
+            in_page = number;
+        }
+    }
+    if bytes >= OWN_PAGES_BYTES { number } else { in_page.max(1).min(entries.len()) }
+}
+
+fn append_row<'a>(session_id: &'a str, origin: &'a str, entries: &'a [NewEntry], last: &'a NewEntry) -> Statement<'a> {
+    let (kind, text) = match entries {
+        [entry] => (entry.kind.as_str(), Cow::Borrowed(entry.entry.as_str())),
+        several => (SEVERAL, Cow::Owned(list(several))),
+    };
     Statement::new(
         "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
-         VALUES ($1, (SELECT COALESCE(MAX(position), 0) + 1 FROM transcript WHERE session_id = $1), $2, $3, $4, $5)",
+         VALUES ($1, (SELECT COALESCE(MAX(position), 0) + $2 FROM transcript WHERE session_id = $1), $3, $4, $5, $6)",
     )
     .bind(session_id)
-    .bind(entry.at)
+    .bind(i64::try_from(entries.len()).unwrap_or(i64::MAX))
+    .bind(last.at)
     .bind(origin)
-    .bind(entry.kind.as_str())
-    .bind(entry.entry.as_str())
+    .bind(kind)
+    .bind(text)
 }
 
-/// Returns a statement that appends at most [`ROWS_PER_STATEMENT`] entries.
-fn append_several<'a>(session_id: &'a str, origin: &'a str, entries: &'a [NewEntry]) -> Statement<'a> {
-    let statement = APPEND_ROWS.statement(entries.len()).bind(session_id).bind(origin);
-    entries.iter().fold(statement, |statement, entry| {
-        statement.bind(entry.at).bind(entry.kind.as_str()).bind(entry.entry.as_str())
-    })
-}
-
-static APPEND_ROWS: RowStatements = RowStatements::new(append_rows);
-
-fn append_rows(rows: usize) -> String {
-    format!(
-        "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) \
-         SELECT $1, last.position + new.column1, new.column2, $2, new.column3, new.column4 \
-         FROM (SELECT COALESCE(MAX(position), 0) AS position FROM transcript WHERE session_id = $1) AS last, \
-         (VALUES {}) AS new",
-        numbered_rows(rows)
-    )
-}
-
-/// Returns rows that each have their number and three values, for the placeholders after the first two.
-fn numbered_rows(rows: usize) -> String {
-    let row = |row: usize| {
-        let separator = if row == 0 { "" } else { ", " };
-        let [at, kind, entry] = [3, 4, 5].map(|column| row * 3 + column);
-        format!("{separator}({}, ${at}, ${kind}, ${entry})", row + 1)
-    };
-    (0..rows).map(row).collect()
+/// Returns the JSON text of a row with several entries.
+fn list(entries: &[NewEntry]) -> String {
+    let bytes: usize = entries.iter().map(|entry| entry.entry.len() + ENTRY_OVERHEAD).sum();
+    let mut text = String::with_capacity(bytes);
+    for NewEntry { at, kind, entry } in entries {
+        text.push_str(if text.is_empty() { "[[" } else { ",[" });
+        text.push_str(itoa::Buffer::new().format(*at));
+        text.push_str(",\"");
+        text.push_str(kind.as_str());
+        text.push_str("\",");
+        text.push_str(entry);
+        text.push(']');
+    }
+    text.push(']');
+    text
 }
 
 /// Appends entries to a session's transcript in a transaction of their own.
@@ -220,7 +250,7 @@ pub(crate) async fn read(backend: &Backend, session_id: &str) -> Result<Vec<Entr
         .bind(session_id.to_owned())
         .fetch_all(backend.reader())
         .await?;
-    rows.iter().map(read_entry).collect()
+    read_rows(&rows)
 }
 
 /// Returns the entries of one run in its session's transcript, in order.
@@ -228,7 +258,36 @@ pub(crate) async fn read_run(backend: &Backend, session_id: &str, run_id: &RunId
     let sql = "SELECT at, kind, entry FROM transcript WHERE session_id = $1 AND run_id = $2 ORDER BY position";
     let rows =
         sqlx::query(sql).bind(session_id.to_owned()).bind(run_id.to_string()).fetch_all(backend.reader()).await?;
-    rows.iter().map(read_entry).collect()
+    read_rows(&rows)
+}
+
+/// Returns at most `limit` entries of a session's transcript with their positions, in order, those after a position.
+pub(crate) async fn read_page(
+    backend: &Backend,
+    session_id: &str,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<(i64, Entry)>, StoreError> {
+    // Each row has at least one entry after the position.
+    let sql = "SELECT at, kind, entry, position FROM transcript WHERE session_id = $1 AND position > $2 \
+               ORDER BY position LIMIT $3";
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut rows = sqlx::query(sql)
+        .bind(session_id.to_owned())
+        .bind(after)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch(backend.reader());
+    let mut page = Vec::new();
+    while page.len() < limit
+        && let Some(row) = rows.try_next().await?
+    {
+        let entries = read_row(&row)?;
+        let last: i64 = row.try_get(3)?;
+        let first = last - i64::try_from(entries.len()).unwrap_or(i64::MAX) + 1;
+        page.extend((first..).zip(entries).filter(|(position, _)| *position > after));
+    }
+    page.truncate(limit);
+    Ok(page)
 }
 
 /// Deletes the entries of one run from its session's transcript.
@@ -242,14 +301,33 @@ pub(crate) async fn delete_run(backend: &Backend, session_id: &str, run_id: &Run
     Ok(transaction.commit().await?)
 }
 
-/// Reads an entry from the columns `at`, `kind` and `entry`.
-pub(crate) fn read_entry(row: &AnyRow) -> Result<Entry, StoreError> {
-    let entry: String = row.try_get(2)?;
-    Ok(Entry {
-        at: row.try_get(0)?,
-        kind: EntryKind::parse(&row.try_get::<String, _>(1)?)?,
-        entry: contract::json::read(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?,
-    })
+fn read_rows(rows: &[AnyRow]) -> Result<Vec<Entry>, StoreError> {
+    let mut entries = Vec::new();
+    for row in rows {
+        entries.extend(read_row(row)?);
+    }
+    Ok(entries)
+}
+
+/// Reads the entries of a row from the columns `at`, `kind` and `entry`.
+fn read_row(row: &AnyRow) -> Result<Vec<Entry>, StoreError> {
+    let (at, kind, text): (Millis, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    if kind == SEVERAL {
+        return read_list(&text);
+    }
+    Ok(vec![Entry { at, kind: EntryKind::parse(&kind)?, entry: read_fields(&text)? }])
+}
+
+fn read_list(text: &str) -> Result<Vec<Entry>, StoreError> {
+    let entries: Vec<(Millis, EntryKind, &RawValue)> =
+        serde_json::from_str(text).map_err(|error| StoreError::Corrupt(format!("transcript entries: {error}")))?;
+    let read =
+        |(at, kind, fields): (Millis, EntryKind, &RawValue)| Ok(Entry { at, kind, entry: read_fields(fields.get())? });
+    entries.into_iter().map(read).collect()
+}
+
+fn read_fields(text: &str) -> Result<Value, StoreError> {
+    contract::json::read(text).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
 /// Returns a session's transcript as JSON, one entry per line.
@@ -267,7 +345,9 @@ pub(crate) async fn export(backend: &Backend, session_id: &str) -> Result<String
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{EntryKind, NewEntry};
+    use super::{
+        ENTRY_OVERHEAD, Entry, EntryKind, MAX_ROW_BYTES, MAX_ROW_ENTRIES, NewEntry, entries_of_row, list, read_list,
+    };
 
     #[test]
     fn serialized_json_becomes_the_first_field_and_loses_unpaired_surrogates() {
@@ -277,6 +357,68 @@ mod tests {
         ] {
             let entry = NewEntry::with_json(1, EntryKind::Note, ("result", r#"["\ud800"]"#), &fields).entry;
             assert_eq!(serde_json::from_str::<Value>(&entry).unwrap(), expected, "{entry}");
+        }
+    }
+
+    /// Returns how many of these entries each row contains. A number is the length of an entry in a row.
+    fn rows(lengths: &[usize]) -> Vec<usize> {
+        let entry = |length: &usize| NewEntry::from_json(1, EntryKind::Note, "x".repeat(length - ENTRY_OVERHEAD));
+        let entries: Vec<NewEntry> = lengths.iter().map(entry).collect();
+        let (mut rest, mut rows) = (entries.as_slice(), Vec::new());
+        while !rest.is_empty() {
+            let row = entries_of_row(rest);
+            rows.push(row);
+            rest = &rest[row..];
+        }
+        rows
+    }
+
+    #[test]
+    fn rows_either_fit_into_a_page_or_fill_pages_of_their_own() {
+        assert_eq!(rows(&[]), [0; 0]);
+        assert_eq!(rows(&[100]), [1]);
+        assert_eq!(rows(&[280, 280, 290]), [3], "850 bytes fit into a page");
+        assert_eq!(rows(&[280, 280, 291]), [2, 1]);
+        assert_eq!(rows(&[1_000, 100, 100]), [1, 2], "a long entry is in a row of its own");
+        assert_eq!(rows(&[100, 1_000, 100]), [1, 1, 1]);
+        assert_eq!(rows(&[1_000; 4]), [1; 4]);
+        assert_eq!(rows(&[1_024; 4]), [4], "4 KiB fill a page");
+        assert_eq!(rows(&[100; 50]), [50]);
+    }
+
+    #[test]
+    fn rows_have_limited_sizes() {
+        assert_eq!(rows(&[MAX_ROW_BYTES * 4, 50]), [1, 1], "an entry is never divided");
+        assert_eq!(rows(&[MAX_ROW_BYTES / 2, MAX_ROW_BYTES / 2, 50]), [2, 1]);
+        assert_eq!(rows(&[MAX_ROW_BYTES / 2, MAX_ROW_BYTES / 2 + 1, 50]), [1, 2]);
+        assert_eq!(rows(&[100; MAX_ROW_ENTRIES + 1]), [MAX_ROW_ENTRIES, 1]);
+    }
+
+    #[test]
+    fn the_overhead_of_an_entry_is_not_underestimated() {
+        for kind in EntryKind::ALL {
+            let entry = NewEntry::from_json(1_800_000_000_000, kind, "{}".to_owned());
+            assert!(list(&[entry.clone(), entry]).len() <= 2 * ENTRY_OVERHEAD, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_with_several_entries_returns_what_each_contained() {
+        let nested = format!("{}1{}", "[".repeat(150), "]".repeat(150));
+        let entry = |(number, kind): (usize, EntryKind)| {
+            let at = i64::try_from(number).unwrap() - 4;
+            NewEntry::from_json(at, kind, format!("{{ \"deep\": {nested},\n\"text\": \"\\ud800]],\"}}"))
+        };
+        let entries: Vec<NewEntry> = EntryKind::ALL.into_iter().enumerate().map(entry).collect();
+        let read = read_list(&list(&entries)).unwrap();
+        let fields = json!({"deep": contract::json::read(&nested).unwrap(), "text": "\u{FFFD}]],"});
+        let expected: Vec<Entry> = entries
+            .iter()
+            .map(|NewEntry { at, kind, .. }| Entry { at: *at, kind: *kind, entry: fields.clone() })
+            .collect();
+        assert_eq!(read, expected);
+        for damaged in ["", "[", "[1]", r#"[[1,"unknown",{}]]"#, r#"[["1","note",{}]]"#, r#"[[1,"note"]]"#] {
+            assert!(read_list(damaged).is_err(), "{damaged}");
         }
     }
 }

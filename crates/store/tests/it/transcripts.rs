@@ -1,7 +1,7 @@
 //! Transcripts keep the order of their entries, also with several writers.
 
 use serde_json::Value;
-use store::{Change, Durability};
+use store::{Change, Durability, NewEntry};
 
 use crate::world::{NOW, entry, everywhere};
 
@@ -53,5 +53,34 @@ async fn entries_of_two_concurrent_writers_are_all_kept_each_in_order() {
                 (0..40).flat_map(|number| [format!("{name}{number}"), format!("{name}{number}+")]).collect();
             assert_eq!(mine, expected);
         }
+    }
+}
+
+/// One row of the table contains several entries, and pages may begin and end within a row.
+#[tokio::test]
+async fn pages_of_a_transcript_have_the_entries_after_a_position_wherever_rows_begin() {
+    for place in everywhere().await {
+        let mut held = place.run(1, Change::default()).await;
+        let session = held.scope.session_id.clone();
+        let long = "x".repeat(5_000);
+        for texts in [vec!["1", "2", "3"], vec!["4"], vec!["5", long.as_str(), "7", "8"], vec![], vec!["9", "10"]] {
+            let entries: Vec<NewEntry> = texts.into_iter().map(entry).collect();
+            let change = Change { entries, ..Change::default() };
+            place.store.commit(&mut held, &change, Durability::Relaxed, NOW).await.unwrap();
+        }
+        let all = place.store.transcript(&session).await.unwrap();
+        let texts: Vec<&str> = all.iter().map(|entry| entry.entry["text"].as_str().unwrap()).collect();
+        assert_eq!(texts, ["1", "2", "3", "4", "5", long.as_str(), "7", "8", "9", "10"]);
+        assert_eq!(place.store.run_transcript(&session, &held.run_id).await.unwrap(), all);
+        let numbered: Vec<_> = (1..).zip(all).collect();
+        for after in 0..=11 {
+            for limit in 0..=11 {
+                let page = place.store.transcript_page(&session, after, limit).await.unwrap();
+                let rest = numbered.iter().skip(after as usize).take(limit as usize);
+                assert!(page.iter().eq(rest), "after {after}, at most {limit}: {page:?}");
+            }
+        }
+        place.store.delete_run_transcript(&session, &held.run_id).await.unwrap();
+        assert!(place.store.transcript(&session).await.unwrap().is_empty());
     }
 }
