@@ -1,5 +1,4 @@
-//! Lists for programs that page through runs, sessions and transcripts or follow what changes, and the deletion of a
-//! session.
+//! Lists for programs that page through runs and sessions or follow what changes, and the deletion of a session.
 //!
 //! A run belongs to a principal if one of the principal's turns or direct calls started it, or the principal itself over
 //! MCP. Runs of the command line belong to no principal.

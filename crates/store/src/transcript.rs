@@ -271,14 +271,10 @@ pub(crate) async fn read_page(
     // Each row has at least one entry after the position.
     let sql = "SELECT at, kind, entry, position FROM transcript WHERE session_id = $1 AND position > $2 \
                ORDER BY position LIMIT $3";
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut rows = sqlx::query(sql)
-        .bind(session_id.to_owned())
-        .bind(after)
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch(backend.reader());
+    let mut rows =
+        sqlx::query(sql).bind(session_id.to_owned()).bind(after).bind(i64::from(limit)).fetch(backend.reader());
     let mut page = Vec::new();
-    while page.len() < limit
+    while page.len() < limit as usize
         && let Some(row) = rows.try_next().await?
     {
         let entries = read_row(&row)?;
@@ -286,7 +282,7 @@ pub(crate) async fn read_page(
         let first = last - i64::try_from(entries.len()).unwrap_or(i64::MAX) + 1;
         page.extend((first..).zip(entries).filter(|(position, _)| *position > after));
     }
-    page.truncate(limit);
+    page.truncate(limit as usize);
     Ok(page)
 }
 
