@@ -1,7 +1,7 @@
 //! Turns a linked module into the image: runs its initialisation once, then compiles the result.
 
 use wasmparser::ValType;
-use wasmtime::{Config, Engine, Instance, Linker, Module, OptLevel, Store, Val};
+use wasmtime::{Config, Engine, Instance, Linker, Module, OptLevel, RegallocAlgorithm, Store, Val};
 use wasmtime_wizer::{InstanceState, SnapshotVal, Wizer};
 
 use crate::{Result, engine_config};
@@ -10,8 +10,10 @@ use crate::{Result, engine_config};
 pub(crate) fn pre_initialise(linked: &[u8]) -> Result<Vec<u8>> {
     let mut config = Config::new();
     engine_config::stacks(&mut config);
-    // This code runs once, for a few milliseconds: optimising it would take seconds.
+    // This code runs once, for a few milliseconds. Optimising it would take seconds, and so would the better registers of
+    // the default algorithm.
     config.cranelift_opt_level(OptLevel::None);
+    config.cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass);
     let engine = Engine::new(&config)?;
     let mut wizer = Wizer::new();
     wizer.init_func(INITIALISE);
