@@ -10,6 +10,7 @@ mod backend;
 mod backup;
 mod commit;
 mod durability;
+mod ended_journal;
 mod error;
 mod key_check;
 mod key_file;

@@ -42,7 +42,7 @@ CREATE INDEX runs_by_agent ON runs (agent_id);
     };
 }
 
-const STEPS: [MigrationStep; 15] = [
+const STEPS: [MigrationStep; 16] = [
     MigrationStep::common(
         r"
 CREATE TABLE runs (
@@ -395,6 +395,14 @@ CREATE INDEX ended_runs_by_end ON runs (updated_at) WHERE state NOT IN ('running
     // The tables stay as they are. From this step on, a row of a transcript may contain several entries, which older
     // programs cannot read.
     MigrationStep::common(""),
+    // `journal` holds the legs and calls of a run that ended in its first commit. Only the sweep searched for runs by their
+    // catalog, and every run was written to that index.
+    MigrationStep::common(
+        r"
+ALTER TABLE runs ADD COLUMN journal TEXT;
+DROP INDEX runs_by_catalog;
+",
+    ),
 ];
 
 /// The schema of a new SQLite store.

@@ -58,7 +58,8 @@ impl RunState {
 }
 
 /// The state of a nested call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CallState {
     /// Requested by the cell; not yet processed.
     Requested,
@@ -170,8 +171,8 @@ pub struct RunFilter {
     pub prefixes: Vec<String>,
 }
 
-/// A leg of a run: its inputs and its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A leg of a run: its inputs and its end. The names of its fields are in stored texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegRow {
     pub leg: i64,
     /// The time that the guest saw, in microseconds since 1970.
@@ -179,6 +180,7 @@ pub struct LegRow {
     /// The calls whose replies the leg received, in order.
     pub replies: Vec<CallId>,
     /// `None` while the leg runs, or if its end was never stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<StoredLegEnd>,
 }
 
@@ -190,7 +192,7 @@ impl LegRow {
 }
 
 /// How a leg ended. A replayed leg must end in the same way and make the same calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredLegEnd {
     pub kind: LegEndKind,
     /// A digest of the leg's output, in the format of the caller that stored it.
@@ -198,7 +200,8 @@ pub struct StoredLegEnd {
 }
 
 /// The way in which a leg ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LegEndKind {
     Suspended,
     Completed,
@@ -224,8 +227,8 @@ impl LegEndKind {
     }
 }
 
-/// A stored call of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A stored call of a run. The names of its fields are in stored texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRow {
     pub call: CallId,
     /// The leg that made the call.
@@ -236,22 +239,30 @@ pub struct CallRow {
     pub payload: String,
     /// The payload's hash; a replayed leg must send the same payload.
     pub input_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<String>,
     /// The tool's input, if it differs from the payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_hash: Option<String>,
     pub state: CallState,
     pub attempt: i64,
     /// When a timer fires.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub due_at: Option<Millis>,
     pub since: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub settle_order: Option<i64>,
     /// The tool's outcome, in the executor's format.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reply: Option<StoredReply>,
     /// The control call under which the transcript shows this call, even if it is made later.
     pub parent: String,
     /// What the tool's source needs to resume the call, in the source's format.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket: Option<String>,
 }
 

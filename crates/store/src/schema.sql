@@ -22,14 +22,14 @@ CREATE TABLE runs (
     result         TEXT,
     journal_bytes  BIGINT NOT NULL DEFAULT 0,
     client         TEXT NOT NULL DEFAULT '',
-    output_bytes   BIGINT NOT NULL DEFAULT 0
+    output_bytes   BIGINT NOT NULL DEFAULT 0,
+    journal        TEXT
 );
 CREATE INDEX ended_runs_by_end ON runs (updated_at) WHERE state NOT IN ('running', 'waiting');
 CREATE INDEX live_runs_by_agent ON runs (agent_id, state) WHERE state IN ('running', 'waiting');
 CREATE INDEX live_runs_by_expiry ON runs (expires_at) WHERE state IN ('running', 'waiting');
 CREATE INDEX live_runs_by_session ON runs (session_id) WHERE state IN ('running', 'waiting');
 CREATE INDEX runs_by_agent ON runs (agent_id);
-CREATE INDEX runs_by_catalog ON runs (catalog);
 CREATE INDEX runs_by_tool_call ON runs (session_id, tool_call_id);
 
 CREATE TABLE legs (

@@ -207,7 +207,8 @@ impl Store {
         read::call(&self.backend, run_id, call).await
     }
 
-    /// Returns the calls of a run whose result its cell has not received. Even a long run has only a few.
+    /// Returns the calls of a run whose result its cell has not received. Even a long run has only a few. A run that ended
+    /// in its first commit has none, also if it did not await all of its calls.
     pub async fn open_calls(&self, run_id: &RunId) -> Result<Vec<CallRow>, StoreError> {
         read::open_calls(&self.backend, run_id).await
     }
@@ -217,7 +218,7 @@ impl Store {
         read::dispatched_calls(&self.backend, run_id).await
     }
 
-    /// Returns the totals of a run's journal without reading its rows.
+    /// Returns the totals of a run's journal without reading its rows. The run must not have ended in its first commit.
     pub async fn journal_totals(&self, run_id: &RunId) -> Result<JournalTotals, StoreError> {
         read::journal_totals(&self.backend, run_id).await
     }

@@ -33,8 +33,9 @@ const BATCHES_PER_SWEEP: usize = 20;
 /// The pause between batches, in which other writers can proceed.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a catalog without a run is kept after its last use: the run that uses it may not be committed yet.
-const CATALOG_GRACE_MS: i64 = 60 * 60 * 1000;
+/// How long a catalog is kept after it was last marked as used, in addition to the time for which ended runs are kept: the
+/// run that uses it may not be committed yet, or may have waited for up to a day before it ended.
+const CATALOG_GRACE_MS: i64 = 25 * 60 * 60 * 1000;
 
 /// How long an output is kept that no change has completed: its writer may still be writing it.
 const UNFINISHED_OUTPUT_GRACE_MS: i64 = 60 * 60 * 1000;
@@ -68,7 +69,7 @@ pub(crate) async fn sweep(backend: &Backend, now: Millis) -> Result<SweepReport,
     swept.runs = in_portions(BATCHES_PER_SWEEP, || delete_some_runs(backend, old)).await?;
     let unfinished = now.saturating_sub(UNFINISHED_OUTPUT_GRACE_MS);
     swept.outputs = in_portions(BATCHES_PER_SWEEP, || delete_lost_output(backend, unfinished, old)).await?;
-    let unused = now.saturating_sub(CATALOG_GRACE_MS);
+    let unused = old.saturating_sub(CATALOG_GRACE_MS);
     swept.catalogs =
         in_batches(BATCHES_PER_SWEEP, CATALOGS_PER_BATCH as u64, || delete_unused_catalogs(backend, unused)).await?;
     let old = before(backend.retention.transcripts_seconds);
@@ -284,12 +285,13 @@ async fn delete_rows(transaction: &mut Transaction<'_, Any>, runs: &[RunId]) -> 
     Ok(())
 }
 
-/// Deletes one batch of catalogs that no run uses and that were last used before `unused_since`. A run's first commit
-/// updates `used_at`, so the catalog of a run that is just starting is kept.
+/// Deletes one batch of catalogs that no live run uses and that were last used before `unused_since`. A run's first commit
+/// updates `used_at`, so the catalog of a run that is just starting is kept, and that of an ended run about as long as the
+/// run. An index of runs by their catalog would be exact, but every run would be written to it.
 async fn delete_unused_catalogs(backend: &Backend, unused_since: Millis) -> Result<u64, StoreError> {
     let dropped = sqlx::query(
         "DELETE FROM catalogs WHERE used_at < $1 AND hash IN (SELECT hash FROM catalogs WHERE used_at < $1 \
-         AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.catalog = catalogs.hash) LIMIT $2)",
+         AND hash NOT IN (SELECT catalog FROM runs WHERE state IN ('running', 'waiting')) LIMIT $2)",
     )
     .bind(unused_since)
     .bind(CATALOGS_PER_BATCH)

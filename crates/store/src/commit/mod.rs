@@ -7,6 +7,7 @@ pub(crate) mod usage;
 use crate::Millis;
 use crate::approvals::{ApprovalRequest, requests};
 use crate::backend::{Backend, Durability};
+use crate::ended_journal::EndedJournal;
 use crate::error::StoreError;
 use crate::locking::begin_write;
 use crate::outputs::{self, NewOutput};
@@ -253,10 +254,14 @@ fn first_steps<'a>(
     if !held.is_written() {
         steps.push(Step::Point("exec.before_insert"));
     }
-    steps.push(run_step(held, change, sealed, now, execution));
+    let journal = EndedJournal::of(held, change).map(|journal| journal.to_text()).transpose()?;
+    let has_rows = journal.is_none();
+    steps.push(run_step(held, change, journal, sealed, now, execution));
     steps.push(Step::Point("commit.in_transaction"));
-    steps.extend(leg_statements(&held.run_id, &change.legs).map(Step::from));
-    steps.extend(call_statements(&held.run_id, &change.calls, execution)?.into_iter().map(Step::from));
+    if has_rows {
+        steps.extend(leg_statements(&held.run_id, &change.legs).map(Step::from));
+        steps.extend(call_statements(&held.run_id, &change.calls, execution)?.into_iter().map(Step::from));
+    }
     Ok(steps)
 }
 

@@ -29,17 +29,18 @@ pub(super) enum Execution {
     Interactive,
 }
 
-/// Returns the statement that writes the run's row: the first commit inserts it, and later ones update it if the holder
-/// still has the run.
+/// Returns the statement that writes the run's row: the first commit inserts it, with the journal if that is stored in the
+/// row, and later ones update it if the holder still has the run.
 pub(super) fn run_step<'a>(
     held: &'a FencedRun,
     change: &'a Change,
+    journal: Option<String>,
     sealed: Option<&'a (i64, Vec<u8>)>,
     now: Millis,
     execution: Execution,
 ) -> Step<'a> {
     match &held.unwritten {
-        Some(run) => insert(run, change, sealed, now, execution),
+        Some(run) => insert(run, change, journal, sealed, now, execution),
         None => Step::ChangeOne(update(held, change, sealed, now), Mismatch::Fenced),
     }
 }
@@ -103,7 +104,7 @@ macro_rules! insert_run {
         concat!(
             "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, fence, holder, \
              lease_until, created_at, updated_at, expires_at, catalog, definition, progress, snapshot_leg, snapshot, \
-             result, journal_bytes, client) ",
+             result, journal_bytes, client, journal) ",
             $from
         )
     };
@@ -112,6 +113,7 @@ macro_rules! insert_run {
 fn insert<'a>(
     run: &'a NewRun,
     change: &'a Change,
+    journal: Option<String>,
     sealed: Option<&'a (i64, Vec<u8>)>,
     now: Millis,
     execution: Execution,
@@ -120,12 +122,12 @@ fn insert<'a>(
     let is_checked = execution == Execution::Planned && !run.catalog.is_empty();
     let sql = if is_checked {
         insert_run!(
-            "SELECT $1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18 \
-             FROM catalogs WHERE hash = $11 AND used_at >= $19"
+            "SELECT $1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19 \
+             FROM catalogs WHERE hash = $11 AND used_at >= $20"
         )
     } else {
         insert_run!(
-            "VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
+            "VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"
         )
     };
     let over = change.state.is_some_and(RunState::is_over);
@@ -148,7 +150,8 @@ fn insert<'a>(
         .bind(snapshot.filter(|_| !over))
         .bind(change.result.as_deref())
         .bind(change.journal_bytes)
-        .bind(run.scope.client.as_str());
+        .bind(run.scope.client.as_str())
+        .bind(journal);
     if is_checked {
         Step::ChangeOne(statement.bind(now.saturating_sub(MARK_USED_EVERY_MS)), Mismatch::Missing)
     } else {
@@ -156,8 +159,8 @@ fn insert<'a>(
     }
 }
 
-/// Stores the catalog tables that the cell reads, unless they are already stored. They are kept as long as a run uses
-/// them: to resume the run, and to replay it by hand after it has ended.
+/// Stores the catalog tables that the cell reads, unless they are already stored. They are kept as long as the run: to
+/// resume it, and to replay it by hand after it has ended.
 ///
 /// It checks first whether they are stored, because compressing them takes longer than most cells. It must be called
 /// after another write of the transaction, because SQLite fails a transaction that reads before it writes if another

@@ -8,6 +8,7 @@ use sqlx::any::AnyRow;
 use super::FencedRun;
 use crate::Millis;
 use crate::backend::Backend;
+use crate::ended_journal;
 use crate::error::StoreError;
 use crate::rows::{
     CallRow, CallState, DispatchedCall, JournalTotals, LegEndKind, LegRow, RunFilter, RunListEntry, RunRow, RunState,
@@ -53,12 +54,18 @@ pub(crate) async fn legs(backend: &Backend, run_id: &RunId) -> Result<Vec<LegRow
         .bind(run_id.to_string())
         .fetch_all(backend.reader())
         .await?;
+    if rows.is_empty() {
+        return Ok(ended_journal::read(backend, run_id).await?.legs.into_owned());
+    }
     rows.iter().map(read_leg).collect()
 }
 
 pub(crate) async fn calls(backend: &Backend, run_id: &RunId) -> Result<Vec<CallRow>, StoreError> {
     let sql = format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 ORDER BY call");
     let rows = sqlx::query(&sql).bind(run_id.to_string()).fetch_all(backend.reader()).await?;
+    if rows.is_empty() {
+        return Ok(ended_journal::read(backend, run_id).await?.calls.into_owned());
+    }
     rows.iter().map(read_call).collect()
 }
 
@@ -68,7 +75,11 @@ pub(crate) async fn call(backend: &Backend, run_id: &RunId, call: CallId) -> Res
         .bind(i64::from(call.0))
         .fetch_optional(backend.reader())
         .await?;
-    row.map(|row| read_call(&row)).transpose()
+    if let Some(row) = row {
+        return read_call(&row).map(Some);
+    }
+    let ended = ended_journal::read(backend, run_id).await?.calls;
+    Ok(ended.iter().find(|row| row.call == call).cloned())
 }
 
 pub(crate) async fn open_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<CallRow>, StoreError> {
@@ -80,7 +91,7 @@ pub(crate) async fn open_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<
 }
 
 /// Characters of a reply and of an outcome that tell how a call ended; messages begin with the names of tool and server.
-const ENDING_CHARS: i64 = 256;
+const ENDING_CHARS: usize = 256;
 
 pub(crate) async fn dispatched_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<DispatchedCall>, StoreError> {
     let rows = sqlx::query(
@@ -88,9 +99,13 @@ pub(crate) async fn dispatched_calls(backend: &Backend, run_id: &RunId) -> Resul
          WHERE run_id = $1 AND attempt > 0 ORDER BY call",
     )
     .bind(run_id.to_string())
-    .bind(ENDING_CHARS)
+    .bind(ENDING_CHARS as i64)
     .fetch_all(backend.reader())
     .await?;
+    if rows.is_empty() {
+        let ended = ended_journal::read(backend, run_id).await?.calls;
+        return Ok(ended.iter().filter(|row| row.attempt > 0).map(dispatched).collect());
+    }
     rows.iter()
         .map(|row| {
             Ok(DispatchedCall {
@@ -102,6 +117,17 @@ pub(crate) async fn dispatched_calls(backend: &Backend, run_id: &RunId) -> Resul
             })
         })
         .collect()
+}
+
+fn dispatched(row: &CallRow) -> DispatchedCall {
+    let start = |text: &str| text.chars().take(ENDING_CHARS).collect();
+    DispatchedCall {
+        call: row.call,
+        tool_id: row.tool_id.clone().unwrap_or_else(|| row.target.clone()),
+        reply_start: row.reply.as_ref().map(|reply| start(&serde_json::to_string(reply).unwrap_or_default())),
+        outcome_start: row.outcome.as_deref().map(start),
+        attempt: row.attempt,
+    }
 }
 
 pub(crate) async fn journal_totals(backend: &Backend, run_id: &RunId) -> Result<JournalTotals, StoreError> {

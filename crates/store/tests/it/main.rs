@@ -8,6 +8,7 @@
 
 mod approvals;
 mod backups;
+mod ended_journals;
 mod fences;
 mod live_migration;
 mod model;

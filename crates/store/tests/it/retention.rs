@@ -116,7 +116,7 @@ async fn runs_are_listed_by_state_age_and_start_of_the_id() {
 }
 
 #[tokio::test]
-async fn a_catalog_is_deleted_after_its_last_run_but_not_soon_after_it_was_used() {
+async fn a_catalog_is_deleted_after_its_last_use_and_the_retention_of_runs_unless_a_live_run_uses_it() {
     for place in everywhere().await {
         let store = bounded(&place);
         let catalog = format!("catalog-{}", place.name);
@@ -126,12 +126,16 @@ async fn a_catalog_is_deleted_after_its_last_run_but_not_soon_after_it_was_used(
         store.sweep(NOW + 200_000).await.unwrap();
         assert!(kept().await, "no run uses it, but one that is not stored yet may");
         // A run that starts much later marks the catalog as used.
+        let used = NOW + 24 * HOUR;
         let mut later = place.new_run(2);
-        place.store.commit(&mut later, &Change::default(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
-        place.store.commit(&mut later, &completed(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
-        store.sweep(NOW + 2 * HOUR + 200_000).await.unwrap();
+        place.store.commit(&mut later, &Change::default(), Durability::Relaxed, used).await.unwrap();
+        place.store.prolong(&later.run_id, used + 100 * HOUR).await.unwrap();
+        let deleted_after = used + 25 * HOUR + 100_000;
+        assert_eq!(store.sweep(deleted_after + HOUR).await.unwrap().catalogs, 0, "a live run uses it");
+        place.store.commit(&mut later, &completed(), Durability::Relaxed, used).await.unwrap();
+        store.sweep(deleted_after).await.unwrap();
         assert!(kept().await && !is_stored(&place, 2).await);
-        assert_eq!(store.sweep(NOW + 3 * HOUR + 1).await.unwrap().catalogs, 1);
+        assert_eq!(store.sweep(deleted_after + 1).await.unwrap().catalogs, 1);
         assert!(!kept().await);
     }
 }
