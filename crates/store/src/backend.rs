@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::config::{Quotas, Retention};
+use parking_lot::Mutex;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Database, Executor, Row, TransactionManager};
 use tokio::time::Instant;
@@ -37,6 +38,8 @@ pub(crate) struct Backend {
     pub(crate) retention: Retention,
     pub(crate) quotas: Quotas,
     pub(crate) deferred_bytes: Arc<DeferredBytes>,
+    /// The session whose transcript the sweep has looked at last; empty before the first one.
+    pub(crate) swept_session: Arc<Mutex<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +101,6 @@ impl Backend {
 
     fn new(dialect: Dialect, [durable, relaxed, readers]: [AnyPool; 3], location: Location, keys: Arc<Keys>) -> Self {
         let (retention, quotas) = (Retention::DEFAULT, Quotas::DEFAULT);
-        let deferred_bytes = Arc::default();
         Self {
             dialect,
             durable,
@@ -110,7 +112,8 @@ impl Backend {
             keys,
             retention,
             quotas,
-            deferred_bytes,
+            deferred_bytes: Arc::default(),
+            swept_session: Arc::default(),
         }
     }
 

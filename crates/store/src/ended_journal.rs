@@ -32,9 +32,8 @@ impl<'a> EndedJournal<'a> {
     pub(crate) fn of(held: &FencedRun, change: &'a Change) -> Option<Self> {
         let Change { state, legs, calls, journal_bytes, .. } = change;
         let is_whole = !held.is_written() && state.is_some_and(RunState::is_over);
-        let is_final = |call: &CallRow| {
-            matches!(call.state, CallState::Settled | CallState::Delivered | CallState::Cleared)
-        };
+        let is_final =
+            |call: &CallRow| matches!(call.state, CallState::Settled | CallState::Delivered | CallState::Cleared);
         let fits = is_whole && !legs.is_empty() && *journal_bytes <= MAX_BYTES && calls.iter().all(is_final);
         fits.then_some(Self { legs: legs.into(), calls: calls.into() })
     }

@@ -396,11 +396,12 @@ CREATE INDEX ended_runs_by_end ON runs (updated_at) WHERE state NOT IN ('running
     // programs cannot read.
     MigrationStep::common(""),
     // `journal` holds the legs and calls of a run that ended in its first commit. Only the sweep searched for runs by their
-    // catalog, and every run was written to that index.
+    // catalog and for transcripts by their time, and every commit wrote to these indexes.
     MigrationStep::common(
         r"
 ALTER TABLE runs ADD COLUMN journal TEXT;
 DROP INDEX runs_by_catalog;
+DROP INDEX transcript_by_time;
 ",
     ),
 ];

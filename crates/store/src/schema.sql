@@ -28,9 +28,10 @@ CREATE TABLE runs (
 CREATE INDEX ended_runs_by_end ON runs (updated_at) WHERE state NOT IN ('running', 'waiting');
 CREATE INDEX live_runs_by_agent ON runs (agent_id, state) WHERE state IN ('running', 'waiting');
 CREATE INDEX live_runs_by_expiry ON runs (expires_at) WHERE state IN ('running', 'waiting');
-CREATE INDEX live_runs_by_session ON runs (session_id) WHERE state IN ('running', 'waiting');
 CREATE INDEX runs_by_agent ON runs (agent_id);
 CREATE INDEX runs_by_tool_call ON runs (session_id, tool_call_id);
+-- After `runs_by_tool_call`, as the steps create it: of two indexes that seem equally good, SQLite uses the later one.
+CREATE INDEX live_runs_by_session ON runs (session_id) WHERE state IN ('running', 'waiting');
 
 CREATE TABLE legs (
     run_id    TEXT NOT NULL,
@@ -119,7 +120,6 @@ CREATE TABLE transcript (
     entry       TEXT NOT NULL,
     PRIMARY KEY (session_id, position)
 ) WITHOUT ROWID;
-CREATE INDEX transcript_by_time ON transcript (at);
 
 CREATE TABLE usage (
     agent_id        TEXT PRIMARY KEY,

@@ -16,6 +16,7 @@ use crate::error::StoreError;
 use crate::locking::{begin_write, skip_locked};
 use crate::runs::due;
 use crate::sql::placeholders;
+use crate::transcript;
 use crate::turns::{retention, usage};
 
 /// The maximum number of runs per batch; their legs, calls and approvals are deleted with them.
@@ -24,6 +25,8 @@ const RUNS_PER_BATCH: usize = 100;
 const PIECES_PER_BATCH: u64 = 64;
 const CATALOGS_PER_BATCH: i64 = 20;
 const ENTRIES_PER_BATCH: i64 = 1_000;
+/// The number of sessions whose oldest entry one query reads.
+const SESSIONS_PER_BATCH: i64 = 100;
 /// A value has up to 1 MiB.
 const VALUES_PER_BATCH: i64 = 50;
 
@@ -73,8 +76,7 @@ pub(crate) async fn sweep(backend: &Backend, now: Millis) -> Result<SweepReport,
     swept.catalogs =
         in_batches(BATCHES_PER_SWEEP, CATALOGS_PER_BATCH as u64, || delete_unused_catalogs(backend, unused)).await?;
     let old = before(backend.retention.transcripts_seconds);
-    swept.entries =
-        in_batches(BATCHES_PER_SWEEP, ENTRIES_PER_BATCH as u64, || delete_old_entries(backend, old)).await?;
+    swept.entries = in_portions(BATCHES_PER_SWEEP, || delete_old_entries(backend, old)).await?;
     swept.values = in_batches(BATCHES_PER_SWEEP, VALUES_PER_BATCH as u64, || delete_old_values(backend, old)).await?;
     swept.expired_turns = expire_turns(backend, now).await?;
     // A batch may be smaller than the limit because its turns are large.
@@ -300,16 +302,29 @@ async fn delete_unused_catalogs(backend: &Backend, unused_since: Millis) -> Resu
     Ok(dropped.rows_affected())
 }
 
-async fn delete_old_entries(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
-    let dropped = sqlx::query(
-        "DELETE FROM transcript WHERE (session_id, position) IN \
-         (SELECT session_id, position FROM transcript WHERE at < $1 ORDER BY at LIMIT $2)",
-    )
-    .bind(then)
-    .bind(ENTRIES_PER_BATCH)
-    .execute(backend.writer(Durability::Relaxed))
-    .await?;
-    Ok(dropped.rows_affected())
+/// Deletes one batch of entries that were written before `then`. It looks at the oldest entries of a batch of sessions
+/// after the one that the last batch ended with, because an index of all entries by their time would be written by every
+/// commit.
+async fn delete_old_entries(backend: &Backend, then: Millis) -> Result<Portion, StoreError> {
+    let mut place = backend.swept_session.lock().clone();
+    let sessions = transcript::oldest_entries(backend, &place, SESSIONS_PER_BATCH).await?;
+    let are_all = sessions.len() < SESSIONS_PER_BATCH as usize;
+    let mut rows = 0;
+    for (session_id, oldest) in sessions {
+        if oldest < then {
+            let deleted = transcript::delete_before(backend, &session_id, then, ENTRIES_PER_BATCH).await?;
+            rows += deleted;
+            if deleted >= ENTRIES_PER_BATCH as u64 {
+                // The session may have more of them.
+                *backend.swept_session.lock() = place;
+                return Ok(Portion { rows, has_more: true });
+            }
+        }
+        place = session_id;
+    }
+    // After the last session, the next sweep begins with the first one.
+    *backend.swept_session.lock() = if are_all { String::new() } else { place };
+    Ok(Portion { rows, has_more: !are_all })
 }
 
 /// Deletes one batch of session values that were last written before `then`.

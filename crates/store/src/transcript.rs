@@ -286,6 +286,47 @@ pub(crate) async fn read_page(
     Ok(page)
 }
 
+/// Returns the sessions after this one, at most `limit`, with the times of their oldest entries. Each is found with a seek.
+pub(crate) async fn oldest_entries(
+    backend: &Backend,
+    after: &str,
+    limit: i64,
+) -> Result<Vec<(String, Millis)>, StoreError> {
+    let rows = sqlx::query(
+        "WITH RECURSIVE sessions (session_id, number) AS ( \
+         SELECT MIN(session_id), 1 FROM transcript WHERE session_id > $1 UNION ALL \
+         SELECT (SELECT MIN(session_id) FROM transcript WHERE session_id > sessions.session_id), number + 1 \
+         FROM sessions WHERE session_id IS NOT NULL AND number < $2) \
+         SELECT session_id, (SELECT at FROM transcript WHERE transcript.session_id = sessions.session_id \
+         ORDER BY position LIMIT 1) FROM sessions WHERE session_id IS NOT NULL",
+    )
+    .bind(after.to_owned())
+    .bind(limit)
+    .fetch_all(backend.reader())
+    .await?;
+    // A session has no entries any more if another process has just deleted them.
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<Option<Millis>, _>(1)?.unwrap_or(Millis::MAX)))).collect()
+}
+
+/// Deletes at most `limit` rows of a session's transcript that were written before `then`, and returns how many.
+pub(crate) async fn delete_before(
+    backend: &Backend,
+    session_id: &str,
+    then: Millis,
+    limit: i64,
+) -> Result<u64, StoreError> {
+    let deleted = sqlx::query(
+        "DELETE FROM transcript WHERE session_id = $1 AND position IN \
+         (SELECT position FROM transcript WHERE session_id = $1 AND at < $2 ORDER BY position LIMIT $3)",
+    )
+    .bind(session_id.to_owned())
+    .bind(then)
+    .bind(limit)
+    .execute(backend.writer(Durability::Relaxed))
+    .await?;
+    Ok(deleted.rows_affected())
+}
+
 /// Deletes the entries of one run from its session's transcript.
 pub(crate) async fn delete_run(backend: &Backend, session_id: &str, run_id: &RunId) -> Result<(), StoreError> {
     let mut transaction = backend.writer(Durability::Relaxed).begin().await?;

@@ -94,14 +94,11 @@ pub(crate) async fn open_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<
 const ENDING_CHARS: usize = 256;
 
 pub(crate) async fn dispatched_calls(backend: &Backend, run_id: &RunId) -> Result<Vec<DispatchedCall>, StoreError> {
-    let rows = sqlx::query(
-        "SELECT call, COALESCE(tool_id, target), SUBSTR(reply, 1, $2), SUBSTR(outcome, 1, $2), attempt FROM calls \
-         WHERE run_id = $1 AND attempt > 0 ORDER BY call",
-    )
-    .bind(run_id.to_string())
-    .bind(ENDING_CHARS as i64)
-    .fetch_all(backend.reader())
-    .await?;
+    let sql = format!(
+        "SELECT call, COALESCE(tool_id, target), SUBSTR(reply, 1, {ENDING_CHARS}), SUBSTR(outcome, 1, {ENDING_CHARS}), \
+         attempt FROM calls WHERE run_id = $1 AND attempt > 0 ORDER BY call"
+    );
+    let rows = sqlx::query(&sql).bind(run_id.to_string()).fetch_all(backend.reader()).await?;
     if rows.is_empty() {
         let ended = ended_journal::read(backend, run_id).await?.calls;
         return Ok(ended.iter().filter(|row| row.attempt > 0).map(dispatched).collect());

@@ -2,7 +2,7 @@
 
 use contract::config::{Quotas, Retention};
 use sqlx::{AnyConnection, Connection, Row};
-use store::{Change, Durability, Location, RunFilter, RunState, Store};
+use store::{Change, Durability, EntryKind, Location, NewEntry, RunFilter, RunState, Store};
 
 use crate::world::{NOW, Place, entry, everywhere};
 
@@ -37,6 +37,30 @@ async fn runs_and_transcripts_are_deleted_only_after_their_retention() {
         assert_eq!(store.sweep(NOW + 1_000_001).await.unwrap().entries, 1);
         assert_eq!(place.store.transcript(&session).await.unwrap(), []);
         assert_eq!(store.sweep(NOW + 1_000_001).await.unwrap(), store::SweepReport::default());
+    }
+}
+
+/// A sweep looks at a hundred sessions at a time.
+#[tokio::test]
+async fn old_entries_of_many_sessions_are_deleted_and_new_ones_are_kept() {
+    for place in everywhere().await {
+        let store = bounded(&place);
+        let session = |number: u32| format!("{}-{number}", place.name);
+        let new = NewEntry::new(NOW + 500_000, EntryKind::Note, &serde_json::json!({}));
+        for number in 0..250 {
+            store.note(&session(number), &"old run".into(), &[entry("old")]).await.unwrap();
+            store.note(&session(number), &"new run".into(), std::slice::from_ref(&new)).await.unwrap();
+        }
+        // Only the oldest entry of a session is looked at.
+        store.note("a session with a new entry first", &"a run".into(), &[new]).await.unwrap();
+        store.note("a session with a new entry first", &"a run".into(), &[entry("old")]).await.unwrap();
+        assert_eq!(store.sweep(NOW + 1_000_000).await.unwrap().entries, 0);
+        assert_eq!(store.sweep(NOW + 1_000_001).await.unwrap().entries, 250);
+        for number in 0..250 {
+            let left = store.transcript(&session(number)).await.unwrap();
+            assert!(left.len() == 1 && left[0].at == NOW + 500_000, "{number}: {left:?}");
+        }
+        assert_eq!(store.sweep(NOW + 1_500_001).await.unwrap().entries, 252);
     }
 }
 
