@@ -10,34 +10,17 @@ use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
 use crate::backend::Backend;
-use crate::commit::Change;
 use crate::error::StoreError;
-use crate::rows::{CallRow, CallState, LegRow, RunState};
-use crate::runs::FencedRun;
-
-/// The longest journal, in bytes as [`Change::journal_bytes`] counts them, that is stored in the run's row.
-const MAX_BYTES: i64 = 64 << 10;
+use crate::rows::{CallRow, LegRow};
 
 /// The legs and calls of a run that ended in its first commit, in order.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct EndedJournal<'a> {
     pub(crate) legs: Cow<'a, [LegRow]>,
     pub(crate) calls: Cow<'a, [CallRow]>,
 }
 
-impl<'a> EndedJournal<'a> {
-    /// Returns the journal of a run that starts and ends with this change; `None` if its legs and calls have rows of
-    /// their own: because there is more to come, because a call without a result may still get one, because the journal
-    /// is large, or because the run is a direct call, which lists show by its first row.
-    pub(crate) fn of(held: &FencedRun, change: &'a Change) -> Option<Self> {
-        let Change { state, legs, calls, journal_bytes, .. } = change;
-        let is_whole = !held.is_written() && state.is_some_and(RunState::is_over);
-        let is_final =
-            |call: &CallRow| matches!(call.state, CallState::Settled | CallState::Delivered | CallState::Cleared);
-        let fits = is_whole && !legs.is_empty() && *journal_bytes <= MAX_BYTES && calls.iter().all(is_final);
-        fits.then_some(Self { legs: legs.into(), calls: calls.into() })
-    }
-
+impl EndedJournal<'_> {
     /// Returns the journal as it is stored.
     pub(crate) fn to_text(&self) -> Result<String, StoreError> {
         serde_json::to_string(self).map_err(|error| StoreError::Corrupt(error.to_string()))

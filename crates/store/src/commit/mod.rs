@@ -7,7 +7,6 @@ pub(crate) mod usage;
 use crate::Millis;
 use crate::approvals::{ApprovalRequest, requests};
 use crate::backend::{Backend, Durability};
-use crate::ended_journal::EndedJournal;
 use crate::error::StoreError;
 use crate::locking::begin_write;
 use crate::outputs::{self, NewOutput};
@@ -26,7 +25,7 @@ use contract::limits::{
     MAX_OPEN_TURNS, MAX_STORED_RESPONSE_BYTES, MAX_TURN_BYTES, MAX_TURN_DELIVERIES, MAX_TURN_STEPS,
 };
 use recovery::{AttemptError, AttemptedRow, CommitStatus, RetryState, resolve_attempt};
-use rows::{Execution, call_statements, leg_statements, run_step, store_catalog};
+use rows::{Execution, call_statements, journal_of_row, leg_statements, run_step, store_catalog};
 use usage::Claimant;
 
 /// A change of a run. Fields that are `None` stay as they are.
@@ -254,7 +253,7 @@ fn first_steps<'a>(
     if !held.is_written() {
         steps.push(Step::Point("exec.before_insert"));
     }
-    let journal = EndedJournal::of(held, change).map(|journal| journal.to_text()).transpose()?;
+    let journal = journal_of_row(held, change)?;
     let has_rows = journal.is_none();
     steps.push(run_step(held, change, journal, sealed, now, execution));
     steps.push(Step::Point("commit.in_transaction"));

@@ -5,8 +5,9 @@ use sqlx::{AnyConnection, Row};
 
 use super::{Change, CommitError};
 use crate::Millis;
+use crate::ended_journal::EndedJournal;
 use crate::error::StoreError;
-use crate::rows::{CallRow, LegRow, RunState};
+use crate::rows::{CallRow, CallState, LegRow, RunState};
 use crate::runs::{FencedRun, NewRun};
 use crate::sql::{ROWS_PER_STATEMENT, row_placeholders};
 use crate::statement::{Mismatch, RowStatements, SqlValue, Statement, Step};
@@ -16,6 +17,9 @@ const MARK_USED_EVERY_MS: i64 = 30 * 60 * 1000;
 
 /// The most bytes of calls per statement.
 const BYTES_PER_STATEMENT: usize = 2 << 20;
+
+/// The longest journal, in bytes as [`Change::journal_bytes`] counts them, that is stored in the run's row.
+const MAX_JOURNAL_BYTES: i64 = 64 << 10;
 
 /// How the transaction of a change is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,18 @@ pub(super) enum Execution {
     /// With sqlx, which may read between the steps. [`store_catalog`] is called after a new run is inserted. A statement
     /// writes several calls, so that they need only one message to the server.
     Interactive,
+}
+
+/// Returns the text of the legs and calls that are stored in the run's row: those of a run that starts and ends with this
+/// change. `None` if they have rows of their own: because there is more to come, because a call without a result may still
+/// get one, because they are large, or because the run is a direct call, whose row of the call is shown in lists.
+pub(super) fn journal_of_row(held: &FencedRun, change: &Change) -> Result<Option<String>, StoreError> {
+    let Change { state, legs, calls, journal_bytes, .. } = change;
+    let is_whole = !held.is_written() && state.is_some_and(RunState::is_over);
+    let is_final =
+        |call: &CallRow| matches!(call.state, CallState::Settled | CallState::Delivered | CallState::Cleared);
+    let fits = is_whole && !legs.is_empty() && *journal_bytes <= MAX_JOURNAL_BYTES && calls.iter().all(is_final);
+    fits.then(|| EndedJournal { legs: legs.into(), calls: calls.into() }.to_text()).transpose()
 }
 
 /// Returns the statement that writes the run's row: the first commit inserts it, with the journal if that is stored in the
