@@ -12,7 +12,7 @@ use crate::runs::{FencedRun, NewRun};
 use crate::sql::{ROWS_PER_STATEMENT, row_placeholders};
 use crate::statement::{Mismatch, RowStatements, SqlValue, Statement, Step};
 
-/// How often a catalog is marked as used: half the time for which a sweep keeps a used catalog.
+/// How often a catalog is marked as used: much less than the time for which a sweep keeps a used catalog.
 const MARK_USED_EVERY_MS: i64 = 30 * 60 * 1000;
 
 /// The most bytes of calls per statement.
