@@ -526,7 +526,7 @@ mod tests {
         apply(&backend).await.unwrap();
         let live = "state IN ('running', 'waiting')";
         let queries = [
-            (crate::runs::due("$1"), "live_runs_by_expiry"),
+            (format!("{} ORDER BY expires_at LIMIT 100", crate::runs::due("$1")), "live_runs_by_expiry"),
             (format!("{live} AND expires_at > $1"), "live_runs_by_expiry"),
             (format!("session_id = $1 AND {live}"), "live_runs_by_session"),
             (format!("agent_id = $1 AND {live} AND state = 'waiting'"), "live_runs_by_agent"),
@@ -539,6 +539,7 @@ mod tests {
             let plan = sqlx::query(&sql).bind("x").fetch_all(backend.reader()).await.unwrap();
             let plan: Vec<String> = plan.iter().map(|row| row.get::<String, _>("detail")).collect();
             assert!(plan.iter().any(|step| step.contains(&format!("INDEX {index} "))), "{condition}: {plan:?}");
+            assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "the runs are sorted: {condition}: {plan:?}");
         }
     }
 }

@@ -106,14 +106,15 @@ pub(crate) async fn expire_turns(backend: &Backend, now: Millis) -> Result<u64, 
     in_batches(usize::MAX, retention::TURNS_PER_BATCH as u64, || retention::expire_some(backend, now)).await
 }
 
-/// Expires one batch of runs. It also increments the fence: a former holder whose commit got no answer searches for it
-/// by sequence and fence, and would otherwise take this change for its own commit.
+/// Expires one batch of runs: in the order of the index, so that a batch does not read and sort all runs that are due. It
+/// also increments the fence: a former holder whose commit got no answer searches for it by sequence and fence, and would
+/// otherwise take this change for its own commit.
 async fn expire_some(backend: &Backend, now: Millis) -> Result<u64, StoreError> {
     let due = due("$1");
     let expired = sqlx::query(&format!(
         "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
          updated_at = $1 WHERE run_id IN \
-         (SELECT run_id FROM runs WHERE {due} ORDER BY run_id LIMIT {RUNS_PER_BATCH}{}) AND {due}",
+         (SELECT run_id FROM runs WHERE {due} ORDER BY expires_at LIMIT {RUNS_PER_BATCH}{}) AND {due}",
         skip_locked(backend)
     ))
     .bind(now)

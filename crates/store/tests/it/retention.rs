@@ -178,7 +178,9 @@ async fn a_sweep_does_not_block_writers_for_long() {
         while !sweeping.is_finished() {
             let began = std::time::Instant::now();
             let mut held = place.new_run(10_000 + writes);
-            other.commit(&mut held, &Change::default(), Durability::Relaxed, NOW + 200_000).await.unwrap();
+            // The sweep would otherwise expire the run, and might never catch up with this loop.
+            let change = Change { expires_at: Some(NOW + HOUR), ..Change::default() };
+            other.commit(&mut held, &change, Durability::Relaxed, NOW + 200_000).await.unwrap();
             longest = longest.max(began.elapsed());
             writes += 1;
         }
