@@ -539,7 +539,10 @@ mod tests {
             let plan = sqlx::query(&sql).bind("x").fetch_all(backend.reader()).await.unwrap();
             let plan: Vec<String> = plan.iter().map(|row| row.get::<String, _>("detail")).collect();
             assert!(plan.iter().any(|step| step.contains(&format!("INDEX {index} "))), "{condition}: {plan:?}");
-            assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "the runs are sorted: {condition}: {plan:?}");
+            assert!(
+                !plan.iter().any(|step| step.contains("TEMP B-TREE")),
+                "the runs are sorted: {condition}: {plan:?}"
+            );
         }
     }
 }
