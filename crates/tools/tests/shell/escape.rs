@@ -331,7 +331,10 @@ pub(crate) fn commands_of_an_ordinary_user_are_confined_as_those_of_root() {
     // The user may not be able to reach the folder of the build.
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let program = folder.path().join("shell-tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Another process writes the copy: a child that another test starts meanwhile would inherit a descriptor that this
+    // process writes to, and the program could not be executed until that child ends.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap();
+    assert!(copied.success());
     std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     for trial in [
         "ordinary::a_command_can_change_its_folders",
