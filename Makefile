@@ -23,9 +23,10 @@ dist: build ## Package the release binary in target/dist, then install and run e
 	@scripts/dist
 	@scripts/dist-check
 
+# Without files for incremental builds and without debug information, our crates take a quarter less work to build.
 demo: setup ## Build, then run an example cell and a turn of the gateway
 	@echo "demo: building the cellmate binary; the first build takes about six minutes on two cores, later ones seconds"
-	@cargo build --profile demo --locked --package cellmate-cli
+	@CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=none cargo build --locked --package cellmate-cli
 	@scripts/demo
 
 test: setup ## Run every check and test, cheap ones first; each stage prints its time
